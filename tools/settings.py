@@ -20,6 +20,7 @@ from sluice.config.hudi_overrides import ALLOWED, GROUPS
 from sluice.config.lane import LaneConfig
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
+from sluice.config.rules.ignore import Ignore
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.services import Pace, ServicePolicy
 from sluice.config.setting import Setting, settings_of
@@ -52,6 +53,7 @@ _SETTINGS = {
     "services": settings_of(ServicePolicy),
     "services_each": tuple(replace(each, default_text="") for each in settings_of(Pace)),
     "lanes": settings_of(LaneConfig),
+    "ignore": settings_of(Ignore),
 }
 
 

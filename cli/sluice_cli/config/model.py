@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
 from sluice.config.lane import LaneConfig
+from sluice.config.rules.ignore import Ignore
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.setting import Setting, settings_of, with_differences
 from sluice.config.table import TableSettings
@@ -69,6 +70,7 @@ def _switched(written: Any) -> Any:
 Settings = _form("Settings", "Settings of all rules that don't have them.", settings_of(TableSettings))
 Rule = _form("Rule", "Topics and the table of each. The first rule that takes a topic counts.", settings_of(TableRule))
 Lane = _form("Lane", "Sizes of a lane's runs, and when they end.", settings_of(LaneConfig), defaults=True)
+Ignored = _form("Ignored", "What is counted and never merged or parked, before all rules.", settings_of(Ignore))
 LaneName = Annotated[Any, BeforeValidator(LANE_NAME.parse), WithJsonSchema(dict(LANE_NAME.schema))]
 
 
@@ -77,6 +79,7 @@ class TablesFile(_Form):
 
     defaults: Settings = Field(default_factory=Settings)  # type: ignore[valid-type]
     lanes: dict[LaneName, Lane] = Field(default_factory=dict)  # type: ignore[valid-type]
+    ignore: Ignored = Field(default_factory=Ignored)  # type: ignore[valid-type]
     tables: list[Rule] = Field(default_factory=list)  # type: ignore[valid-type]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
 from sluice.config.pinned_topic import pinned_topic
+from sluice.config.rules.ignore import Ignore
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.setting import Setting, settings_of
 from sluice.config.table import FIXED, TableConfig, TableSettings, fixed_settings, in_words
@@ -120,7 +121,7 @@ class PlannedTable:
 
 @dataclass(frozen=True)
 class OtherChange:
-    """What changes for a lane, or for a rule with a pattern that no known topic matches."""
+    """What changes for a lane, for `ignore`, or for a rule with a pattern that no known topic matches."""
 
     name: str
     kind: str
@@ -195,6 +196,8 @@ def plan_push(
         refusals, warnings = (found.get(name, ()) for found in remarks)
         if old_table and not new_table and (heir := after.table_for_topic(old_table.topic)):
             change = replace(change, risk=f"objects of topic {old_table.topic} go to {heir.table} from now on")
+        elif old_table and not new_table and after.ignore.of_topic(old_table.topic):
+            change = replace(change, risk=f"objects of topic {old_table.topic} are ignored from now on")
         named = bool(refusals) and all(remark.names_step for remark in review.refusals if remark.table == name)
         change = replace(change, refusals=refusals, warnings=warnings, waiting=waiting.get(name, ObjectsWaiting()))
         change = replace(change, steps_named=named)
@@ -329,7 +332,7 @@ def _lane_changes(old: Configuration, new: Configuration) -> Iterator[OtherChang
 
 
 def _rule_changes(old: Configuration, new: Configuration, topics: Iterable[str]) -> Iterator[OtherChange]:
-    """Yield the changed rules with a pattern that no known topic matches: no table shows what they change."""
+    """Yield what no table shows: changed rules with a pattern that no known topic matches, and `ignore`."""
     rules = [
         {rule.topic or rule.topic_regex or "": rule for rule in _unmatched(configuration, topics)}
         for configuration in (old, new)
@@ -340,6 +343,9 @@ def _rule_changes(old: Configuration, new: Configuration, topics: Iterable[str])
         found = tuple(_setting_changes(had, gets, settings_of(TableRule))) if had and gets else ()
         if kind != CHANGED or found:
             yield OtherChange(pattern, kind, found)
+    ignored = tuple(_setting_changes(old.ignore, new.ignore, settings_of(Ignore)))
+    if ignored:
+        yield OtherChange("ignore", CHANGED, ignored)
 
 
 def _unmatched(configuration: Configuration, topics: Iterable[str]) -> list[TableRule]:

@@ -158,6 +158,7 @@ def push(
                 "version": configuration.version,
                 "changed": changed,
                 "unparked": unparked.objects,
+                "ignored": unparked.ignored,
                 "moved": moved,
                 "backoff_ended": list(again),
                 "woken": sorted(lanes),
@@ -169,6 +170,8 @@ def push(
         print_line(f"{'In force' if changed else 'Already in force'}: {summary(configuration)}")
         if unparked.objects:
             print_line(f"{counted(unparked.objects, 'parked object')} now pending")
+        if unparked.ignored:
+            print_line(f"{counted(unparked.ignored, 'parked object')} now ignored")
         if moved:
             print_line(f"{counted(moved, 'pending object')} moved to another table or lane")
         if again:

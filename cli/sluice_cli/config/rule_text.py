@@ -18,6 +18,7 @@ import yaml
 from sluice.config.delete_when import written_marks
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
+from sluice.config.rules.ignore import Ignore
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.setting import Setting, settings_of
 from sluice.errors import UsageError
@@ -160,7 +161,10 @@ def configuration_text(configuration: Configuration) -> str:
     shown = {name: written for name, written in lanes.items() if written or name != LaneConfig().name}
     rules = [_Block(_settings(rule, settings_of(TableRule))) for rule in configuration.rules]
     ordered = [_Block({**{key: rule[key] for key in _FIRST if key in rule}, **rule}) for rule in rules]
-    tree = _Block({**({"lanes": shown} if shown else {}), "tables": ordered})
+    ignored = _settings(configuration.ignore, settings_of(Ignore))
+    tree = _Block(
+        {**({"lanes": shown} if shown else {}), **({"ignore": ignored} if ignored else {}), "tables": ordered}
+    )
     # Characters beyond ASCII are escaped, so that none of them controls a terminal.
     return str(yaml.dump(tree, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120))
 

@@ -12,12 +12,13 @@ from sluice.config.document import Configuration
 from sluice.config.hudi_overrides import PREFIX, refusal, unknown
 from sluice.config.key_pattern import TOPIC_GROUP, groups_of
 from sluice.config.lane import LaneConfig, bytes_to_read
+from sluice.config.rules.ignore import TOPIC_PATTERN, Ignore
 from sluice.config.rules.table_rule import TableRule, history_taken
 from sluice.config.setting import settings_of
 from sluice.config.table import HARD, IGNORE, RECORD, TableSettings
 from sluice.config.values import DURATION, GIB, PLACEHOLDER
 from sluice.names import LANE, NAME, did_you_mean, meant_name
-from sluice_cli.config.model import Lane, Rule, Settings, TablesFile, built, field_values, laid_over
+from sluice_cli.config.model import Ignored, Lane, Rule, Settings, TablesFile, built, field_values, laid_over
 from sluice_cli.config.other_words import left_out, meant_key, meant_value
 from sluice_cli.config.yaml_lines import ConfigurationMistakes, Path, YamlLines
 from sluice_cli.terminal.output import shortened, visible
@@ -32,7 +33,6 @@ _WORDS = {
 _SECRET = "key"  # under columns
 _VALUE_SHOWN = 60  # characters of a wrong value
 _FEW_NAMES = 12  # that are all named where none of them is like an unknown one
-_TOPIC_PATTERN = re.compile(r"[A-Za-z0-9._*-]{1,249}")
 
 
 def read_tables(text: str, *, defaults: Mapping[str, Any] | None = None, may_be_empty: bool = False) -> Configuration:
@@ -60,6 +60,8 @@ def read_with_warnings(
     _check_null_text(tree, shared, ("defaults",))
     settings = _validated(tree, Settings, shared, ("defaults",)) or Settings()
     lanes = _lanes(tree, raw.get("lanes"))
+    written_ignore = _validated(tree, Ignored, raw.get("ignore") or {}, ("ignore",))
+    ignore = Ignore() if written_ignore is None else Ignore(**field_values(Ignore, written_ignore))
     rules: list[tuple[int, TableRule]] = []
     listed = raw.get("tables")
     empty = "tables" in raw and listed in (None, [])
@@ -77,10 +79,10 @@ def read_with_warnings(
             if made is not None:
                 rules.append((number, made))
                 _check_memory(tree, made, ("tables", number), lanes)
-    _check_reachable(tree, rules)
+    _check_reachable(tree, rules, ignore)
     if tree.mistakes:
         raise ConfigurationMistakes(tree.mistakes)
-    configuration = Configuration(rules=tuple(rule for _, rule in rules), lanes=tuple(lanes.values()))
+    configuration = Configuration(tuple(rule for _, rule in rules), tuple(lanes.values()), ignore=ignore)
     return configuration, tuple(_unknown_options(tree, rules))
 
 
@@ -326,7 +328,7 @@ def _groups(tree: YamlLines, rule: TableRule, path: Path) -> dict[str, int] | No
         if not tree.has_mistake((*path, "topic")) and not tree.has_mistake((*path, "topic_regex")):
             tree.mistake(path, "needs either topic or topic_regex")
         return None
-    if rule.topic is not None and not _TOPIC_PATTERN.fullmatch(rule.topic):
+    if rule.topic is not None and not TOPIC_PATTERN.fullmatch(rule.topic):
         needed = "is a topic (letters, digits, . _ -), with * for parts without dots"
         tree.mistake((*path, "topic"), _needed("topic", rule.topic, needed))
         return None
@@ -381,8 +383,8 @@ def _templates(settings: Any, path: Path) -> Iterator[tuple[Path, str]]:
             yield from _templates(value, (*path, setting.key))
 
 
-def _check_reachable(tree: YamlLines, rules: list[tuple[int, TableRule]]) -> None:
-    """Check that no rule's topic is taken by an earlier rule, and that no two share a table."""
+def _check_reachable(tree: YamlLines, rules: list[tuple[int, TableRule]], ignore: Ignore) -> None:
+    """Check that no rule's topic is ignored or taken by an earlier rule, and that no two share a table."""
     tables: dict[str, int] = {}
     for place, (number, rule) in enumerate(rules):
         if not PLACEHOLDER.search(rule.table):
@@ -400,6 +402,8 @@ def _check_reachable(tree: YamlLines, rules: list[tuple[int, TableRule]]) -> Non
             tables.setdefault(rule.table, number)
         if rule.topic is None or "*" in rule.topic:
             continue
+        if ignore.of_topic(rule.topic) is not None:
+            tree.mistake(("tables", number, "topic"), f"is never reached: ignore leaves {rule.topic} out")
         earlier = next((other for other, before in rules[:place] if re.fullmatch(before.pattern, rule.topic)), None)
         if earlier is not None:
             tree.mistake(("tables", number, "topic"), f"is never reached: tables[{earlier}] takes {rule.topic} first")

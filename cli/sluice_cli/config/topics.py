@@ -28,7 +28,7 @@ from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.columns import STRING, RowSchema, plain_column
 from sluice.schema.connect import avro_form
 from sluice.schema.table_row import with_path_columns
-from sluice_aws.admission.reassign import renamed
+from sluice_aws.admission.reassign import left_out, renamed
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, pages_of_bronze
@@ -99,7 +99,7 @@ def waiting_topics(ledger: Ledger, configuration: Configuration | None = None) -
     unnamed: list[ObjectRecord] = []
     found = iter(ledger.objects.in_state(PARKED))
     for record in islice(found, LOOKED_AT):
-        if record.code is not None:
+        if record.code is not None or left_out(record, configuration) is not None:
             continue
         record = record if configuration is None else renamed(record, configuration)
         if record.topic is None or not TOPIC.fullmatch(record.topic):

@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from sluice.admission.routing import classify
+from sluice.admission.routing import IGNORED, route_of
 from sluice.admission.verdict import judge_read, judge_unread
+from sluice.config.rules.ignore import LEFT_OUT
 from sluice.errors import FAILED
 from sluice.ledger.keys import PENDING
+from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId, identify
 from sluice_aws.admission.admit import Admissions, open_admission
 from sluice_aws.admission.reconcile import notice_of
@@ -44,6 +46,8 @@ def backfill(
     stack: Stack = None,
 ) -> None:
     """Bring in the objects of the bronze bucket that the ledger doesn't know: history, or what no notice announced.
+
+    Objects that `ignore` in the rules left out before, and leaves out no more, are brought in too.
 
     A listing is compared with the ledger, and an estimate of objects, bytes, time and cost comes first. Objects are
     admitted as if they were announced now: those that no rule takes are parked, so push the rules first. A table's rows
@@ -142,7 +146,7 @@ class Backfill:
         listed = 0
         for page, _ in self._pages():
             listed += len(page)
-            for identity, version in self._unknown(page):
+            for identity, version, _ in self._unknown(page):
                 self._expect(found, identity, version.size)
             tick("Versions in bronze", listed)
         return found
@@ -151,9 +155,13 @@ class Backfill:
         """Admit what the ledger doesn't know, page by page. A page is behind the checkpoint once it is written."""
         done = BackfillEnd()
         for page, marker in self._pages():
-            unknown = [version for _, version in self._unknown(page)]
+            unknown = self._unknown(page)
             for start in range(0, len(unknown), AT_ONCE):
-                chunk = unknown[start : start + AT_ONCE]
+                chunk = [version for _, version, _ in unknown[start : start + AT_ONCE]]
+                # Where this ends in between, the object is one that the ledger doesn't know.
+                for _, _, ignored in unknown[start : start + AT_ONCE]:
+                    if ignored is not None:
+                        self._ledger.objects.forget(ignored)
                 admissions = self._listed.admit(chunk)
                 done.states.update(each.written.state for each in admissions.done.values())
                 done.failed += ((id.key, f"{cause.code}: {cause.reason}") for id, cause in admissions.failed.items())
@@ -185,19 +193,28 @@ class Backfill:
             if marker is None:
                 return
 
-    def _unknown(self, page: Sequence[ListedVersion]) -> list[tuple[ObjectId, ListedVersion]]:
+    def _unknown(self, page: Sequence[ListedVersion]) -> list[tuple[ObjectId, ListedVersion, ObjectRecord | None]]:
+        """The objects without a record, and with their records those that were ignored and are no more."""
         named = {
             identify(each.bucket, each.key, each.version_id, each.etag, bucket_versioned=self._listed.versioned): each
             for each in page
         }
         known = self._ledger.objects.get(named) if named else {}
-        return [(identity, version) for identity, version in named.items() if identity not in known]
+        return [
+            (identity, version, known.get(identity))
+            for identity, version in named.items()
+            if identity not in known or self._is_taken_back(known[identity])
+        ]
+
+    def _is_taken_back(self, record: ObjectRecord) -> bool:
+        if record.state != IGNORED or not (record.rule or "").startswith(LEFT_OUT):
+            return False
+        return route_of(record.id.key, record.size, self._listed.configuration).kind != IGNORED
 
     def _expect(self, found: Workload, identity: ObjectId, size: int) -> None:
         """Count an object by the verdict that its key and its size allow."""
         configuration = self._listed.configuration
-        match = None if configuration is None else configuration.match_key(identity.key)
-        route = classify(identity.key, size, match)
+        route = route_of(identity.key, size, configuration)
         config = configuration.table_for_topic(route.topic) if configuration is not None and route.topic else None
         verdict = judge_unread(route, size, config) or judge_read(route, configuration)
         if verdict.state == PENDING and verdict.table is not None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from sluice.admission.routing import CHANGE_FILE, Route, classify
+from sluice.admission.routing import CHANGE_FILE, Route, route_of
 from sluice.admission.verdict import judge_read, judge_unread
 from sluice.config.document import Configuration
 from sluice.errors import CommandFailed, UsageError
@@ -303,7 +303,7 @@ def names_without_rule(uploads: Iterable[Upload], configuration: Configuration |
 
 
 def _route(item: Upload, configuration: Configuration | None) -> Route:
-    return classify(item.key, item.size, configuration.match_key(item.key) if configuration else None)
+    return route_of(item.key, item.size, configuration)
 
 
 def _say_unmatched(unmatched: Sequence[Unmatched], copied: int) -> None:

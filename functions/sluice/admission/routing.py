@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from sluice.config.document import KeyMatch
+from sluice.config.document import Configuration, KeyMatch
+from sluice.config.rules.ignore import LEFT_OUT
 from sluice.config.table import TableConfig
 from sluice.names import TOPIC, TOPIC_REFUSED
 
@@ -72,6 +73,21 @@ class Route:
 def is_full_load(key: str) -> bool:
     """True if a key is named as AWS DMS names the files of a full load."""
     return _FULL_LOAD.fullmatch(key) is not None
+
+
+def route_of(key: str, size: int | None, configuration: Configuration | None) -> Route:
+    """Classify a decoded key by the rules in force, if any. What they ignore has the rule LEFT_OUT and the pattern.
+
+    `size` is in bytes, None when unknown.
+    """
+    if configuration is None:
+        return classify(key, size)
+    route = classify(key, size, configuration.match_key(key))
+    if route.kind == IGNORED:
+        return route
+    ignore = configuration.ignore
+    pattern = ignore.of_key(key) or (ignore.of_topic(route.topic) if route.topic else None)
+    return route if pattern is None else replace(route, kind=IGNORED, rule=LEFT_OUT + pattern)
 
 
 def classify(key: str, size: int | None, match: KeyMatch | None = None) -> Route:

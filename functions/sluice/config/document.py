@@ -1,4 +1,4 @@
-"""The stored configuration: all rules and lanes of tables.yaml as one JSON document with a version."""
+"""The stored configuration: rules, lanes and what is ignored, of tables.yaml, as one JSON document with a version."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from sluice.config.key_pattern import KeyName
 from sluice.config.lane import LaneConfig
+from sluice.config.rules.ignore import Ignore
 from sluice.config.rules.table_rule import TableRule, histories_taken
 from sluice.config.setting import restored, stored
 from sluice.config.table import TableConfig
@@ -49,11 +50,12 @@ class KeyMatch:
 
 @dataclass(frozen=True)
 class Configuration:
-    """All rules in their order, and all lanes. `version` is a hash of the content."""
+    """All rules in their order, all lanes, and what is ignored. `version` is a hash of the content."""
 
     rules: tuple[TableRule, ...] = ()
     lanes: tuple[LaneConfig, ...] = (LaneConfig(),)
     version: str = ""
+    ignore: Ignore = Ignore()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lanes", tuple(sorted(self.lanes, key=lambda lane: lane.name)))
@@ -63,6 +65,8 @@ class Configuration:
         """Return the table that the first matching rule makes of a topic, or why there is none."""
         if not TOPIC.fullmatch(topic):
             return TopicMatch(None, TOPIC_REFUSED)
+        if self.ignore.of_topic(topic) is not None:
+            return TopicMatch(None, "`ignore` of tables.yaml leaves this topic out")
         for rule in self.rules:
             try:
                 config = rule.apply(topic)
@@ -76,10 +80,12 @@ class Configuration:
     def match_key(self, key: str) -> KeyMatch | None:
         """Return what the first rule with a matching `key_pattern` reads from a key, None where no pattern matches.
 
-        A rule's pattern counts only for topics that this rule takes.
+        A rule's pattern counts only for topics that this rule takes, and for those that are ignored.
         """
         for rule in self.rules:
             name = rule.named_by(key)
+            if name is not None and name.topic and self.ignore.of_topic(name.topic) is not None:
+                return KeyMatch(name, rule.format)
             config = self.match_topic(name.topic).config if name is not None and name.topic else None
             if name is not None and config is not None and config.key_pattern == rule.key_pattern:
                 return KeyMatch(name, config.file_format)
@@ -118,6 +124,7 @@ class Configuration:
             configuration = cls(
                 rules=tuple(restored(TableRule, values) for values in content["rules"]),
                 lanes=tuple(restored(LaneConfig, values) for values in content["lanes"]),
+                ignore=restored(Ignore, content.get("ignore", {})),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidConfiguration(
@@ -135,6 +142,7 @@ class Configuration:
             "format": FORMAT,
             "rules": [_sparse(stored(rule), stored(TableRule(""))) for rule in self.rules],
             "lanes": [_sparse(stored(lane), stored(LaneConfig())) for lane in self.lanes],
+            **({"ignore": stored(self.ignore)} if self.ignore != Ignore() else {}),
         }
 
 

@@ -13,7 +13,7 @@ from typing import Callable
 
 from sluice.admission.notices import LISTING, Notice
 from sluice.admission.partial_batch_response import Unfinished
-from sluice.admission.routing import AVRO, CHANGE_FILE, Route, by_time, classify
+from sluice.admission.routing import AVRO, CHANGE_FILE, Route, by_time, route_of
 from sluice.admission.verdict import (
     FORGET_AFTER_MS,
     LATE_NOTICE,
@@ -183,8 +183,7 @@ class Admission:
 
         `size` is in bytes, None when unknown.
         """
-        match = None if configuration is None else configuration.match_key(id.key)
-        route = classify(id.key, size, match)
+        route = route_of(id.key, size, configuration)
         config = configuration.table_for_topic(route.topic) if configuration is not None and route.topic else None
         verdict = judge_unread(route, size, config)
         if verdict is not None:

@@ -1,7 +1,7 @@
 """Applies a new configuration to objects that are already in the ledger.
 
-Parked objects become pending once a table takes their topic, or once their table's generation is raised. Pending
-objects move to the table and lane that take their topic now.
+Parked objects become pending once a table takes their topic, or once their table's generation is raised, and ignored
+once `ignore` names them. Pending objects move to the table and lane that take their topic now.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Callable
 
-from sluice.admission.routing import CHANGE_FILE, READABLE_FORMATS, classify
+from sluice.admission.routing import CHANGE_FILE, READABLE_FORMATS, classify, route_of
 from sluice.batch.claim import TableState
 from sluice.batch.kafka_watch import KafkaWatch
 from sluice.changes.log_restart import LOG_RESTARTED, Mark, has_several_logs
 from sluice.config.document import Configuration
+from sluice.config.rules.ignore import LEFT_OUT
 from sluice.config.table import TableConfig
 from sluice.ledger.keys import PARKED
 from sluice.ledger.records import ObjectRecord
@@ -28,10 +29,11 @@ RECENTLY_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Unparked:
-    """The number of parked objects that became pending, and the lanes to wake for them."""
+    """The number of parked objects that became pending, the lanes to wake for them, and how many are ignored now."""
 
     objects: int
     lanes: frozenset[str]
+    ignored: int = 0
 
 
 def unpark(
@@ -43,17 +45,27 @@ def unpark(
     parked because their source's log restarted wait for a higher generation of their table, or until that log turns out
     to be one of several. Objects parked under any other code stay parked.
     """
-    moved = 0
+    moved = ignored = 0
     lanes: set[str] = set()
     marks = lru_cache(maxsize=64)(lambda table: KafkaWatch.from_dict(ledger.tables.get(table).watch).marks)
     for record in ledger.objects.in_state(PARKED, since=since):
+        rule = left_out(record, configuration)
+        if rule is not None:
+            ignored += ledger.objects.ignore_parked(record, rule, now())
+            continue
         record = renamed(record, configuration)
         config = configuration.table_for_topic(record.topic) if record.topic is not None else None
         if config is None or not is_freed(record, config, marks):
             continue
         lanes.add(config.lane)  # even if somebody else moved it: they may have died before waking the lane
         moved += ledger.objects.unpark(record, config, now())
-    return Unparked(moved, frozenset(lanes))
+    return Unparked(moved, frozenset(lanes), ignored)
+
+
+def left_out(record: ObjectRecord, configuration: Configuration | None) -> str | None:
+    """The rule by which `ignore` leaves out an object that no batch has read; None where none does."""
+    rule = route_of(record.id.key, record.size, configuration).rule or ""
+    return rule if rule.startswith(LEFT_OUT) and record.code is None else None
 
 
 def renamed(record: ObjectRecord, configuration: Configuration) -> ObjectRecord:

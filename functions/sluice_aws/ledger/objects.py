@@ -211,6 +211,17 @@ class ObjectLedger:
             ]
         )
 
+    def ignore_parked(self, record: ObjectRecord, rule: str, now: int) -> bool:
+        """parked -> ignored by a rule. False when it is no longer parked."""
+        changes = {
+            "state": items.IGNORED,
+            "rule": rule,
+            "reason": None,
+            **listing_fields(items.IGNORED, record.id, now),
+        }
+        key = items.object_key(record.id)
+        return self._table.update(key, changes, condition=when(state=items.PARKED, batch=record.batch))[1] is None
+
     def forget(self, record: ObjectRecord) -> bool:
         """Delete the record of an object that no longer exists; False while it waits: for a run, or for a decision."""
         if record.state in (items.PENDING, items.CLAIMED, items.QUARANTINED, items.PARKED):

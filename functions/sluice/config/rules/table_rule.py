@@ -10,6 +10,7 @@ from typing import Any, Callable
 
 from sluice.changes.hidden_columns import ROW
 from sluice.config.key_pattern import KeyName, named_by
+from sluice.config.rules.ignore import topic_regex
 from sluice.config.setting import setting, settings_of
 from sluice.config.table import TableConfig, TableSettings, history_name
 from sluice.config.values import PLACEHOLDER, text
@@ -48,9 +49,7 @@ class TableRule(TableSettings, _RuleTable):
     @property
     def pattern(self) -> str:
         """The regular expression that a whole topic must match."""
-        if self.topic_regex is not None:
-            return self.topic_regex
-        return "([^.]+)".join(re.escape(part) for part in (self.topic or "").split("*"))
+        return topic_regex(self.topic or "") if self.topic_regex is None else self.topic_regex
 
     def named_by(self, key: str) -> KeyName | None:
         """What the rule's `key_pattern` reads from a key, with the topic; None where it has none or doesn't match."""

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sluice.admission.routing import classify, first_offset
+from sluice.admission.routing import classify, first_offset, route_of
+from sluice.config.document import Configuration
+from sluice.config.rules.ignore import Ignore
+from sluice.config.rules.table_rule import TableRule
 
 DATA = Path(__file__).resolve().parents[3] / "data"
 
@@ -300,3 +303,33 @@ def test_every_recorded_object_leads_to_the_topic_of_its_folder(name):
     for key in keys:
         route = classify(key, 1)
         assert (route.kind, route.topic) == ("change_file", key.split("/")[1])
+
+
+IGNORING = Configuration(
+    rules=(
+        TableRule("crm.{1}", ("id",), topic="crm.*", key_pattern="drop/(?P<topic>[^/]+/[^/]+)/.*", format="json"),
+        TableRule("a.{1}", ("id",), topic="*.heartbeat"),
+    ),
+    ignore=Ignore(topics=("*.heartbeat", "crm.tmp"), keys=("*.RESOLVED", "exports/*/manifest.json", "part-[0-9]")),
+)
+
+
+@pytest.mark.parametrize(
+    "key, rule",
+    [
+        ("topics/crm.heartbeat/crm.heartbeat+0+1.avro", "ignore: *.heartbeat"),  # also where a rule takes it
+        ("drop/crm/tmp/1", "ignore: crm.tmp"),
+        ("feed/2026-11-28/202611280000.RESOLVED", "ignore: *.RESOLVED"),
+        ("topics/crm.user/x.RESOLVED", "ignore: *.RESOLVED"),
+        ("exports/2026/11/manifest.json", "ignore: exports/*/manifest.json"),
+        ("deep/in/part-1", "ignore: part-[0-9]"),
+        ("topics/crm.user/_SUCCESS", "hidden_file"),
+        ("topics/crm.a.heartbeat/crm.a.heartbeat+0+1.avro", None),  # a star is one part
+        ("x/exports/2026/manifest.json", None),
+        ("feed/resolved.txt", None),
+    ],
+)
+def test_ignore_leaves_out_topics_and_keys_before_all_rules(key, rule):
+    route = route_of(key, 1, IGNORING)
+    assert (route.rule, route.kind == "ignored") == (rule, rule is not None)
+    assert (IGNORING.table_for_topic(route.topic or "") is None) or rule is None

@@ -7,6 +7,7 @@ import pytest
 
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
+from sluice.config.rules.ignore import Ignore
 from sluice.config.rules.table_rule import TableRule
 from sluice.errors import InvalidConfiguration
 
@@ -114,6 +115,13 @@ def test_canonical_json_gives_the_configuration_back_and_is_stable():
     again = Configuration.from_json(text)
     assert again == CONFIGURATION and again.to_json() == text
     assert Configuration(rules=RULES, lanes=tuple(reversed(CONFIGURATION.lanes))).version == CONFIGURATION.version
+
+
+def test_what_is_ignored_is_of_the_version_and_stored_only_if_anything_is():
+    ignoring = Configuration(rules=RULES, ignore=Ignore(keys=("*.RESOLVED",)))
+    assert Configuration.from_json(ignoring.to_json()) == ignoring
+    assert ignoring.version != Configuration(rules=RULES).version
+    assert "ignore" not in json.loads(Configuration(rules=RULES).to_json())
 
 
 def test_a_document_of_an_earlier_release_keeps_every_byte():
