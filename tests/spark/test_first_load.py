@@ -47,6 +47,9 @@ TYPES: dict[str, Any] = {
     "nanos": {"type": "long", "connect.name": "io.debezium.time.NanoTimestamp"},
     "zoned": {"type": "string", "connect.name": "io.debezium.time.ZonedTimestamp"},
     "time": {"type": "long", "connect.name": "io.debezium.time.MicroTime"},
+    "tags": {"type": "array", "items": ["null", "string"]},
+    "days": {"type": "array", "items": ["null", {"type": "int", "connect.name": "io.debezium.time.Date"}]},
+    "grid": {"type": "array", "items": {"type": "array", "items": ["null", "long"]}},
 }
 SCHEMA = flattened(
     {
@@ -76,6 +79,9 @@ def row(op: str, lsn: int, id: int, **values: Any) -> dict[str, Any]:
         "nanos": id * 10**17 + 1,
         "zoned": f"20{id % 100:02d}-02-03T04:05:06.123456+01:00",
         "time": id * SECOND,
+        "tags": [f"t{id % 3}", None][: id % 4],
+        "days": [id, None],
+        "grid": [[id, None], []],
     }
     values = {"name": f"n{id}\u00e9", **(dict.fromkeys(full) if id % 7 == 0 else full), **values}
     return change(op, lsn, id=id, code=f"c{id}, d:{id}", **values)

@@ -8,6 +8,7 @@ import random
 from typing import Any
 
 import pytest
+from support.builders import flattened
 from support.change_histories import deliveries
 from support.workbench import SCHEMA, Died, Workbench, dies, plain_changes, row, table, told
 
@@ -231,26 +232,38 @@ def test_a_table_of_many_rows_is_not_listed_again_for_its_index(
     assert (bench.left_to_spark(), bench.rows(config, "id", "name")) == (None, [(1, "new")])
 
 
-def test_rows_move_between_partitions_and_back_as_every_reader_sees_them(bench: Workbench) -> None:
+TAGGED = flattened(
+    {"id": "int", **dict.fromkeys(("place", "name"), ["null", "string"])}
+    | {"tags": ["null", {"type": "array", "items": ["null", "string"]}]}
+)
+
+
+def test_rows_and_lists_move_between_partitions_and_back_as_every_reader_sees_them(bench: Workbench) -> None:
     config = mor(partition_by=("place",))
-    bench.merge(config, [bench.put([row("c", 1, 1, "A"), row("c", 2, 2, "B"), row("c", 3, 3, "A")], SCHEMA)])
+
+    def merge(*changes: dict[str, Any]) -> None:
+        tagged = [{**each, "tags": each["name"] and [each["name"], None]} for each in changes]
+        bench.merge(config, [bench.put(tagged, TAGGED)])
+        assert bench.left_to_spark() is None
+
+    merge(row("c", 1, 1, "A"), row("c", 2, 2, "B"), row("c", 3, 3, "A"))
     steps = (
         [row("u", 10, 1, "B", "moved"), row("u", 11, 2, "C", "started a partition")],
         [row("u", 20, 1, "B", "stays")],
         [row("u", 30, 1, "A", "back"), row("d", 31, 2, None, None), row("u", 5, 3, "B", "late, and newer")],
         [row("u", 25, 1, "C", "too late"), row("u", 40, 3, "A", "back, too")],
     )
-    columns = ("id", "place", "name")
-    expected = (
+    columns = ("id", "place", "name", "tags")
+    texts = (
         [(1, "B", "moved"), (2, "C", "started a partition"), (3, "A", "n")],
         [(1, "B", "stays"), (2, "C", "started a partition"), (3, "A", "n")],
         [(1, "A", "back"), (2, None, None), (3, "B", "late, and newer")],
         [(1, "A", "back"), (2, None, None), (3, "A", "back, too")],
     )
+    expected = [[(*found, found[2] and [found[2], None]) for found in rows] for rows in texts]
     for step, rows in zip(steps, expected, strict=True):
-        bench.merge(config, [bench.put(step, SCHEMA)])
-        assert bench.left_to_spark() is None
+        merge(*step)
         assert bench.rows(config, *columns) == bench.rows_by_hudi_rs(config, *columns) == rows
-    assert bench.rows_by_old_bundle(config, *columns) == expected[-1]
+    assert [tuple(each) for each in bench.rows_by_old_bundle(config, *columns)] == expected[-1]
     compacted(bench, config)
     assert bench.rows(config, *columns) == bench.rows_by_hudi_rs(config, *columns) == expected[-1]

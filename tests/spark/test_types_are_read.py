@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,11 +74,11 @@ def _decoded_as(described: str) -> tuple[str, str, str]:
 TRIED = _tried()
 
 
-def writer_schema() -> dict[str, Any]:
+def writer_schema(tried: Sequence[Tried] = TRIED) -> dict[str, Any]:
     """A column of each type, a list of it, and a record of all and of maps of all, whose stored form is JSON."""
     kinds: dict[str, Any] = {}
     nested = []
-    for each in TRIED:
+    for each in tried:
         kind = avro_type(each.described)
         kinds[each.name] = kind
         if each.in_lists:
@@ -261,10 +261,13 @@ def test_every_type_is_read_after_every_write_as_documented(bench: Workbench, lo
 
 
 @pytest.mark.whole
-def test_every_type_is_written_in_the_driver_as_in_tasks(bench: Workbench) -> None:
-    driver, tasks = table("driver"), table("tasks")
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_every_type_is_written_in_the_driver_as_in_tasks(bench: Workbench, table_type: str) -> None:
+    driver, tasks = (table(name, table_type=table_type) for name in ("driver", "tasks"))
     bench.services.tables.leave_to_spark(tasks)
-    objects = [bench.put(rows, writer_schema()) for rows in (loaded_rows(), changed_rows())]
+    # A list of timestamps in a log is left to Spark.
+    tried = [each for each in TRIED if table_type == "cow" or "timestamp" not in column_of(each.described).spark_type]
+    objects = [bench.put(rows, writer_schema(tried)) for rows in (loaded_rows(), changed_rows())]
     for config in (driver, tasks):
         bench.merge(config, objects[:1])
     left = bench.events.names().count("left_to_spark")

@@ -100,12 +100,11 @@ def test_a_key_whose_text_hudi_makes_in_its_own_way_is_left_to_spark(kind: str) 
         check_first_load(config(), empty, load_plan(plain_column("id", kind, False, kind), NAME))
 
 
-def test_a_table_with_lists_is_left_to_spark_and_plain_ones_are_not() -> None:
+def test_plain_tables_and_lists_are_loaded() -> None:
     empty = TableFacts(newest=None, schema=None, commits=0)
     check_first_load(config(), empty, load_plan())
     check_first_load(config(table_type="mor"), empty, load_plan(settings={"table_type": "mor"}))
-    with pytest.raises(LeftToSpark, match="lists"):
-        check_first_load(config(), empty, load_plan(ID, array_column("names", NAME, True)))
+    check_first_load(config(), empty, load_plan(ID, array_column("names", NAME, True)))
 
 
 def test_each_key_is_in_one_part_and_its_newest_change_is_written(tmp_path: Any) -> None:

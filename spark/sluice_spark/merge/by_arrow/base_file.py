@@ -237,6 +237,8 @@ def _written_out(values: pa.Array) -> int:
 
     Arrow sets aside as much as texts of a dictionary's mean length would take, even where the short ones are meant.
     """
+    if pa.types.is_list(values.type):
+        return 4 * len(values) + _written_out(values.flatten())
     if not pa.types.is_dictionary(values.type) or not len(values.dictionary):
         return int(values.nbytes)
     lengths = pc.binary_length(values.dictionary).cast(pa.int64())
@@ -299,11 +301,17 @@ def _written(parts: Iterable[pa.Table], schema: pa.Schema, avro_schema: str) -> 
 def _repeating(rows: pa.Table) -> list[str]:
     """The columns that are smaller with a dictionary, by these rows: as parquet-mr decides by the first page."""
 
-    def is_smaller(values: pa.ChunkedArray) -> bool:
+    def is_smaller(values: Any) -> bool:
         distinct = pc.unique(values)
         return bool(distinct.nbytes + len(values) * len(distinct).bit_length() // 8 < values.nbytes)
 
-    return [name for name in rows.schema.names if is_smaller(rows.column(name))]
+    columns = (_items(name, rows.column(name)) for name in rows.schema.names)
+    return [path for path, values in columns if is_smaller(values)]
+
+
+def _items(path: str, values: Any) -> tuple[str, Any]:
+    """A column and its path in the file; of a list, those of its items."""
+    return _items(f"{path}.list.element", pc.list_flatten(values)) if pa.types.is_list(values.type) else (path, values)
 
 
 def _write_group(writer: pq.ParquetWriter, parts: Sequence[pa.Table], size: int) -> None:

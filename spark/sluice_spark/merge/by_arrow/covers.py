@@ -52,7 +52,7 @@ def check_part(
         ("hudi_options", bool(config.hudi)),  # sizes of files among them
         ("record_index", facts.rows is None or _index_changes(config, facts)),
         ("record_index", facts.record_index and (bool(config.partition_by) or config.table_type == MOR)),
-        ("lists", config.table_type == MOR and any(map(hudi_options.is_list, target.values()))),
+        ("lists", config.table_type == MOR and hudi_options.TIMESTAMP_LIST in target.values()),  # Parquet log blocks
         ("key_type", config.table_type == MOR and not has_plain_key(target, config.record_key)),
         ("pyarrow", config.table_type == MOR and not can_write()),
         ("ignored_deletes", config.delete_mode == IGNORE),
@@ -110,13 +110,9 @@ def by_merge_handle(
     return small and changes <= FEW_CHANGES
 
 
-def check_rewritten(sizes: Sequence[int], target: Mapping[str, str]) -> None:
+def check_rewritten(sizes: Sequence[int]) -> None:
     """Raise LeftToSpark for base files that pyarrow doesn't write. `sizes` are those of the files that it rewrites."""
-    unusual = (
-        ("pyarrow", not can_write()),
-        ("lists", any(map(hudi_options.is_list, target.values()))),
-        ("files", max(sizes, default=0) > MOST_FILE_BYTES),
-    )
-    for reason, present in unusual:
-        if present:
-            raise LeftToSpark(reason)
+    if not can_write():
+        raise LeftToSpark("pyarrow")
+    if max(sizes, default=0) > MOST_FILE_BYTES:
+        raise LeftToSpark("files")

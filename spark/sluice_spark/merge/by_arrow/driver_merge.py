@@ -12,6 +12,7 @@ from functools import partial
 from typing import Callable
 
 import pyarrow as pa
+from pyspark.sql.types import StructType
 
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import ManifestObject
@@ -115,7 +116,7 @@ def merge_in_driver(part: PartContext, prepared: Prepared) -> MergedInDriver:
         slices,
         hudi.path,
     )
-    evolves = before != target or _relaxes(rows.rows, facts)
+    evolves = _evolves(prepared.planned.target, rows.rows, facts)
     if by_merge_handle(slices, config, facts, changes=changes.num_rows, unusual=rows.moves or evolves):
         return MergedInDriver(few_rows(rows), counts, judged, read)
     texts: Sequence[str] = ()
@@ -126,7 +127,7 @@ def merge_in_driver(part: PartContext, prepared: Prepared) -> MergedInDriver:
     places = places_of_rows(rows, texts, rows_stored=facts.rows, in_logs=config.table_type == MOR)
     rewritten = [size_of(slices[place.number]) for place in places if not place.logs and place.number is not None]
     if not all(place.logs for place in places):
-        check_rewritten(rewritten, target)
+        check_rewritten(rewritten)
     made = Rewrite(
         config.table,
         hudi.path,
@@ -181,7 +182,9 @@ def _stored(
     return by_key(row for rows in rows_by_file if rows is not None for row in rows)
 
 
-def _relaxes(rows: pa.Table, facts: TableFacts) -> bool:
-    """Whether a row has null in a column that the table's schema has without nulls."""
+def _evolves(target: StructType, rows: pa.Table, facts: TableFacts) -> bool:
+    """Whether the rows have columns, or nulls, also in lists, that the table's schema has not."""
     fields = facts.schema.fields if facts.schema is not None else []
-    return any(not field.nullable and rows.column(field.name).null_count for field in fields)
+    types = {field.name: field.dataType for field in fields}
+    relaxed = any(not field.nullable and rows.column(field.name).null_count for field in fields)
+    return relaxed or types != {field.name: field.dataType for field in target.fields}

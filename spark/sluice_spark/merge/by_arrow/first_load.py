@@ -26,7 +26,6 @@ from pyspark.sql import SparkSession
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import IGNORE, TableConfig
-from sluice.hudi import options as hudi_options
 from sluice.hudi import write_choices
 from sluice_aws.s3.objects import ObjectSource, task_objects
 from sluice_formats.records import ReaderPlan
@@ -160,7 +159,6 @@ def check_first_load(config: TableConfig, facts: TableFacts, plan: LoadPlan) -> 
         "options": bool(config.hudi),
         "deletes": config.delete_mode == IGNORE,
         "key": not has_plain_key(plan.target, config.record_key),
-        "lists": any(map(hudi_options.is_list, plan.target.values())),
     }
     for reason, holds in reasons.items():
         if holds:
