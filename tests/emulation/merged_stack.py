@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from emulation.stack import NOW
-from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome
 from sluice.config.table import TableConfig
 from sluice.hudi.own_metadata import BATCH_KEY, TABLE_KEY
@@ -28,9 +28,7 @@ class Merged:
 
     def __init__(self, stack):
         self.stack = stack
-        stack.ledger.lanes.wake("main")
-        stack.ledger.lanes.request_start("main", "run-1", NOW)
-        stack.ledger.lanes.hold("main", "run-1", "job-1", 1, NOW)
+        stack.hold()
         self.manifests = ManifestStore(Objects(stack.s3), SILVER)
 
     def commit_file(self, at, batch, table=TABLE):
@@ -49,21 +47,12 @@ class Merged:
     def opened_together(self, ids_by_table, *, attempt=0):
         """The batch that claimed objects of several tables."""
         parts = {
-            table: TablePart(
-                CONFIG,
-                tuple(
-                    ManifestObject(
-                        one.bucket, one.key, one.version, 1, None, "avro", "crm.public.user", 0, 1, NOW, attempt=attempt
-                    )
-                    for one in ids
-                ),
-            )
+            table: TablePart(CONFIG, tuple(self.stack.listed(one, offset=1, attempt=attempt) for one in ids))
             for table, ids in ids_by_table.items()
         }
         manifest = open_manifest("main", "run-1", NOW, "c1", parts)
-        key = self.manifests.put_manifest(manifest, lambda: True)
-        assert self.stack.ledger.batches.open(manifest, key, "run-1", "job-1")
-        assert len(self.stack.ledger.batches.claim(manifest)) == len(manifest.objects)
+        self.manifests.put_manifest(manifest, lambda: True)
+        self.stack.claim(manifest)
         return manifest.batch
 
     def settled(self, batch, *ids, at=None, bad=(), table=TABLE, close=True):
@@ -94,10 +83,8 @@ class Merged:
 
     def commit_again(self, identity):
         """A second batch that committed the object, as only two runs at once could."""
-        listed = ManifestObject(
-            identity.bucket, identity.key, identity.version, 1, None, "avro", "crm.public.user", 0, 1, NOW
-        )
-        manifest = open_manifest("main", "run-1", NOW + 1, "c1", {TABLE: TablePart(CONFIG, (listed,))})
+        part = TablePart(CONFIG, (self.stack.listed(identity, offset=1),))
+        manifest = open_manifest("main", "run-1", NOW + 1, "c1", {TABLE: part})
         self.manifests.put_manifest(manifest, lambda: True)
         self.manifests.put_outcome(
             Outcome(manifest.batch, TABLE, COMMITTED, NOW, instant=instant(5), counts={"objects": 1})

@@ -10,9 +10,11 @@ from botocore.parsers import create_parser
 
 from emulation.aws import emulated_aws, emulated_session
 from emulation.ledger_table_schema import create_ledger_table
+from sluice.batch.manifest import ManifestObject
 from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
+from sluice.silver_keys import manifest_key, outcome_key
 from sluice_aws.ledger.ledger import Ledger
 from sluice_cli.terminal import stack as supervising
 
@@ -106,6 +108,38 @@ class Stack:
             generation=0,
         )
         return identity
+
+    def listed(self, identity, topic="crm.public.user", **facts):
+        """An object as a manifest lists it."""
+        kafka = {"topic": topic, "kafka_partition": 0, "offset": 0}
+        facts = {"size": 1, "schema": None, "format": "avro", "admitted_at": NOW, **kafka, **facts}
+        return ManifestObject(identity.bucket, identity.key, identity.version, **facts)
+
+    def hold(self, lane="main", job="job"):
+        """Have run-1 hold a lane."""
+        lanes = self.ledger.lanes
+        lanes.wake(lane)
+        assert lanes.request_start(lane, "run-1", NOW) and lanes.started(lane, "run-1", job)
+        assert lanes.hold(lane, "run-1", job, 1, NOW)
+
+    def put_documents(self, manifest, *outcomes):
+        """The documents of a batch in silver, as a run writes them."""
+        documents = {manifest_key(manifest.lane, manifest.batch): manifest}
+        documents |= {outcome_key(outcome.batch, outcome.table): outcome for outcome in outcomes}
+        for key, document in documents.items():
+            self.s3.put_object(Bucket="s-silver", Key=key, Body=document.to_json().encode())
+
+    def claim(self, manifest, job="job"):
+        """Have run-1, which holds the lane, open the batch and claim its objects."""
+        batches = self.ledger.batches
+        assert batches.open(manifest, manifest_key(manifest.lane, manifest.batch), "run-1", job)
+        assert sorted(batches.claim(manifest)) == sorted(each.id for each in manifest.objects)
+
+    def settle(self, manifest, outcome, objects, at=NOW):
+        """Have run-1 end the batch with the outcome of its only table."""
+        batches, lane = self.ledger.batches, manifest.lane
+        assert batches.settle(lane, manifest.batch, outcome, objects, "run-1", at)
+        assert batches.close(lane, manifest.batch, "run-1", at)
 
 
 @contextmanager

@@ -10,12 +10,12 @@ from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
 from emulation.ledger_table_schema import create_ledger_table
 from emulation.stack import describe
 
-from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.batch.manifest import Manifest, TablePart
 from sluice.batch.outcome import ObjectError, Outcome, RowErrorCount
 from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.rules.table_rule import TableRule
 from sluice.ledger.recovery import Recovery
-from sluice.silver_keys import manifest_key, outcome_key
+from sluice.silver_keys import manifest_key
 from sluice_aws.ledger.ledger import Ledger
 from sluice_cli.main import run
 
@@ -281,10 +281,7 @@ def test_the_command_refills_an_empty_ledger_and_refuses_while_a_lane_may_run(st
 
 def batch(stack, name, table, objects, *, at):
     config = TableRule(table=table, record_key=("id",), topic="t").apply("t")
-    listed = tuple(
-        ManifestObject(item.bucket, item.key, item.version, 1, None, "avro", "t", 0, 0, at) for item in objects
-    )
+    listed = tuple(stack.listed(item, "t", admitted_at=at) for item in objects)
     manifest = Manifest(name, "main", "r", at, "v", {table: TablePart(config.to_dict(), listed)})
     outcome = Outcome(name, table, "committed", at, instant="1", counts={"objects": len(objects)})
-    for key, text in ((manifest_key("main", name), manifest.to_json()), (outcome_key(name, table), outcome.to_json())):
-        stack.s3.put_object(Bucket="s-silver", Key=key, Body=text.encode())
+    stack.put_documents(manifest, outcome)

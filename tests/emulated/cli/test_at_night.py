@@ -10,11 +10,11 @@ import pytest
 from emulation.stack import NOW, SHARED, cloudformation, describe
 from support.builders import to_a_terminal, unstyled
 
-from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
-from sluice.silver_keys import manifest_key, outcome_key
+from sluice.silver_keys import manifest_key
 from sluice_aws.s3.objects import Objects
 from sluice_cli.main import run
 from sluice_read.moments import iso
@@ -80,17 +80,12 @@ class TestRuns:
         history.run_started("run-2", "side", NOW + 200_000, "job-2")
         history.run_ended("run-2", "lapsed", "the job run is FAILED: no memory", 0, NOW + 230_000)
         history.run_started("run-3", "main", NOW + 300_000)
-        identity = stack.write("a")
-        item = ManifestObject("s-bronze", "a", identity.version, 1, None, "avro", "crm.public.user", 0, 0, NOW)
+        item = stack.listed(stack.write("a"))
         manifest = open_manifest("main", "run-1", NOW + 70_000, "c", {"crm.user": TablePart(CONFIG.to_dict(), (item,))})
         outcome = Outcome(
             manifest.batch, "crm.user", COMMITTED, NOW + 90_000, "1", counts={"objects": 1, "read": 42}, quarantined=()
         )
-        for key, text in (
-            (manifest_key("main", manifest.batch), manifest.to_json()),
-            (outcome_key(manifest.batch, "crm.user"), outcome.to_json()),
-        ):
-            stack.s3.put_object(Bucket="s-silver", Key=key, Body=text.encode())
+        stack.put_documents(manifest, outcome)
         return stack
 
     def test_runs_are_listed_newest_first_with_what_they_did(self, three, capsys):
@@ -165,12 +160,11 @@ class TestRuns:
         put_at = {}
         for name, began in (("run-1", NOW), ("run-2", NOW + 3_600_000)):
             stack.ledger.history.run_started(name, "main", began, name)
-            item = ManifestObject("s-bronze", name, "v", 1, None, "avro", "crm.public.user", 0, 0, began)
+            item = stack.listed(stack.write(name), admitted_at=began)
             manifest = open_manifest("main", name, began, "c", {"crm.user": TablePart(CONFIG.to_dict(), (item,))})
-            key = manifest_key("main", manifest.batch)
-            stack.s3.put_object(Bucket="s-silver", Key=key, Body=manifest.to_json().encode())
+            stack.put_documents(manifest)
             stack.ledger.history.run_ended(name, "released", None, 0, began + 1_000)
-            put_at[key] = began
+            put_at[manifest_key("main", manifest.batch)] = began
         listed = Objects.documents
         monkeypatch.setattr(
             Objects,

@@ -5,12 +5,10 @@ from emulation.stack import NOW, describe
 from support.builders import note_commit
 from support.silver_tables import put_tables
 
-from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.table import TableConfig
 from sluice.ledger.recovery import KnownTable, counts_of
-from sluice_aws.s3.manifests import ManifestStore
-from sluice_aws.s3.objects import Objects
 from sluice_cli.main import run
 from sluice_read.moments import moment_of
 
@@ -22,21 +20,17 @@ def batch(stack):
         stack.admit(stack.write(f"k{n}"), table=table) for n, table in enumerate(["crm.user", "crm.user", "crm.task"])
     ]
     ledger = stack.ledger
-    ledger.lanes.wake("main")
-    ledger.lanes.request_start("main", "run-1", NOW)
-    ledger.lanes.hold("main", "run-1", "job1", 1, NOW)
-    listed = [ManifestObject(one.bucket, one.key, one.version, 7, None, "avro", "t", 0, 1, NOW) for one in ids]
+    stack.hold()
+    listed = [stack.listed(one, "t") for one in ids]
     parts = {
         table: TablePart(TableConfig(table, *table.split("."), topic="t", record_key=("id",)).to_dict(), tuple(objects))
         for table, objects in {"crm.user": listed[:2], "crm.task": listed[2:]}.items()
     }
     manifest = open_manifest("main", "run-1", NOW, "c1", parts)
-    assert ledger.batches.open(
-        manifest, ManifestStore(Objects(stack.s3), "s-silver").put_manifest(manifest, lambda: True), "run-1", "job1"
-    )
-    ledger.batches.claim(manifest)
+    stack.put_documents(manifest)
+    stack.claim(manifest)
     ledger.batches.begin_attempt(manifest.batch, "crm.task", NOW)
-    ledger.lanes.lapse("main", "run-1", NOW, job_run_id="job1")
+    ledger.lanes.lapse("main", "run-1", NOW, job_run_id="job")
     return manifest.batch
 
 

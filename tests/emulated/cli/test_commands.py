@@ -9,7 +9,7 @@ import pytest
 from emulation.stack import NOW, REGION, describe
 from support.builders import to_a_terminal, unstyled
 
-from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.batch.manifest import Manifest, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.errors import TableWentBack, UnreadableManifest
 from sluice.hudi.java_properties import parse_properties
@@ -274,21 +274,9 @@ def test_lanes_that_stand_over_other_objects_delay_nothing(stack):
 
 
 def claim(stack, identity):
-    stack.ledger.lanes.request_start("main", "run-1", NOW)
-    stack.ledger.lanes.hold("main", "run-1", "job-1", 1, NOW)
-    part = TablePart(
-        config={},
-        objects=(
-            ManifestObject(
-                identity.bucket, identity.key, identity.version, 7, None, "avro", "crm.public.user", None, None, NOW
-            ),
-        ),
-    )
-    manifest = Manifest(
-        batch="b-1", lane="main", run="run-1", created_at=NOW, configuration_version="v", tables={"crm.user": part}
-    )
-    assert stack.ledger.batches.open(manifest, "k", "run-1", "job-1")
-    assert stack.ledger.batches.claim(manifest) == [identity]
+    part = TablePart({}, (stack.listed(identity, size=7),))
+    stack.hold()
+    stack.claim(Manifest("b-1", "main", "run-1", NOW, "v", {"crm.user": part}))
 
 
 def test_status_counts_objects_by_state_per_lane_and_table(stack, capsys):

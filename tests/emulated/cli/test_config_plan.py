@@ -9,12 +9,10 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from emulation.stack import NOW, describe
 from support.bad_input import plain_parquet
 
-from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.manifest import TablePart, open_manifest
 from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
 from sluice.schema.history import StoredColumns
-from sluice.silver_keys import manifest_key
-from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_aws.stack import Target
@@ -414,15 +412,11 @@ def test_a_changed_mask_is_asked_about_once_rows_are_stored_or_on_their_way(stac
 def claimed_by_a_run(stack, identity):
     """A batch with the object, which a run has claimed and not settled."""
     config = TableConfig("crm.user", "crm", "user", topic="crm.public.user", record_key=("id",))
-    item = ManifestObject(identity.bucket, identity.key, identity.version, 1, None, "avro", config.topic, 0, 0, NOW)
-    manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": TablePart(config.to_dict(), (item,))})
-    ManifestStore(Objects(stack.s3), "s-silver").put_manifest(manifest, lambda: True)
-    ledger = stack.ledger
-    ledger.lanes.wake("main")
-    assert ledger.lanes.request_start("main", "run-1", NOW) and ledger.lanes.started("main", "run-1", "job")
-    assert ledger.lanes.hold("main", "run-1", "job", 1, NOW)
-    assert ledger.batches.open(manifest, manifest_key("main", manifest.batch), "run-1", "job")
-    assert list(ledger.batches.claim(manifest)) == [identity]
+    part = TablePart(config.to_dict(), (stack.listed(identity),))
+    manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": part})
+    stack.put_documents(manifest)
+    stack.hold()
+    stack.claim(manifest)
 
 
 @pytest.mark.parametrize(

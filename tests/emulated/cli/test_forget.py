@@ -9,7 +9,7 @@ from emulation.stack import NOW, describe
 from support.builders import avro_object, change, flattened
 from support.silver_tables import SILVER_FOLDER, SilverFolder, kept_change, put_history
 
-from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount
 from sluice.batch.row_errors import BASE64, JSON_TEXT, RowError, from_lines, to_lines
 from sluice.changes.forgotten import hashed_text, key_hash
@@ -20,7 +20,7 @@ from sluice.config.table import TableConfig
 from sluice.schema import columns as kinds
 from sluice.schema.columns import decimal_column, plain_column
 from sluice.services.requests import FORGETTING, ServiceError, ServiceReport
-from sluice.silver_keys import manifest_key, outcome_key, rows_key
+from sluice.silver_keys import rows_key
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
 from sluice_cli.main import run
@@ -56,19 +56,14 @@ def put_users(stack, *, aside, schema=None):
     for number, id in enumerate((7, 8)):
         body = avro_object(flattened(COLUMNS), [change(op="c", lsn=number + 1, id=id, name="n")])
         identity = stack.write(OBJECT.format(number), body)
-        items.append(
-            ManifestObject(
-                identity.bucket, identity.key, identity.version, len(body), schema, "avro", TOPIC, 0, number, NOW
-            )
-        )
+        items.append(stack.listed(identity, schema=schema, offset=number))
     manifest = open_manifest("main", "run-1", NOW, "c", {TABLE: TablePart(CONFIG.to_dict(), tuple(items))})
     hash = items[0].id.hash
     counted = (RowErrorCount(hash, 2, {"null_record_key": 2}),)
     outcome = Outcome(manifest.batch, TABLE, COMMITTED, NOW, instant="20260101000000000", quarantined_rows=counted)
     stack.aside = rows_key(manifest.batch, TABLE, hash)
+    stack.put_documents(manifest, outcome)
     for name, text in (
-        (manifest_key("main", manifest.batch), manifest.to_json()),
-        (outcome_key(manifest.batch, TABLE), outcome.to_json()),
         (stack.aside, to_lines(aside)),
         (f"_sluice/replaced/{TABLE}/0001700000000/rebuild.json", "{}"),
     ):

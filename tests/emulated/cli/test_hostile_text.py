@@ -7,12 +7,12 @@ from emulation.stack import NOW
 from support.builders import avro_object
 from support.silver_tables import SILVER_FOLDER, SilverFolder
 
-from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount
 from sluice.batch.row_errors import RowError, to_lines
 from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
-from sluice.silver_keys import manifest_key, outcome_key, rows_key
+from sluice.silver_keys import rows_key
 from sluice_cli.main import run
 from sluice_cli.tables import inspect, query
 from sluice_cli.verbs import built
@@ -125,14 +125,10 @@ def hostile(stack, tmp_path, monkeypatch, invoked):
 
 def merged(stack, holed):
     """A batch with a quarantined row of an object."""
-    listed = ManifestObject(holed.bucket, holed.key, holed.version, 1, None, "avro", "crm.public.user", 0, 0, NOW)
-    manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": TablePart(CONFIG.to_dict(), (listed,))})
-    ledger = stack.ledger
-    ledger.lanes.wake("main")
-    assert ledger.lanes.request_start("main", "run-1", NOW) and ledger.lanes.started("main", "run-1", "job")
-    assert ledger.lanes.hold("main", "run-1", "job", 1, NOW)
-    assert ledger.batches.open(manifest, manifest_key("main", manifest.batch), "run-1", "job")
-    ledger.batches.claim(manifest)
+    part = TablePart(CONFIG.to_dict(), (stack.listed(holed),))
+    manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": part})
+    stack.hold()
+    stack.claim(manifest)
     row = RowError(0, "null_record_key", HOSTILE, 70, None, "json", f'{{"id":"{HOSTILE}"}}', 11)
     key = rows_key(manifest.batch, "crm.user", holed.hash)
     outcome = Outcome(
@@ -145,14 +141,9 @@ def merged(stack, holed):
         quarantined=(),
         quarantined_rows=(RowErrorCount(holed.hash, 1, {"null_record_key": 1}),),
     )
-    for name, text in (
-        (key, to_lines([row])),
-        (manifest_key("main", manifest.batch), manifest.to_json()),
-        (outcome_key(manifest.batch, "crm.user"), outcome.to_json()),
-    ):
-        stack.s3.put_object(Bucket="s-silver", Key=name, Body=text.encode())
-    assert ledger.batches.settle("main", manifest.batch, outcome, [holed], "run-1", NOW)
-    assert ledger.batches.close("main", manifest.batch, "run-1", NOW)
+    stack.s3.put_object(Bucket="s-silver", Key=key, Body=to_lines([row]).encode())
+    stack.put_documents(manifest, outcome)
+    stack.settle(manifest, outcome, [holed])
 
 
 def steering(text):

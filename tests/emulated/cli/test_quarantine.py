@@ -10,7 +10,7 @@ from support.builders import avro_object, in_a_terminal
 
 from sluice.admission.routing import classify
 from sluice.admission.verdict import NO_CONFIGURATION
-from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
 from sluice.batch.row_errors import RowError, to_lines
 from sluice.changes.log_restart import LOG_RESTARTED
@@ -20,7 +20,7 @@ from sluice.config.table import TableConfig
 from sluice.errors import SchemaFrozen
 from sluice.ledger import keys as items
 from sluice.ledger.records import Decision
-from sluice.silver_keys import manifest_key, rows_key
+from sluice.silver_keys import rows_key
 from sluice_aws.admission.reassign import Unparked, unpark
 from sluice_aws.ledger.rebuilds import RebuildLedger
 from sluice_cli.ingest.set_aside import Decided
@@ -55,12 +55,6 @@ def put(stack, n, body=None):
     )
 
 
-def in_manifest(identity, attempt=0):
-    return ManifestObject(
-        identity.bucket, identity.key, identity.version, 1, None, "avro", "crm.public.user", 0, 0, NOW, attempt
-    )
-
-
 def settled(stack, objects, *, bad=(), rows=None, parked=(), attempt=0):
     """A batch of these objects, merged by a run: `bad` ones quarantined, `parked` ones as of a log that began again,
     `rows` by object set aside.
@@ -71,17 +65,10 @@ def settled(stack, objects, *, bad=(), rows=None, parked=(), attempt=0):
         "run-1",
         NOW,
         "c",
-        {"crm.user": TablePart(CONFIG.to_dict(), tuple(in_manifest(item, attempt) for item in objects))},
+        {"crm.user": TablePart(CONFIG.to_dict(), tuple(stack.listed(item, attempt=attempt) for item in objects))},
     )
-    ledger = stack.ledger
-    ledger.lanes.wake("main")
-    assert (
-        ledger.lanes.request_start("main", "run-1", NOW)
-        and ledger.lanes.started("main", "run-1", "job")
-        and ledger.lanes.hold("main", "run-1", "job", 1, NOW)
-    )
-    assert ledger.batches.open(manifest, manifest_key("main", manifest.batch), "run-1", "job")
-    assert sorted(ledger.batches.claim(manifest)) == sorted(objects)
+    stack.hold()
+    stack.claim(manifest)
     kept = []
     for identity, found in rows.items():
         stack.s3.put_object(
@@ -103,10 +90,9 @@ def settled(stack, objects, *, bad=(), rows=None, parked=(), attempt=0):
         parked=tuple(ObjectError(item.hash, LOG_RESTARTED, "the positions are of another kind") for item in parked),
         parked_generation=0 if parked else None,
     )
-    assert ledger.batches.settle("main", manifest.batch, outcome, objects, "run-1", NOW) and ledger.batches.close(
-        "main", manifest.batch, "run-1", NOW
-    )
-    assert ledger.lanes.release("main", "run-1", ledger.lanes.get("main").arrivals, None, NOW)
+    stack.settle(manifest, outcome, objects)
+    lanes = stack.ledger.lanes
+    assert lanes.release("main", "run-1", lanes.get("main").arrivals, None, NOW)
     return manifest.batch
 
 
@@ -503,12 +489,12 @@ def test_rows_are_retried_under_the_generation_of_their_object(configured, invok
 
     assert run(["quarantine", "retry", holed.hash, "--json"]) == 1
     assert f"the manifest of its batch {batch} is gone" in capsys.readouterr().out
-    listed = tuple(in_manifest(identity) for identity in (holed, other))
+    listed = configured.listed(holed), configured.listed(other)
     manifest = open_manifest(
         "main", "run-1", NOW, "c", {"crm.user": TablePart(replace(CONFIG, generation=1).to_dict(), listed)}
     )
     assert manifest.batch == batch
-    configured.s3.put_object(Bucket="s-silver", Key=manifest_key("main", batch), Body=manifest.to_json().encode())
+    configured.put_documents(manifest)
     assert run(["quarantine", "retry", holed.hash]) == 0
 
     record = configured.ledger.objects.get([holed])[holed]

@@ -7,13 +7,12 @@ import pytest
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
 from emulation.stack import NOW, describe
 
-from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.batch.manifest import Manifest, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.rules.table_rule import TableRule
 from sluice.ledger import keys as items
 from sluice.objects import ObjectId
 from sluice.schema.history import stored_key
-from sluice.silver_keys import manifest_key, outcome_key
 from sluice_aws.errors import LaneNotPaused
 from sluice_aws.ledger.rebuilds import RebuildLedger
 from sluice_aws.s3.move_prefix import Mover
@@ -62,15 +61,9 @@ class Merged:
             stack.s3.put_object(Bucket="s-silver", Key=name, Body=name.encode())
 
     def batch(self, batch, *objects, generation, at):
-        listed = tuple(
-            ManifestObject(item.bucket, item.key, item.version, 1, None, "avro", TOPIC, 0, 0, NOW) for item in objects
-        )
-        manifest = Manifest(batch, "main", "r", at, "v", {TABLE: TablePart({"generation": generation}, listed)})
-        for key, text in (
-            (manifest_key("main", batch), manifest.to_json()),
-            (outcome_key(batch, TABLE), Outcome(batch, TABLE, COMMITTED, at, instant=batch).to_json()),
-        ):
-            self.stack.s3.put_object(Bucket="s-silver", Key=key, Body=text.encode())
+        part = TablePart({"generation": generation}, tuple(map(self.stack.listed, objects)))
+        manifest = Manifest(batch, "main", "r", at, "v", {TABLE: part})
+        self.stack.put_documents(manifest, Outcome(batch, TABLE, COMMITTED, at, instant=batch))
 
     def silver(self):
         return {

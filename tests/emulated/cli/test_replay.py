@@ -3,10 +3,9 @@
 import pytest
 from emulation.stack import NOW, describe
 
-from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.batch.manifest import Manifest, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.ledger import keys as items
-from sluice.silver_keys import manifest_key, outcome_key
 from sluice_aws.ledger.rebuilds import RebuildLedger
 from sluice_cli.main import run
 
@@ -46,16 +45,10 @@ class Committed:
         self.stack.ledger._table_of_tests.update(items.object_key(id), fields)
 
     def batch(self, batch, *objects, generation=0, instant=None, table=TABLE, **counts):
-        listed = tuple(
-            ManifestObject(item.bucket, item.key, item.version, 1, None, "avro", TOPIC, 0, 0, NOW) for item in objects
-        )
+        listed = tuple(map(self.stack.listed, objects))
         manifest = Manifest(batch, "main", "r", NOW, "v", {table: TablePart({"generation": generation}, listed)})
         outcome = Outcome(batch, table, COMMITTED, NOW, instant=instant, no_change=instant is None, counts=counts)
-        for key, text in (
-            (manifest_key("main", batch), manifest.to_json()),
-            (outcome_key(batch, table), outcome.to_json()),
-        ):
-            self.stack.s3.put_object(Bucket="s-silver", Key=key, Body=text.encode())
+        self.stack.put_documents(manifest, outcome)
         self.stack.ledger._table_of_tests.put({**items.batch_key(batch), "batch": batch, "lane": "main"})
 
     def record(self, id):

@@ -12,7 +12,7 @@ from emulation.stack import NOW, describe
 from support.builders import to_a_terminal, unstyled
 from support.silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, put_forgetting
 
-from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount, Stage
 from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
@@ -58,12 +58,7 @@ class TracedStack:
         self.stack = stack
         self.at = NOW
         ledger = stack.ledger
-        ledger.lanes.wake("main")
-        assert (
-            ledger.lanes.request_start("main", "run-1", NOW)
-            and ledger.lanes.started("main", "run-1", "job")
-            and ledger.lanes.hold("main", "run-1", "job", 1, NOW)
-        )
+        stack.hold()
         ledger.history.run_started("run-1", "main", NOW - 5_000)
         ledger.history.run_started("run-1", "main", NOW - 1_000, "job")
 
@@ -81,12 +76,7 @@ class TracedStack:
             "c",
             {config.table: TablePart(config.to_dict(), tuple(in_manifest(item, self.stack) for item in objects))},
         )
-        key = manifest_key("main", manifest.batch)
-        self.stack.s3.put_object(Bucket="s-silver", Key=key, Body=manifest.to_json().encode())
-        ledger = self.stack.ledger
-        assert ledger.batches.open(manifest, key, "run-1", "job") and sorted(ledger.batches.claim(manifest)) == sorted(
-            objects
-        )
+        self.stack.claim(manifest)
         outcome = Outcome(
             manifest.batch,
             config.table,
@@ -98,12 +88,8 @@ class TracedStack:
             quarantined_rows=tuple(RowErrorCount(item.hash, 1, {"null_record_key": 1}) for item in rows),
             stages=(Stage("read", self.at + 100, 300), Stage("commit", self.at + 400, 400)),
         )
-        self.stack.s3.put_object(
-            Bucket="s-silver", Key=outcome_key(manifest.batch, config.table), Body=outcome.to_json().encode()
-        )
-        assert ledger.batches.settle(
-            "main", manifest.batch, outcome, list(objects), "run-1", self.at + 950
-        ) and ledger.batches.close("main", manifest.batch, "run-1", self.at + 960)
+        self.stack.put_documents(manifest, outcome)
+        self.stack.settle(manifest, outcome, list(objects), self.at + 950)
         self.at += 10_000
         return manifest.batch
 
@@ -128,20 +114,8 @@ def admitted(identity, state, at, table="crm.user", **more):
 
 def in_manifest(identity, stack):
     record = stack.ledger.objects.get([identity])[identity]
-    return ManifestObject(
-        identity.bucket,
-        identity.key,
-        identity.version,
-        record.size,
-        None,
-        "json",
-        "crm.public.user",
-        0,
-        0,
-        record.admitted_at,
-        attempt=record.attempt,
-        first_batch=record.first_batch,
-    )
+    facts = {name: getattr(record, name) for name in ("size", "admitted_at", "attempt", "first_batch")}
+    return stack.listed(identity, format="json", **facts)
 
 
 @pytest.fixture

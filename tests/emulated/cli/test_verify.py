@@ -20,7 +20,7 @@ from support.silver_tables import (
 )
 
 from sluice.batch.kafka_watch import KafkaWatch
-from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
 from sluice.batch.row_errors import row_error, to_lines
 from sluice.changes.hidden_columns import ROW
@@ -30,7 +30,7 @@ from sluice.config.rules.expectations import Expectations
 from sluice.config.table import TableConfig
 from sluice.errors import SluiceError, UsageError
 from sluice.ledger import keys
-from sluice.silver_keys import manifest_key, outcome_key, rows_key
+from sluice.silver_keys import rows_key
 from sluice_aws.hash_keys import HashKeys
 from sluice_aws.ledger.objects import listing_fields
 from sluice_aws.s3.objects import Objects
@@ -79,7 +79,7 @@ class Source:
         body = avro_object(flattened(self.columns), [change(op, position, source_ts_ms=5, **given | values)])
         key = f"topics/t/partition=0/t+0+{position:010d}.avro"
         identity = self.stack.write(key, body)
-        item = ManifestObject(identity.bucket, key, identity.version, len(body), None, "avro", "t", 0, position, NOW)
+        item = self.stack.listed(identity, "t", offset=position)
         self.items[row["id"], back] = item
         return item
 
@@ -90,11 +90,7 @@ class Source:
         outcome = Outcome(
             manifest.batch, self.table, COMMITTED, NOW, self.instant, counts={"objects": len(self.items)}, **more
         )
-        for key, text in (
-            (manifest_key("main", manifest.batch), manifest.to_json()),
-            (outcome_key(manifest.batch, self.table), outcome.to_json()),
-        ):
-            self.stack.s3.put_object(Bucket=SILVER, Key=key, Body=text.encode())
+        self.stack.put_documents(manifest, outcome)
         return manifest.batch
 
     def replayed(self, **settings):
@@ -337,8 +333,7 @@ def test_a_later_change_that_lost_leaves_the_table_unproven(opened, capsys):
     lsn, key = int(row["_sluice_position"].rpartition(".")[2]) - 2, "topics/t/partition=0/t+0+0000900000.avro"
     body = avro_object(flattened(source.columns), [change(op="u", lsn=lsn, source_ts_ms=99, id=row["id"], name="new")])
     identity = source.stack.write(key, body)
-    item = ManifestObject(identity.bucket, key, identity.version, len(body), None, "avro", "t", 0, 900_000, NOW)
-    source.items["fallen", 0] = item
+    source.items["fallen", 0] = source.stack.listed(identity, "t", offset=900_000)
     source.merged()
     found = source.verify()
     assert (found.outdated, found.disagreements, found.proven) == ([(row["id"],)], [], False)
