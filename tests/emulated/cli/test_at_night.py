@@ -100,18 +100,6 @@ class TestRuns:
         assert (first["seconds"], first["batches"], first["objects"], first["changes"]) == (40.0, 1, 1, 42)
         assert (listed[1]["reason"], listed[1]["job_run"]) == ("the job run is FAILED: no memory", "job-2")
 
-    def test_a_run_is_one_line_of_80_columns_with_the_newest_at_the_end(self, three, capsys, monkeypatch):
-        name = "run-orders-20231114T221300000Z-0a1b2c3d"
-        three.ledger.history.run_started(name, "orders", NOW - 1_000, "job-0")
-        three.ledger.history.run_ended(name, "released", None, 3, NOW + 7_500_000)
-        to_a_terminal(monkeypatch)
-        assert run(["ops", "runs"]) == 0
-        heading, reason, *lines = unstyled(capsys.readouterr().out)
-        assert heading.split() == ["run", "started", "duration", "state", "batches", "changes"]
-        assert reason == "  reason"
-        assert [line.split()[0][-4:] for line in lines] == ["2c3d", "un-1", "un-2", "the", "un-3"]
-        assert lines[3].strip() == "the job run is FAILED: no memory" and max(map(len, lines)) <= 80
-
     def test_failed_runs_and_those_of_a_lane_are_chosen(self, three, capsys):
         assert run(["ops", "runs", "--failed"]) == 0
         out = capsys.readouterr().out
@@ -150,10 +138,6 @@ class TestRuns:
         assert [run([*each, "--limit", "1", "--json"]) for each in steps] == [0, 0]
         listed = [json.loads(line)["runs"][0]["run"] for line in capsys.readouterr().out.splitlines()]
         assert listed == ["run-2", "run-3"]
-
-    def test_a_time_in_which_no_run_failed_names_the_failure_before(self, three, capsys):
-        assert run(["ops", "runs", "--failed", "--since", iso(NOW + 240_000)]) == 0
-        assert "No run failed in this time: the last one before it at 2023-11-14T22:17:10Z" in capsys.readouterr().err
 
     def test_the_batches_of_runs_long_ago_are_counted_behind_any_number_of_newer_ones(self, stack, monkeypatch, capsys):
         monkeypatch.setattr("sluice_cli.ops.runs.MANIFESTS_READ", 1)
@@ -215,14 +199,6 @@ class TestLogs:
         for option in ("--json", "--raw"):
             assert run(["ops", "logs", "run-1", option]) == 0
             assert capsys.readouterr().out == logged.removesuffix("no event\n"), "lines of JSON alone"
-
-    def test_a_run_without_a_log_says_where_it_would_be(self, stack, queues, capsys):
-        stack.ledger.history.run_started("run-2", "main", NOW, "job-2")
-        assert run(["ops", "logs", "run-2"]) == 1
-        assert "s3://s-artifacts/logs/applications/00a/jobs/job-2/" in capsys.readouterr().err
-        stack.ledger.history.run_started("run-3", "main", NOW + 1)
-        assert run(["ops", "logs", "run-3"]) == 1
-        assert "The run run-3 has not started yet\n" in capsys.readouterr().err
 
 
 class TestDeadLetters:
@@ -311,7 +287,3 @@ class TestDeadLetters:
         shown = capsys.readouterr().out
         assert "a request without an id: the message names no reason" in shown and "?" not in shown
         assert "an unknown number of records until an unknown time: the message names no reason" in shown
-
-    def test_an_unknown_queue_is_a_wrong_command_line(self, queues, capsys):
-        assert run(["ops", "dlq", "list", "letters"]) == 2
-        assert "Name notices, events or calls" in capsys.readouterr().err

@@ -10,7 +10,6 @@ from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.table import TableConfig
 from sluice.ledger.recovery import KnownTable, counts_of
 from sluice_cli.main import run
-from sluice_read.moments import moment_of
 
 
 @pytest.fixture
@@ -58,15 +57,6 @@ def test_a_commit_that_a_later_run_found_is_missing_in_the_changes_by_word(stack
     assert (listed["changes"], listed["uncounted_commits"]) == (0, 1)
     assert run(["status", "--json"]) == 0
     assert [said in table["notes"] for table in describe(capsys)["tables"]] == [True]
-
-
-def test_a_commits_time_is_the_one_at_which_its_instant_began(stack, capsys):
-    put_tables(stack.s3, "s-silver")
-    assert run(["table", "commits", "moma.works"]) == 0
-    header, row, *_ = capsys.readouterr().out.splitlines()
-    assert header.split("\t")[:2] == ["instant", "began"]
-    instant, began = row.split("\t")[:2]
-    assert began == moment_of(instant)
 
 
 def test_commits_name_their_batches(stack, capsys):

@@ -132,15 +132,3 @@ def test_a_history_table_is_synced_shown_and_declared_as_its_table_is(moma, caps
         assert run(["table", "ddl", f"moma.{name}", "--engine", engine]) == 0
         shown = capsys.readouterr().out
         assert "is_current" in shown and f"{name}_all" in shown
-
-
-def test_statements_are_printed_for_each_engine(moma, capsys):
-    for engine, words in {
-        "spark": "USING hudi LOCATION 's3://s-silver/moma/artists'",
-        "redshift": "WITH NO SCHEMA BINDING",
-        "athena": "PARTITIONED BY (`nationality` string)",
-    }.items():
-        assert run(["table", "ddl", "moma.artists", "--engine", engine]) == 0
-        assert words in capsys.readouterr().out
-    assert run(["table", "ddl", "moma.works", "--engine", "redshift"]) == 1
-    assert "which Redshift doesn't read" in capsys.readouterr().err

@@ -170,17 +170,6 @@ def test_a_terminal_says_the_reason_of_many_objects_once(configured, capsys, mon
     assert [int(line.partition("+0+")[2][:10]) for line in lines[4:]] == [1, 3, 7, 9, 12]
 
 
-def test_parked_objects_are_listed_by_topic_with_what_brings_a_rule_to_them(configured, monkeypatch, capsys):
-    for n in (1, 2):
-        configured.admit(configured.write(f"topics/new/new+0+{n}.avro"), items.PARKED, table=None, topic="new")
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    assert run(["quarantine", "list", "--parked"]) == 0
-    out, err = capsys.readouterr()
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines()
-    assert lines[0] == "new  2 entries" and lines[2].split() == ["id", "kind", "age", "key"]
-    assert err.endswith("next step: `sluice config discover` proposes rules for them\n")
-
-
 def test_an_entry_is_shown_with_its_rows_and_their_bytes(configured, capsys):
     holed = configured.admit(put(configured, 1))
     settled(configured, [holed], rows={holed: [a_row(7), a_row(2)]})
@@ -195,32 +184,6 @@ def test_an_entry_is_shown_with_its_rows_and_their_bytes(configured, capsys):
     assert capsys.readouterr().out.count("\nrow ") == 1
 
 
-def test_an_entry_is_shown_in_words_with_every_time_in_one_form(configured, capsys):
-    holed = configured.admit(put(configured, 1))
-    batch = settled(configured, [holed], rows={holed: [a_row(7), a_row(2)]})
-    assert run(["quarantine", "show", holed.hash]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        f"id           {holed.hash}",
-        "kind         rows",
-        f"key          {holed.key}",
-        "bucket       s-bronze",
-        f"version      {holed.version}",
-        "size         1 B",
-        "table        crm.user",
-        "topic        crm.public.user",
-        "rows         2 null_record_key",
-        "reason       The key column id is null",
-        f"batch        {batch}",
-        "admitted     2023-11-14T22:13:20Z",
-        "quarantined  2023-11-14T22:13:20Z",
-        "",
-        "row 2, offset 72: null_record_key: The key column id is null",
-        '  {"id":null}',
-        "row 7, offset 77: null_record_key: The key column id is null",
-        '  {"id":null}',
-    ]
-
-
 def test_an_entry_is_found_by_its_key_as_a_terminal_shortens_it(configured, capsys):
     for folder in ("a", "b"):
         configured.admit(configured.write(f"topics/{folder}/t+0+1.avro"), items.QUARANTINED, code="not_avro")
@@ -228,20 +191,6 @@ def test_an_entry_is_found_by_its_key_as_a_terminal_shortens_it(configured, caps
     assert "topics/b/t+0+1.avro" in capsys.readouterr().out
     assert run(["quarantine", "discard", "--yes", "…/t+0+1.avro"]) == 2
     assert "'…/t+0+1.avro' is part of the keys of 2 entries" in capsys.readouterr().err
-
-
-def test_a_parked_object_and_a_whole_one_are_shown_without_what_they_lack(configured, capsys):
-    bad = configured.admit(configured.write("bad"), items.QUARANTINED, code="not_avro", reason="no Avro")
-    assert run(["quarantine", "discard", "--yes", bad.hash, "--note", "a test"]) == 0
-    waits = configured.admit(configured.write("waits"), items.PARKED, table=None, topic=None, reason="no topic")
-    again = configured.admit(configured.write("again"), items.QUARANTINED, code="not_avro", reason="no Avro")
-    capsys.readouterr()
-    assert run(["quarantine", "show", waits.hash]) == 0
-    shown = capsys.readouterr().out
-    assert "\nreason    no topic\n" in shown and "\nparked    2023-11-14T22:13:20Z\n" in shown
-    assert "rows" not in shown and "table" not in shown and "attempt" not in shown and "-\n" not in shown
-    assert run(["quarantine", "show", again.hash]) == 0
-    assert "\ncode         not_avro\n" in capsys.readouterr().out
 
 
 def test_the_list_says_which_rule_excluded_rows(configured, capsys):

@@ -153,11 +153,6 @@ def test_the_verdict_on_a_file_shows_its_effect_on_the_table(remembered, tmp_pat
     assert "rewrites the table" in capsys.readouterr().out
 
 
-def test_a_schema_that_would_be_refused_ends_with_one_and_the_way_out(remembered, capsys):
-    assert run(["table", "schema", "verdict", TABLE, remembered[2]]) == 1
-    assert "Change it back to decimal(18,4) at the source" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -169,8 +164,3 @@ def test_a_missing_schema_is_reported_with_the_next_step(remembered, capsys, arg
     assert run(["table", "schema", *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error and "sluice table schema list" in error
-
-
-def test_a_schema_file_that_is_not_there_is_named(remembered, capsys):
-    assert run(["table", "schema", "verdict", TABLE, "nothing.avsc"]) == 2
-    assert "nothing.avsc can't be read: there is no such file" in capsys.readouterr().err

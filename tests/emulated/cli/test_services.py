@@ -102,60 +102,6 @@ def test_list_shows_what_is_due_by_the_policy_and_why(served, capsys):
     assert run(["ops", "services", "list", "shop.none"]) == 2
 
 
-def fail_sync(served):
-    """What the state machine records when the table's name is taken in the catalog."""
-    served.dynamodb.update_item(
-        TableName="s-ledger",
-        Key={"pk": {"S": f"table#{TABLE}"}, "sk": {"S": "table"}},
-        UpdateExpression="SET catalog_failed = :f",
-        ExpressionAttributeValues={
-            ":f": {"M": {"at": {"N": str(NOW)}, "error": {"S": "NameTaken"}, "instant": {"S": "1"}}}
-        },
-    )
-
-
-def test_doctor_names_a_table_whose_catalog_sync_failed_until_it_succeeds(served, capsys):
-    about = f"catalog {TABLE}"
-    fail_sync(served)
-    run(["doctor", "--json"])
-    found = {item["about"]: item for item in describe(capsys)}[about]
-    assert (found["result"], found["found"]) == ("warn", "its catalog sync failed: catalog_name_taken")
-    assert found["advice"] == f"`sluice ops catalog sync {TABLE}` shows the reason and retries"
-    served.ledger.tables.clear_catalog_failure(TABLE, served.ledger.tables.get(TABLE).catalog_failed)
-    run(["doctor", "--json"])
-    assert about not in {item["about"] for item in describe(capsys)}
-
-
-def test_wait_names_a_table_whose_catalog_sync_failed_and_succeeds(served, capsys):
-    fail_sync(served)
-    assert run(["wait", "--strict", "--timeout", "0"]) == 0
-    said = " ".join(capsys.readouterr().err.split())
-    assert f"warning: the last catalog sync of {TABLE} (catalog_name_taken) failed" in said
-    assert f"`sluice ops catalog sync {TABLE}` shows the reason" in said and "The rows are in the table" in said
-    assert run(["wait", "--json", "--timeout", "0"]) == 0
-    assert describe(capsys)["catalog_failed"] == {TABLE: "catalog_name_taken"}
-
-
-def test_status_shows_a_failed_service_and_a_failed_sync_with_their_errors(served, invoked, capsys):
-    run(["ops", "services", "run", TABLE, "-s", "compaction"])
-    lane_does(served, "compaction", ServiceError("broken", "no space left\nmore", retriable=False))
-    fail_sync(served)
-    capsys.readouterr()
-    assert run(["status"]) == 0
-    out = capsys.readouterr().out
-    assert (
-        "compaction\tfailed" in out
-        and "broken: no space left\n" in out
-        and "catalog\tfailed" in out
-        and "catalog_name_taken: `sluice ops catalog sync" in out
-    )
-    assert run(["status", "--json"]) == 0
-    assert {(entry["service"], entry["state"]) for entry in describe(capsys)["services"]} == {
-        ("compaction", "failed"),
-        ("catalog", "failed"),
-    }
-
-
 def test_the_status_page_and_the_list_name_what_failed_waits_and_is_due(served, invoked, capsys, tmp_path):
     run(["ops", "services", "run", TABLE, "-s", "cleaning"])
     lane_does(served, "cleaning", ServiceError("no_space", "<b>the disk is full</b>\nand more", retriable=False))

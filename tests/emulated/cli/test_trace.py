@@ -279,15 +279,6 @@ def test_a_row_of_a_table_that_was_merged_earlier_is_not_said_to_be_of_none(trac
     assert "next step: Give an earlier --since, or none; `sluice table commits crm.user` has the times" in said
 
 
-def test_trace_names_the_command_for_rows_in_quarantine(traced, capsys):
-    identity = traced.put("a.json", (1, "c", 1, "x", "a"), (2, "Q", 2, "x", "b"))
-    traced.merged(identity, read=1, rows=(identity,))
-    assert run(["trace", "a.json"]) == 0
-    shown = capsys.readouterr().out
-    assert "1 row of it in quarantine: null_record_key" in shown
-    assert f"`sluice quarantine show {identity.hash[:12]}` shows what is in quarantine" in shown
-
-
 def test_a_row_whose_only_change_is_in_quarantine_is_not_called_unknown(traced, capsys):
     identity = traced.put("a.json", (1, "c", 1, "x", "a"), (2, "Q", 2, "x", "b"))
     traced.merged(identity, read=1, rows=(identity,))
@@ -337,14 +328,6 @@ def test_the_search_for_a_key_that_bronze_lacks_reads_no_outcome(traced, capsys,
     assert not asked
 
 
-def test_the_trace_of_an_object_in_a_paused_lane_says_so(traced, capsys):
-    traced.put("waits.json", (1, "c", 1, "x", "a"))
-    lanes = traced.stack.ledger.lanes
-    assert lanes.release("main", "run-1", lanes.get("main").arrivals, None, NOW) and lanes.pause("main")
-    assert run(["trace", "waits.json"]) == 0
-    assert capsys.readouterr().out.endswith("Lane main is paused, and the object waits in it: `sluice resume main`\n")
-
-
 def test_a_trace_is_a_waterfall_in_text_and_as_a_picture(traced, tmp_path, capsys):
     identity = traced.put("topics/<é> \u202e.json", (1, "c", 1, "x", "a"))
     traced.merged(identity, read=1)
@@ -376,16 +359,6 @@ def test_objects_that_two_batches_merged_count_once_beside_the_shown(traced, cap
     assert "opened 3 objects with 3 records" in capsys.readouterr().err
     assert run(["history", "--limit", "1"]) == 0
     assert "in 2 batches of 1 table; 2 objects of this table in them are not shown\n" in capsys.readouterr().err
-
-
-def test_a_superseded_object_says_why_and_a_parked_one_what_to_do(traced, capsys):
-    traced.put("a.json", state=items.SUPERSEDED)
-    parked = traced.put("b.json", state=items.PARKED, table=None, reason="no rule of tables.yaml takes this topic")
-    why = "it has the bytes of a committed version"
-    assert run(["trace", "a.json"]) == 0 and why in capsys.readouterr().out
-    assert run(["history"]) == 0 and f"superseded ({why})" in capsys.readouterr().out
-    assert history(capsys, "--key", "a.json")["objects"][0]["reason"] == why
-    assert run(["trace", parked.key]) == 0 and "`sluice config discover`" in capsys.readouterr().out
 
 
 def test_a_trace_tells_quarantine_from_the_time_before_a_rebuild(traced, capsys):
@@ -670,12 +643,6 @@ def test_a_key_with_a_control_character_is_traced(traced, monkeypatch, capsys):
     assert said.startswith("topics/x\\x1b[31m.json\n") and "\x1b" not in said
     assert run(["trace", "y\x1b[31m.json"]) == 2
     assert "has the key 'y\\x1b[31m.json'" in capsys.readouterr().err
-
-
-def test_the_trace_of_an_unknown_object_reports_it(traced, capsys):
-    traced.stack.write("new.json")
-    assert run(["trace", "new.json"]) == 0
-    assert "its notice is still on the way" in capsys.readouterr().out
 
 
 def test_a_row_is_followed_through_its_objects_with_winners_and_deletions(traced, capsys, monkeypatch):
