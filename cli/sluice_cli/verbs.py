@@ -44,8 +44,9 @@ OPS = {
     "dlq": Verb(
         "sluice_cli.ops.dead_letters:app",
         _COMMANDS,
-        "The dead-letter queues: notices that admit failed five times, events that announce gave up, and "
-        "reconcile invocations that exhausted their retries. Nothing is lost: reconcile repeats the work of all three.",
+        "The dead-letter queues: notices that admit failed five times, events that announce gave up, reconcile "
+        "invocations that exhausted their retries, and events that a rule could not deliver. Nothing is lost: "
+        "reconcile repeats the work.",
     ),
     "services": Verb(
         "sluice_cli.tables.services:app",

@@ -73,7 +73,7 @@ class Assumptions:
     look_gb_s: float = 0.5  # gathering and planning
     sync_gb_s: float = 0.5  # per table, of the catalog's function
     metrics: int = 47  # custom metrics that exist all month
-    alarms: int = 30
+    alarms: int = 31  # metrics that the alarms watch: each is billed
 
 
 @dataclass(frozen=True)

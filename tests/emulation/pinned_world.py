@@ -576,7 +576,12 @@ class Functions:
 def other_services(stack, monkeypatch, clock, folder):
     """The services beside S3 and DynamoDB, with messages in the dead-letter queues and job runs that were billed."""
     sqs, emr = SHARED.client("sqs"), SHARED.client("emr-serverless")
-    names = {"QueueUrl": "notices", "UnannouncedQueueUrl": "unannounced", "UnreconciledQueueUrl": "unreconciled"}
+    names = {
+        "QueueUrl": "notices",
+        "UnannouncedQueueUrl": "unannounced",
+        "UnreconciledQueueUrl": "unreconciled",
+        "UndeliveredQueueUrl": "undelivered",
+    }
     urls = {output: sqs.create_queue(QueueName=name)["QueueUrl"] for output, name in names.items()}
     outputs = {**cloudformation().outputs, **urls, "Release": "r1", "ReconcileFunction": "s-reconcile"}
     application = emr.create_application(name="s", releaseLabel="emr-7.14.0", type="SPARK", clientToken="t")

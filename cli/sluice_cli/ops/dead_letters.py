@@ -31,12 +31,18 @@ from sluice_cli.terminal.output import (
 )
 from sluice_cli.terminal.stack import output_of
 
-NOTICES, EVENTS, CALLS = "notices", "events", "calls"
-_OUTPUTS = {NOTICES: "DeadLetterQueueUrl", EVENTS: "UnannouncedQueueUrl", CALLS: "UnreconciledQueueUrl"}
+NOTICES, EVENTS, CALLS, RULES = "notices", "events", "calls", "rules"
+_OUTPUTS = {
+    NOTICES: "DeadLetterQueueUrl",
+    EVENTS: "UnannouncedQueueUrl",
+    CALLS: "UnreconciledQueueUrl",
+    RULES: "UndeliveredQueueUrl",
+}
 _MEANING = {
     NOTICES: "notifications that admit failed five times",
     EVENTS: "records of committed batches that announce gave up",
     CALLS: "reconcile invocations that exhausted their retries",
+    RULES: "events that a rule could not deliver",
 }
 LOOK_S, WORK_S = 20, 120  # seconds for which messages are hidden from others while they are listed, and processed
 AT_ONCE = 10  # messages of one call
@@ -45,13 +51,16 @@ EMPTY_ANSWERS = 3  # in a row, after which a queue counts as empty: SQS asks onl
 
 Queue = Annotated[
     str,
-    typer.Argument(metavar="[QUEUE]", help="notices, events or calls; by default all of them.", show_default=False),
+    typer.Argument(
+        metavar="[QUEUE]", help="notices, events, calls or rules; by default all of them.", show_default=False
+    ),
 ]
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="The dead-letter queues: notices that admit failed five times, events that announce gave up, and "
-    "reconcile invocations that exhausted their retries. Nothing is lost: reconcile repeats the work of all three.",
+    help="The dead-letter queues: notices that admit failed five times, events that announce gave up, reconcile "
+    "invocations that exhausted their retries, and events that a rule could not deliver. Nothing is lost: reconcile "
+    "repeats the work.",
 )
 
 
@@ -141,7 +150,7 @@ def _print_letters(letters: Sequence[tuple[str, Letter]], now: int) -> None:
 
 @app.command()
 def redrive(
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="notices, events or calls.")],
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="notices, events, calls or rules.")],
     count: Annotated[
         int | None,
         typer.Option(
@@ -155,8 +164,8 @@ def redrive(
 ) -> None:
     """Process the messages of a dead-letter queue, once the cause is gone.
 
-    notices go back to the queue that admit reads; an object that is known already changes nothing. For events
-    and calls, reconcile is called once, which does their work; messages whose batches are announced are removed.
+    notices go back to the queue that admit reads; an object that is known already changes nothing. For the
+    others, reconcile is called once, which does their work; messages whose batches are announced are removed.
 
     Example:
 
@@ -205,6 +214,11 @@ def describe_letter(name: str, message: Mapping[str, Any]) -> Letter:
         request = content["requestContext"].get("requestId")
         named = f"request {request}" if request else "a request without an id"
         return replace(letter, text=f"{named}: {str(error or _condition(content))[:EXCERPT]}")
+    attributes = message.get("MessageAttributes", {})
+    if name == RULES and "RULE_ARN" in attributes:
+        rule = str(attributes["RULE_ARN"].get("StringValue", "")).rpartition("/")[2]
+        error = attributes.get("ERROR_MESSAGE", attributes.get("ERROR_CODE", {})).get("StringValue")
+        return replace(letter, text=f"{rule}: {str(error or _condition(content))[:EXCERPT]}")
     return replace(letter, text=body[:EXCERPT])
 
 
@@ -234,7 +248,7 @@ def _condition(content: Mapping[str, Any]) -> str:
 
 def _chosen(queue: str) -> tuple[str, ...]:
     if queue and queue not in _OUTPUTS:
-        raise UsageError(f"{queue!r} is not a queue", next_step="Name notices, events or calls")
+        raise UsageError(f"{queue!r} is not a queue", next_step="Name notices, events, calls or rules")
     return (queue,) if queue else tuple(_OUTPUTS)
 
 
@@ -258,6 +272,7 @@ def _received(target: Target, url: str, name: str, most: int, hidden_s: int) -> 
             MaxNumberOfMessages=min(AT_ONCE, most - len(seen)),
             VisibilityTimeout=hidden_s,
             MessageSystemAttributeNames=["SentTimestamp"],
+            MessageAttributeNames=["RULE_ARN", "ERROR_CODE", "ERROR_MESSAGE"],
             WaitTimeSeconds=1 if empty else 0,
         )
         letters = [describe_letter(name, message) for message in answer.get("Messages", ())]
@@ -323,7 +338,7 @@ def _reconciled(target: Target, url: str, name: str, most: int, rate: float) -> 
     oldest = None
     if name == EVENTS:
         oldest = next((batch["committed_at"] for batch in target.ledger.batches.unannounced(epoch_ms())), None)
-    if name == CALLS or oldest is not None:
+    if name != EVENTS or oldest is not None:
         target.client("lambda").invoke(
             FunctionName=output_of(target, "ReconcileFunction"), InvocationType="Event", Payload=b"{}"
         )

@@ -26,8 +26,8 @@ CONFIG = TableConfig("crm.user", "crm", "user", "crm.public.user", ("id",))
 def queues(stack):
     """The URLs of the queues by their output."""
     sqs = SHARED.client("sqs")
-    names = {"QueueUrl": "notices", "UnannouncedQueueUrl": "unannounced", "UnreconciledQueueUrl": "unreconciled"}
-    made = {output: sqs.create_queue(QueueName=name)["QueueUrl"] for output, name in names.items()}
+    names = ("QueueUrl", "UnannouncedQueueUrl", "UnreconciledQueueUrl", "UndeliveredQueueUrl")
+    made = {output: sqs.create_queue(QueueName=output)["QueueUrl"] for output in names}
     outputs = {**cloudformation().outputs, **made, "ReconcileFunction": "s-reconcile", "ApplicationId": "00a"}
     cloudformation().outputs = outputs
     return outputs

@@ -30,8 +30,8 @@ def system(stack, monkeypatch, tmp_path):
     emr = SHARED.client("emr-serverless")
     application = emr.create_application(name="s", releaseLabel="emr-7.14.0", type="SPARK", clientToken="o")
     sqs = SHARED.client("sqs")
-    names = {"QueueUrl": "notices", "UnannouncedQueueUrl": "unannounced", "UnreconciledQueueUrl": "unreconciled"}
-    queues = {output: sqs.create_queue(QueueName=name)["QueueUrl"] for output, name in names.items()}
+    names = ("QueueUrl", "UnannouncedQueueUrl", "UnreconciledQueueUrl", "UndeliveredQueueUrl")
+    queues = {output: sqs.create_queue(QueueName=output)["QueueUrl"] for output in names}
     outputs = {**cloudformation().outputs, **queues, "ReconcileFunction": "s-reconcile"}
     cloudformation().outputs = {**outputs, "ApplicationId": application["applicationId"]}
     for name, value in {
@@ -189,6 +189,19 @@ def test_commits_are_not_announced(system, monkeypatch, capsys):
     capsys.readouterr()
     assert run(["ops", "dlq", "redrive", "events", "--json"]) == 0
     assert describe(capsys)["left"] == 0
+    assert run(["ops", "dlq", "list"]) == 0
+
+
+def test_a_rule_cannot_deliver(system, capsys):
+    names = {"RULE_ARN": "arn:aws:events:eu-central-1:123456789012:rule/s-EventsRule-1", "ERROR_CODE": "NO_PERMISSIONS"}
+    SHARED.client("sqs").send_message(
+        QueueUrl=cloudformation().outputs["UndeliveredQueueUrl"],
+        MessageBody=json.dumps({"detail-type": "Lane Halted"}),
+        MessageAttributes={name: {"DataType": "String", "StringValue": value} for name, value in names.items()},
+    )
+    assert run(["ops", "dlq", "list"]) == 1
+    assert "s-EventsRule-1: NO_PERMISSIONS" in capsys.readouterr().out
+    assert run(["ops", "dlq", "redrive", "rules"]) == 0
     assert run(["ops", "dlq", "list"]) == 0
 
 

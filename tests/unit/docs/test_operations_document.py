@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from sluice_cli.verbs import OPS, VERBS
 from sluice_deploy.template import read_template
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -15,11 +16,27 @@ def test_every_section_names_its_tests_in_the_order_of_the_page():
     assert re.findall(r"^\| \[([^]]+)\]\([^)]+\) \| `tests/", table, re.M) == SECTIONS
 
 
-def test_every_alarm_leads_to_a_section():
-    rows = dict(re.findall(r"^\| ((?:`\w+Alarm`(?:, )?)+) \|.*\]\(#([^)]+)\) \|$", PAGE, re.M))
-    named = {alarm: section for alarms, section in rows.items() for alarm in re.findall(r"\w+Alarm", alarms)}
+def test_every_alarm_says_its_severity_its_first_step_and_its_section():
     template = read_template(ROOT / "template.yaml")["Resources"]
-    alarms = {name for name, resource in template.items() if resource["Type"] == "AWS::CloudWatch::Alarm"}
-    assert set(named) == alarms
+    alarms = {
+        name: resource["Properties"]
+        for name, resource in template.items()
+        if resource["Type"] == "AWS::CloudWatch::Alarm"
+    }
+    rows = {name: more for name, *more in re.findall(r"^\| `(\w+Alarm)` \| (\w+) \|.*\]\(#([^)]+)\) \|$", PAGE, re.M)}
+    assert set(rows) == set(alarms)
     anchors = {re.sub(r"[^a-z0-9 -]", "", section.lower()).replace(" ", "-") for section in SECTIONS}
-    assert set(named.values()) - anchors == set()
+    for name, (severity, anchor) in rows.items():
+        said = re.fullmatch(r"(\w+): (.+)\. docs/operations\.md#([a-z-]+)", alarms[name]["AlarmDescription"])
+        assert said and (said[1], said[3]) == (severity, anchor), name
+        assert alarms[name]["Tags"] == [{"Key": "severity", "Value": severity}], name
+        assert severity in ("wake", "morning", "ticket") and anchor in anchors, name
+        assert said[2].split()[0] in ("Run", "Read", "Look", "Find"), name
+
+
+def test_every_command_of_an_alarm_exists():
+    page = (ROOT / "template.yaml").read_text(encoding="utf-8")
+    for step in re.findall(r"AlarmDescription: .*?`sluice ([^`]+)`", page):
+        words = [word for word in step.split() if not word.startswith("-")]
+        assert words[0] in VERBS, step
+        assert words[0] != "ops" or words[1] in OPS, step

@@ -29,7 +29,7 @@ EVERY_RESOURCE = {
     "TraceExecutions": "X-Ray has no resource-level permissions",
     "PoliciesOfTheAccountDecide": "in a key's own policy the key is the only resource there is",
     "NoticesOfBronze": "the same",
-    "NoticesOfAdoptedBronze": "the same",
+    "WhatRulesSend": "the same",
     "Alarms": "the same",
     "WorkersAndTheirLogs": "the same",
     "Logs": "the same",
@@ -56,6 +56,13 @@ def statements(node: Any) -> Iterator[dict[str, Any]]:
     elif isinstance(node, list):
         for value in node:
             yield from statements(value)
+
+
+# Statement for a service that sends no source -> where AWS says so.
+WITHOUT_SOURCE = {
+    "WhatRulesSend": "EventBridge supports no aws:SourceAccount and no aws:SourceArn in the policy of a key",
+    "EventsMayPublish": "EventBridge supports no condition in the policy of a topic",
+}
 
 
 def listed(value: Any) -> list[Any]:
@@ -85,11 +92,28 @@ def test_no_statement_allows_every_action_of_a_service_but_the_keys_own() -> Non
 def test_every_service_principal_is_limited_to_this_account_or_one_source() -> None:
     open_doors = []
     for name, statement in allowed():
-        if "Service" in statement.get("Principal", {}):
+        if statement.get("Sid") in WITHOUT_SOURCE:
+            assert statement["Principal"] == {"Service": "events.amazonaws.com"} and "Condition" not in statement
+        elif "Service" in statement.get("Principal", {}):
             keys = {key for condition in statement.get("Condition", {}).values() for key in condition}
             if not keys & {"aws:SourceArn", "aws:SourceAccount", "kms:EncryptionContext:aws:logs:arn"}:
                 open_doors.append(name)
     assert set(open_doors) == set(UNCONDITIONAL_TRUST)
+
+
+def test_every_rule_keeps_what_it_cannot_deliver_in_a_queue_that_admits_it() -> None:
+    targets = [target for rule in of_type("AWS::Events::Rule").values() for target in rule["Properties"]["Targets"]]
+    targets += [
+        event["Properties"]
+        for resource in RESOURCES.values()
+        for event in resource.get("Properties", {}).get("Events", {}).values()
+        if event["Type"] in ("EventBridgeRule", "Schedule")
+    ]
+    queue = {"Fn::GetAtt": ["Undelivered", "Arn"]}
+    assert len(targets) == 9 and all(target["DeadLetterConfig"] == {"Arn": queue} for target in targets)
+    (admits,) = [one for _, one in allowed() if one.get("Resource") == queue]
+    assert admits["Principal"] == {"Service": "events.amazonaws.com"}
+    assert admits["Condition"]["ArnLike"]["aws:SourceArn"]["Fn::Sub"].endswith(":${AWS::AccountId}:rule/*")
 
 
 def test_a_role_is_passed_to_the_one_service_that_takes_it() -> None:
