@@ -53,27 +53,29 @@ def not_a_column(name: str) -> str:
         return f"{name!r} is not a column name: write several as a list, [{', '.join(listed)}]"
     whose, _, rest = name.partition(".")
     stored = stored_name(rest if whose in _PARTS_OF_A_CHANGE else name)
-    known = stored != name and COLUMN.fullmatch(stored) and "{" not in name  # which begins a template's placeholder
-    return f"{name!r} is not a column name{f': a table has it as {stored}' if known else ''}"
+    is_stored_name = (
+        stored != name and COLUMN.fullmatch(stored) and "{" not in name
+    )  # which begins a template's placeholder
+    return f"{name!r} is not a column name{f': a table has it as {stored}' if is_stored_name else ''}"
 
 
-def did_you_mean(given: str, known: Iterable[str], *, likeness: float = 0.6) -> str:
+def did_you_mean(given: str, choices: Iterable[str], *, likeness: float = 0.6) -> str:
     """The end of a message about an unknown name: `; did you mean crm.user?`, or nothing where no name is like it.
 
     `meant_name` says which name is meant.
     """
-    meant = meant_name(given, known, likeness=likeness)
+    meant = meant_name(given, choices, likeness=likeness)
     return "" if meant is None else f"; did you mean {meant}?"
 
 
-def meant_name(given: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
+def meant_name(given: str, choices: Iterable[str], *, likeness: float = 0.6) -> str | None:
     """The known name that a mistyped one means; None where no name is like it.
 
     A name that begins with what was given comes first, then one that contains it, the shortest of several. Failing
     these it is the closest one whose ratio, by difflib's SequenceMatcher, is at least `likeness`. Case doesn't count.
     The name under which a table has a column goes before all of them.
     """
-    folded = {name: name.casefold() for name in sorted(known)}
+    folded = {name: name.casefold() for name in sorted(choices)}
     if stored_name(given) in folded:
         return stored_name(given)
     part = given.casefold()

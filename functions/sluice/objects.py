@@ -23,8 +23,8 @@ class ObjectId:
     @property
     def hash(self) -> str:
         """32 hexadecimal digits: a hash of the identity that is the same in every process."""
-        named = json.dumps([self.bucket, self.key, self.version], ensure_ascii=True, separators=(",", ":"))
-        return hashlib.sha256(named.encode("ascii")).hexdigest()[:32]
+        coordinates = json.dumps([self.bucket, self.key, self.version], ensure_ascii=True, separators=(",", ":"))
+        return hashlib.sha256(coordinates.encode("ascii")).hexdigest()[:32]
 
     @property
     def version_id(self) -> str | None:

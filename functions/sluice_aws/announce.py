@@ -53,11 +53,11 @@ class EventBus:
         self._bus = bus
         self.stack = stack
 
-    def put(self, found: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    def put(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Put events, each with its detail-type and detail. Raises AnnouncementRefused and botocore's errors."""
         group: list[dict[str, str]] = []
         size = 0
-        for detail_type, detail in found:
+        for detail_type, detail in events:
             text = json.dumps(detail)
             if group and (len(group) == ENTRIES or size + len(text) > ENTRIES_BYTES):
                 self._put(group)
@@ -71,11 +71,11 @@ class EventBus:
         answer = self._events.put_events(Entries=entries)
         if answer["FailedEntryCount"]:
             place, refused = next((n, one) for n, one in enumerate(answer["Entries"]) if one.get("ErrorCode"))
-            named = json.loads(entries[place]["Detail"])["id"]
+            event_id = json.loads(entries[place]["Detail"])["id"]
             raise AnnouncementRefused(
-                f"Event bus {self._bus} refused {entries[place]['DetailType']} of {named}",
+                f"Event bus {self._bus} refused {entries[place]['DetailType']} of {event_id}",
                 event=entries[place]["DetailType"],
-                id=named,
+                id=event_id,
                 bus=self._bus,
                 cause=refused.get("ErrorCode"),
                 described=refused.get("ErrorMessage"),

@@ -29,7 +29,7 @@ class CallTimes:
         """
         with self._lock:
             times, self._times = self._times, {}
-        return {name: {"n": len(each), "ms": round(sum(each) * 1000)} for name, each in sorted(times.items())}
+        return {name: {"n": len(seconds), "ms": round(sum(seconds) * 1000)} for name, seconds in sorted(times.items())}
 
     def _begin(self, context: dict[str, Any], **_: Any) -> None:
         context[_BEGUN] = time.perf_counter()

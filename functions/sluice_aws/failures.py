@@ -108,16 +108,16 @@ def failure_of(error: BotoCoreError | ClientError, *, otherwise: str = SEE_DOCTO
         return AwsFailure(f"nothing answers at {shortened(url, LONGEST // 2)}", _unanswered_step(url), REFUSED)
     for kind, step in _NO_SESSION:
         if isinstance(error, kind):
-            known = "no AWS credentials were found" if kind is aws.NoCredentialsError else str(error)
-            return AwsFailure(shortened(known, LONGEST), step, NO_STACK)
+            summary = "no AWS credentials were found" if kind is aws.NoCredentialsError else str(error)
+            return AwsFailure(shortened(summary, LONGEST), step, NO_STACK)
     message = shortened(f"AWS refused: {error}", LONGEST)
     if isinstance(error, ClientError):
-        found = error.response.get("Error", {})
-        code = found.get("Code", "")
+        details = error.response.get("Error", {})
+        code = details.get("Code", "")
         if code in _INVALID_SESSION:
             return AwsFailure(message, _INVALID_SESSION[code], NO_STACK)
         if code in _DENIED:
-            action = _ACTION.search(found.get("Message", ""))
+            action = _ACTION.search(details.get("Message", ""))
             needed = action[1] if action else f"the call {error.operation_name}"
             return AwsFailure(message, f"Allow {needed} to this user or role", REFUSED)
     return AwsFailure(message, otherwise, REFUSED)

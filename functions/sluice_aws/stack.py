@@ -148,13 +148,13 @@ class Target:
 
     def storage_options(self) -> Mapping[str, str]:
         """The options with which hudi-rs reaches silver, by the keys of the object_store crate. Raises NoTarget."""
-        found = self.clients.session.get_credentials()
-        if found is None:
+        credentials = self.clients.session.get_credentials()
+        if credentials is None:
             raise NoTarget(
                 "No AWS credentials were found",
                 next_step="Configure them as for the AWS CLI (AWS_PROFILE, `aws sso login`)",
             )
-        frozen = found.get_frozen_credentials()
+        frozen = credentials.get_frozen_credentials()
         options = {
             "aws_region": self.region,
             "aws_access_key_id": frozen.access_key,
@@ -180,9 +180,9 @@ def find_target(stack: str | None, environment: Mapping[str, str], folder: Path)
             next_step="Is a variable unset? Name a stack, or leave the option out for the one of SLUICE_STACK or "
             "of this folder",
         )
-    named = stack or environment.get(STACK_VARIABLE)
-    if named:
-        return deployed_target(named, environment)
+    name = stack or environment.get(STACK_VARIABLE)
+    if name:
+        return deployed_target(name, environment)
     file = local_file(environment, folder)
     if file is None:
         ended = _ended_stack(environment, folder)
@@ -330,16 +330,16 @@ def remove_failed_creation(stack: str, environment: Mapping[str, str], *, poll_s
     """
     cloudformation = _clients(environment).client("cloudformation")
     try:
-        found = cloudformation.describe_stacks(StackName=stack)["Stacks"]
+        stacks = cloudformation.describe_stacks(StackName=stack)["Stacks"]
     except ClientError as error:
         if error.response.get("Error", {}).get("Code") != "ValidationError":
             raise
         return False
-    if found[0]["StackStatus"] != "ROLLBACK_COMPLETE":
+    if stacks[0]["StackStatus"] != "ROLLBACK_COMPLETE":
         return False
     cloudformation.delete_stack(StackName=stack)
     cloudformation.get_waiter("stack_delete_complete").wait(
-        StackName=found[0]["StackId"], WaiterConfig={"Delay": poll_s, "MaxAttempts": 120}
+        StackName=stacks[0]["StackId"], WaiterConfig={"Delay": poll_s, "MaxAttempts": 120}
     )
     return True
 
@@ -357,7 +357,7 @@ def _clients(environment: Mapping[str, str]) -> Clients:
 
 def _outputs(cloudformation: Any, stack: str, region: str) -> dict[str, str]:
     try:
-        found = cloudformation.describe_stacks(StackName=stack)["Stacks"]
+        stacks = cloudformation.describe_stacks(StackName=stack)["Stacks"]
     except ClientError as error:
         if error.response.get("Error", {}).get("Code") != "ValidationError":
             raise
@@ -365,9 +365,9 @@ def _outputs(cloudformation: Any, stack: str, region: str) -> dict[str, str]:
             f"There is no stack {stack} in {region}",
             next_step="Check the name and AWS_REGION, or deploy with `make deploy`",
         ) from error
-    if found[0].get("StackStatus") == "REVIEW_IN_PROGRESS":  # CloudFormation holds its name and a changeset
+    if stacks[0].get("StackStatus") == "REVIEW_IN_PROGRESS":  # CloudFormation holds its name and a changeset
         raise NoTarget(
             f"There is no stack {stack} in {region} yet: its first changeset was not carried out",
             next_step="Deploy again, and confirm the changeset",
         )
-    return {output["OutputKey"]: output["OutputValue"] for output in found[0].get("Outputs", ())}
+    return {output["OutputKey"]: output["OutputValue"] for output in stacks[0].get("Outputs", ())}

@@ -220,7 +220,7 @@ def _coordinate(
 
     Digits as text count too: JSON may be declared as text.
     """
-    found = []
+    coordinates = []
     column = writer.row.column(name)
     own_name = name if column is None else column.written_name
     for row, number, around in zip(rows, numbers, beside):
@@ -229,8 +229,8 @@ def _coordinate(
             value = int(value)
         if type(value) is not int or not 0 <= value < 2**63:
             raise NoCoordinates(f"Column {name} holds no whole number from 0", column=name, record=number)
-        found.append(value)
-    return found
+        coordinates.append(value)
+    return coordinates
 
 
 def _data(
@@ -297,7 +297,7 @@ def _data(
     return without_placeholders(
         arrays,
         [column.name for column in plan.columns],
-        found=placeholders(plan.unavailable_value),
+        marks=placeholders(plan.unavailable_value),
         never=plan.record_key,
         left_out=_left_out(made, len(rows), plan, ops),
     )
@@ -340,8 +340,8 @@ def _source_tables(records: Sequence[Any], names: Sequence[str]) -> list[str | N
         return None
     texts = ([value if isinstance(value, str) else None for value in _part(records, name)] for name in names)
     parts = list(zip(*texts))
-    made = {each: source_table(*each) for each in set(parts)}
-    return [made[each] for each in parts]
+    made = {parts_: source_table(*parts_) for parts_ in set(parts)}
+    return [made[parts_] for parts_ in parts]
 
 
 def _known_operations(ops: list[Any] | None, numbers: Sequence[int]) -> None:
@@ -354,19 +354,19 @@ def _known_operations(ops: list[Any] | None, numbers: Sequence[int]) -> None:
 
 def _deleted(records: Sequence[Any], ops: list[Any] | None, name: str | None, marks: MarkedRows | None) -> list[bool]:
     """Which records are deletes: by operation, by Debezium's mark of its `rewrite` mode, or by the rule's `marks`."""
-    found: list[bool] = [False] * len(records)
+    deleted_flags: list[bool] = [False] * len(records)
     if name is not None:
-        found = [record[name] in ("true", True) for record in records]
+        deleted_flags = [record[name] in ("true", True) for record in records]
     if marks is not None:
-        found = [mark or deleted for mark, deleted in zip(found, marks.deleted)]
-    return found if ops is None else [mark or op == hidden.DELETE for mark, op in zip(found, ops)]
+        deleted_flags = [mark or deleted for mark, deleted in zip(deleted_flags, marks.deleted)]
+    return deleted_flags if ops is None else [mark or op == hidden.DELETE for mark, op in zip(deleted_flags, ops)]
 
 
 def without_placeholders(
     arrays: Sequence[pa.Array],
     names: Sequence[str],
     *,
-    found: Placeholders,
+    marks: Placeholders,
     never: Collection[str],
     left_out: Mapping[str, pa.Array] = MappingProxyType({}),
 ) -> tuple[list[pa.Array], pa.Array | None]:
@@ -375,36 +375,36 @@ def without_placeholders(
     Columns in `never` (the record key) hold no placeholders. `left_out` are the rows that leave a column out without
     one. Nearly all batches have none, which comparing the lengths of values shows.
     """
-    kept: list[pa.Array] = []
+    arrays_kept: list[pa.Array] = []
     masks: dict[str, pa.Array] = {}
     for name, array in zip(names, arrays):
-        mask = None if name in never else _mask(array, found)
+        mask = None if name in never else _mask(array, marks)
         if mask is not None and pc.any(mask).as_py():
             masks[name] = mask
             array = pc.if_else(mask, pa.nulls(len(array), array.type), array)
-        kept.append(array)
+        arrays_kept.append(array)
     for name, mask in left_out.items():
         if name not in never and pc.any(mask).as_py():
             masks[name] = pc.or_(masks[name], mask) if name in masks else mask
-    return kept, _named(masks, len(arrays[0])) if masks else None
+    return arrays_kept, _named(masks, len(arrays[0])) if masks else None
 
 
-def _mask(array: pa.Array, found: Placeholders) -> pa.Array | None:
+def _mask(array: pa.Array, marks: Placeholders) -> pa.Array | None:
     """Which values are placeholders; None when none is."""
     kind = array.type
     if pa.types.is_string(kind):
-        return _among(array, found.text_lengths, found.texts)
+        return _among(array, marks.text_lengths, marks.texts)
     if pa.types.is_binary(kind):
-        return _among(array, {len(value) for value in found.bytes_}, found.bytes_)
+        return _among(array, {len(value) for value in marks.bytes_}, marks.bytes_)
     if pa.types.is_map(kind):
-        return _whole(array, [[found.pair]]) if _any_of_length(array, 1) else None
+        return _whole(array, [[marks.pair]]) if _any_of_length(array, 1) else None
     if pa.types.is_list(kind):
         if pa.types.is_integer(kind.value_type):
-            return _whole(array, [list(found.codes)]) if _any_of_length(array, len(found.codes)) else None
-        items = _mask(array.flatten(), found)
+            return _whole(array, [list(marks.codes)]) if _any_of_length(array, len(marks.codes)) else None
+        items = _mask(array.flatten(), marks)
         if items is None or not pc.any(items).as_py():
             return None
-        return _whole(array, [[value] for value in (*found.texts, *found.bytes_)])
+        return _whole(array, [[value] for value in (*marks.texts, *marks.bytes_)])
     return None
 
 
@@ -425,5 +425,5 @@ def _whole(array: pa.Array, wanted: Sequence[Any]) -> pa.Array:
 
 def _named(masks: dict[str, pa.Array], rows: int) -> pa.Array:
     flags = [(name, mask.to_pylist()) for name, mask in masks.items()]
-    named = [[name for name, of_rows in flags if of_rows[row]] or None for row in range(rows)]
-    return pa.array(named, pa.list_(pa.string()))
+    names_by_row = [[name for name, of_rows in flags if of_rows[row]] or None for row in range(rows)]
+    return pa.array(names_by_row, pa.list_(pa.string()))

@@ -177,9 +177,9 @@ class PlainContainer:
             if end == len(piece):
                 self._pieces.pop(0)
                 self._at = 0
-        found = taken[0] if len(taken) == 1 else b"".join(taken)
-        self._position += len(found)
-        return found
+        content = taken[0] if len(taken) == 1 else b"".join(taken)
+        self._position += len(content)
+        return content
 
     def tell(self) -> int:
         """Number of bytes read so far."""
@@ -217,8 +217,8 @@ def avro_records(body: bytes, limits: Limits, shape: str | None = None) -> Recor
     Raises EmptyObject, NotAvro, SchemaTooComplex, CorruptObject and ExpansionLimit, here or during iteration.
     """
     header = parse_header(Head(body, True), limits)
-    known = _understood(header.text, shape)
-    chunks = chunked(known.writer, _blocks(body, header, limits, known))
+    understood = _understood(header.text, shape)
+    chunks = chunked(understood.writer, _blocks(body, header, limits, understood))
     return Records(lambda: _count(body, header), rebased(chunks, header.calendar) if header.calendar else chunks)
 
 
@@ -243,11 +243,11 @@ def _understood(text: bytes, shape: str | None) -> _Understood:
     return _Understood(read_writer_schema(schema, shape), weight_of(schema), _plain_header(bare), symbols)
 
 
-def _blocks(body: bytes, header: AvroHeader, limits: Limits, known: _Understood) -> Iterator[list[dict[str, Any]]]:
+def _blocks(body: bytes, header: AvroHeader, limits: Limits, understood: _Understood) -> Iterator[list[dict[str, Any]]]:
     """The blocks' records in lists of at most `most_rows`. An empty list follows each CHUNK_BYTES of records."""
-    most = most_rows(len(known.writer.row.columns))
+    most = most_rows(len(understood.writer.row.columns))
     container: Any = PlainContainer(
-        known.plain + header.sync, header.sync, _plain_blocks(body, header, limits, known.weight)
+        understood.plain + header.sync, header.sync, _plain_blocks(body, header, limits, understood.weight)
     )
     at = gathered = 0
     try:
@@ -257,7 +257,7 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits, known: _Understood)
             records = iter(block)
             while True:
                 part = list(islice(records, most))
-                part = [with_symbols(record, known.symbols) for record in part] if known.symbols else part
+                part = [with_symbols(record, understood.symbols) for record in part] if understood.symbols else part
                 yield part
                 if len(part) < most:
                     break

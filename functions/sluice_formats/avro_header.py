@@ -103,12 +103,12 @@ class _Checked:
         self._known: set[tuple[bytes, Limits]] = set()
 
     def check(self, text: bytes, schema: Any, limits: Limits) -> None:
-        known = (hashlib.sha256(text).digest(), limits)
-        if known not in self._known:
+        checked = (hashlib.sha256(text).digest(), limits)
+        if checked not in self._known:
             check_schema(schema, limits)
             if len(self._known) >= _CHECKED_SCHEMAS:
                 self._known.clear()
-            self._known.add(known)
+            self._known.add(checked)
 
 
 _CHECKED = _Checked()
@@ -122,7 +122,7 @@ class Cut(Exception):
 def _entries(data: bytes) -> tuple[bytes | None, bytes, WriterCalendar, bytes, int]:
     """The texts of schema and codec, the writer's calendar, the sync marker and the place behind it."""
     schema, codec, entries, at = None, b"null", 0, len(MAGIC)
-    told: dict[bytes, bytes] = {}
+    metadata: dict[bytes, bytes] = {}
     while True:
         count, at = long_at(data, at)
         if count < 0:  # the size of the map's block follows
@@ -140,10 +140,10 @@ def _entries(data: bytes) -> tuple[bytes | None, bytes, WriterCalendar, bytes, i
             elif key == b"avro.codec":
                 codec = value
             elif key in CALENDAR_KEYS:
-                told[key] = value
+                metadata[key] = value
     if at + SYNC_BYTES > len(data):
         raise Cut
-    return schema, codec, writer_calendar(told), data[at : at + SYNC_BYTES], at + SYNC_BYTES
+    return schema, codec, writer_calendar(metadata), data[at : at + SYNC_BYTES], at + SYNC_BYTES
 
 
 def _bytes(data: bytes, at: int) -> tuple[bytes, int]:

@@ -80,8 +80,10 @@ def _check_quotes(text: bytes, form: CsvForm) -> None:
             ) from error
 
 
-def _chunks(text: bytes, columns: CsvColumns, form: CsvForm, limits: Limits, known: _Understood) -> Iterator[Chunk]:
-    writer, readers = known
+def _chunks(
+    text: bytes, columns: CsvColumns, form: CsvForm, limits: Limits, understood: _Understood
+) -> Iterator[Chunk]:
+    writer, readers = understood
     most = most_rows(len(columns.names))
     number = 0
     for batch in _batches(text, columns, form, limits):
@@ -138,13 +140,13 @@ def _batches(text: bytes, columns: CsvColumns, form: CsvForm, limits: Limits) ->
 
 def _ragged(row: Any) -> RaggedCsv:
     where = "A row" if row.number is None else f"Row {row.number}"
-    found, expected = row.actual_columns, row.expected_columns
-    values = f"{found:,} value{'' if found == 1 else 's'} for {expected:,} column{'' if expected == 1 else 's'}"
+    actual, expected = row.actual_columns, row.expected_columns
+    values = f"{actual:,} value{'' if actual == 1 else 's'} for {expected:,} column{'' if expected == 1 else 's'}"
     return RaggedCsv(
         f"{where} has {values}: {row.text[:_CELL]!r}",
         row=row.number,
         expected=expected,
-        found=found,
+        found=actual,
     )
 
 
@@ -198,11 +200,11 @@ def path_values(key: str, declared: Sequence[tuple[str, str]]) -> Chunk:
     """
     fields = [{"name": name, "type": ["null", declared_type(kind)]} for name, kind in declared]
     writer, readers = _understood(json.dumps({"type": "record", "name": "sluice.csv.Path", "fields": fields}))
-    found = folder_values(key)
+    values_by_name = folder_values(key)
     values: dict[str, Any] = {}
     for name, _ in declared:
         broken: dict[int, UndecodableValue] = {}
-        reader, text = readers.get(name), found.get(name)
+        reader, text = readers.get(name), values_by_name.get(name)
         values[name] = text if reader is None else _read(name, [text], reader, 0, broken)[0]
         if broken:
             raise broken[0]
@@ -287,10 +289,10 @@ def _boolean(text: str) -> bool:
 
 
 def _clock_nanos(text: str) -> int:
-    found = _CLOCK.fullmatch(text)
-    if found is None:
+    match = _CLOCK.fullmatch(text)
+    if match is None:
         raise ValueError("no time of day")
-    minus, hours, minutes, seconds, fraction = found.groups()
+    minus, hours, minutes, seconds, fraction = match.groups()
     whole = int(hours) * 3_600 + int(minutes) * 60 + int(seconds or 0)
     nanos = whole * 10**9 + int((fraction or "").ljust(9, "0"))
     return -nanos if minus else nanos

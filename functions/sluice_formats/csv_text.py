@@ -59,7 +59,7 @@ def unescaped(text: bytes, form: CsvForm) -> bytes:
     pair = re.compile(mark + b'(["' + mark + b"])")
 
     def within(value: re.Match[bytes]) -> bytes:
-        inner = pair.sub(lambda found: b'""' if found[1] == b'"' else found[1], value[0][1:-1])
+        inner = pair.sub(lambda match: b'""' if match[1] == b'"' else match[1], value[0][1:-1])
         return b'"' + inner + b'"'
 
     return _quoted(form.escape).sub(within, text)

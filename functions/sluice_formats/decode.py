@@ -131,12 +131,12 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
         raise UnsupportedFormat(f"The object is {item.format}", format=item.format)
     records = reader(body, item, plan)
     name = None if plan.key_pattern is None else named_by(plan.key_pattern, item.key)
-    named = _first_offset(item, records, name)
-    offset = named or 0
+    begins_at = _first_offset(item, records, name)
+    offset = begins_at or 0
     order = None if name is None else name.order
-    place = _place(item, named, order, plan)
+    place = _place(item, begins_at, order, plan)
     words = tuple(word for word in LOG_WORDS if source_column(word) in plan.record_key)
-    view = ObjectView(item, named, None if place is None else ARRIVAL if order is None else NAMED, words)
+    view = ObjectView(item, begins_at, None if place is None else ARRIVAL if order is None else NAMED, words)
     operations = UnmarkedDeletions(plan)
     folders = path_values(item.key, plan.path_columns) if plan.path_columns else None
     batches: list[pa.RecordBatch] = []
@@ -152,7 +152,7 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
             view.begin(chunk.records[0], chunk.writer)
         chunk = _with_path_columns(chunk, folders)
         chunk = _concealed(_with_source(keyless_set_aside(chunk, first, plan), plan), first, plan)
-        _check_ordered(chunk.writer, named is not None or order is not None, plan)
+        _check_ordered(chunk.writer, begins_at is not None or order is not None, plan)
         made_of = dict(zip(numbers, offsets))
         make = partial(_made, writer=chunk.writer, offsets=made_of, item=item, plan=plan, place=place)
         batch, bad = sound_batch(
@@ -345,11 +345,11 @@ def _plain(value: Any) -> Any:
 
 def _source_tables(batch: pa.RecordBatch) -> list[str]:
     """The source tables of a batch's changes, without those of messages and truncates alone."""
-    named = pc.unique(batch.column(hidden.SOURCE)).drop_null()
-    if len(named) > 1:
+    sources = pc.unique(batch.column(hidden.SOURCE)).drop_null()
+    if len(sources) > 1:
         beside = pc.is_in(batch.column(hidden.OP), value_set=pa.array([hidden.TRUNCATE, hidden.MESSAGE]))
-        named = pc.unique(batch.filter(pc.invert(beside)).column(hidden.SOURCE)).drop_null()
-    names: list[str] = named.to_pylist()
+        sources = pc.unique(batch.filter(pc.invert(beside)).column(hidden.SOURCE)).drop_null()
+    names: list[str] = sources.to_pylist()
     return names
 
 
@@ -395,14 +395,14 @@ class ObjectView:
             else None
         )
         self._highest = max(filter(None, (self._highest, highest)), default=None)
-        self._newest = max((each for each in (self._newest, newest) if each is not None), default=None)
+        self._newest = max((moment_ms for moment_ms in (self._newest, newest) if moment_ms is not None), default=None)
         if hidden.SOURCE in batch.schema.names and len(self._source_tables) < MAX_NAMES:
             self._source_tables.update(_source_tables(batch))
         sound = [record for record in records if isinstance(record, dict)]
         if self._log_words and len(self._sources) < 2:
-            named = [field for word, field in writer.meta.source_fields if word in self._log_words]
+            field_names = [field for word, field in writer.meta.source_fields if word in self._log_words]
             places = (writer.dialect.metadata(record) or {} for record in sound)
-            self._sources |= {tuple(str(place.get(field))[:100] for field in named) for place in places}
+            self._sources |= {tuple(str(place.get(field))[:100] for field in field_names) for place in places}
         if self._kind == MYSQL:
             self._take_server(sound, writer)
 
@@ -430,10 +430,12 @@ class ObjectView:
     def _take_server(self, records: list[dict[str, Any]], writer: WriterSchema) -> None:
         sources = [writer.dialect.metadata(record) for record in records]
         file = writer.meta.position.names[0]
-        found = [source for source in sources if isinstance(source, dict)]
-        names = {name for name in (source.get(file) for source in found) if isinstance(name, str)}
+        objects = [source for source in sources if isinstance(source, dict)]
+        names = {name for name in (source.get(file) for source in objects) if isinstance(name, str)}
         self._logs.update(binlog_base(name)[:200] for name in names if "." in name)
         for id_name in _SERVER_IDS:
             # The rows of a snapshot have 0: they were read from no log.
-            numbers = {number for number in (source.get(id_name) for source in found) if isinstance(number, (int, str))}
+            numbers = {
+                number for number in (source.get(id_name) for source in objects) if isinstance(number, (int, str))
+            }
             self._servers.update(str(number)[:40] for number in numbers if number)

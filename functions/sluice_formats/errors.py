@@ -63,9 +63,9 @@ _BEGINNINGS_OF_CSV_TOO = (  # as a name or a value of its first row
 
 def begins_as(begin: bytes, code: str, *, in_csv: bool = False) -> OtherFormat | None:
     """The other format that the first bytes of an object show, and the step of its error `code`. None: unknown."""
-    known = _BEGINNINGS if in_csv else (*_BEGINNINGS, *_BEGINNINGS_OF_CSV_TOO)
-    found = next((other for pattern, other in known if re.match(pattern, begin)), None)
-    return None if found is None else found._replace(next_step=found.next_step.replace("CODE", code))
+    beginnings = _BEGINNINGS if in_csv else (*_BEGINNINGS, *_BEGINNINGS_OF_CSV_TOO)
+    beginning = next((other for pattern, other in beginnings if re.match(pattern, begin)), None)
+    return None if beginning is None else beginning._replace(next_step=beginning.next_step.replace("CODE", code))
 
 
 class NullRecordKey(SluiceError):

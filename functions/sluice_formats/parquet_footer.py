@@ -81,12 +81,14 @@ def read_footer(tail: bytes, whole: bool) -> Footer:
     """Read a footer that is within `tail`. Raises what `footer_bytes` raises, and UnusableSchema."""
     length = footer_bytes(tail, whole)
     try:
-        found = decode_struct(tail[-length:-TAIL_BYTES], _FILE)
-        groups: list[Mapping[int, Any]] = found.get(4, [])
-        metadata = {pair[1]: pair.get(2) for pair in found.get(5) or ()}
-        schema = _written(metadata) or avro_form(found[2])
+        file_metadata = decode_struct(tail[-length:-TAIL_BYTES], _FILE)
+        groups: list[Mapping[int, Any]] = file_metadata.get(4, [])
+        metadata = {pair[1]: pair.get(2) for pair in file_metadata.get(5) or ()}
+        schema = _written(metadata) or avro_form(file_metadata[2])
         chunks = tuple(chunk for group in groups for chunk in group[1])
-        return Footer(schema, int(found[3]), sum(int(group[2]) for group in groups), chunks, _calendar(metadata))
+        return Footer(
+            schema, int(file_metadata[3]), sum(int(group[2]) for group in groups), chunks, _calendar(metadata)
+        )
     except (DamagedThrift, KeyError, TypeError, AttributeError, IndexError, ValueError, RecursionError) as error:
         raise DamagedParquet("The Parquet footer can't be read", cause=repr(error)[:200]) from error
 
@@ -148,19 +150,19 @@ class DamagedThrift(ValueError):
     """Bytes that are not a struct of the compact protocol."""
 
 
-def decode_struct(data: bytes, kept: Kept) -> dict[int, Any]:
+def decode_struct(data: bytes, wanted: Kept) -> dict[int, Any]:
     """The kept fields of the struct at the start of the bytes. Binary values are bytes.
 
     Raises DamagedThrift, and UnsupportedParquet beyond MAX_VALUES and MAX_KEPT.
     """
-    return decode_struct_at(data, 0, kept)[0]
+    return decode_struct_at(data, 0, wanted)[0]
 
 
-def decode_struct_at(data: bytes, at: int, kept: Kept) -> tuple[dict[int, Any], int]:
+def decode_struct_at(data: bytes, at: int, wanted: Kept) -> tuple[dict[int, Any], int]:
     """The kept fields of the struct at a place in the bytes, and where it ends. Raises what `decode_struct` raises."""
     reader = _Reader(data, at)
     try:
-        return reader.struct(kept, 0), reader.at
+        return reader.struct(wanted, 0), reader.at
     except (IndexError, struct.error) as error:
         raise DamagedThrift("it ends early") from error
 
@@ -179,10 +181,10 @@ class _Reader:
         """Where the next value begins."""
         return self._at
 
-    def struct(self, kept: Kept | None, depth: int) -> Any:
+    def struct(self, wanted: Kept | None, depth: int) -> Any:
         """The struct that begins here; with `kept` None, all of its fields."""
         _check_depth(depth)
-        found: dict[int, Any] = {}
+        fields: dict[int, Any] = {}
         held, field = self._held, 0
         while True:
             head = self._data[self._at]
@@ -191,19 +193,19 @@ class _Reader:
                 break
             field = field + (head >> 4) if head >> 4 else self._zigzag()
             kind = head & 0x0F
-            if kept is not None and field not in kept.fields:
+            if wanted is not None and field not in wanted.fields:
                 self._skip_field(kind, depth)
             elif kind in (_TRUE, _FALSE):
                 self._hold()
-                found[field] = kind == _TRUE
+                fields[field] = kind == _TRUE
             else:
-                found[field] = self._value(kind, None if kept is None else kept.fields[field], depth)
-        if kept is None or kept.made is None:
-            return found
+                fields[field] = self._value(kind, None if wanted is None else wanted.fields[field], depth)
+        if wanted is None or wanted.made is None:
+            return fields
         self._held = held  # what was made of the values is smaller than one of them
-        return kept.made(found)
+        return wanted.made(fields)
 
-    def _value(self, kind: int, kept: Kept | None, depth: int) -> Any:
+    def _value(self, kind: int, wanted: Kept | None, depth: int) -> Any:
         self._hold()
         if kind in (_TRUE, _FALSE, _BYTE):  # a list's booleans take a byte each
             self._at += 1
@@ -215,11 +217,11 @@ class _Reader:
             self._pass(size)
             return self._data[self._at - size : self._at]
         if kind == _STRUCT:
-            return self.struct(kept, depth + 1)
+            return self.struct(wanted, depth + 1)
         if kind in (_LIST, _SET):
             inner, size = self._list()
             _check_depth(depth)
-            return [self._value(inner, kept, depth + 1) for _ in range(size)]
+            return [self._value(inner, wanted, depth + 1) for _ in range(size)]
         if kind == _DOUBLE:
             self._pass(8)
             return struct.unpack("<d", self._data[self._at - 8 : self._at])[0]

@@ -56,9 +56,9 @@ def _understood(schema: str, shape: str | None) -> WriterSchema:
 
 def _chunks(body: bytes, footer: Footer, writer: WriterSchema, schema: str, limits: Limits) -> Iterator[Chunk]:
     uuids = _uuids(schema)
-    known = {column.written_name: column for column in writer.row.columns}
+    stored_columns = {column.written_name: column for column in writer.row.columns}
     if writer.dialect.sides is not None:
-        known = {
+        stored_columns = {
             side: kinds.json_column(side, True, "record", fields=writer.row.columns) for side in writer.dialect.sides
         }
     far: Mapping[str, list[int]] | None = None
@@ -75,7 +75,7 @@ def _chunks(body: bytes, footer: Footer, writer: WriterSchema, schema: str, limi
         ):
             in_order = batch.schema.names
             columns = [
-                _readable(column, known.get(name), name in uuids, _calendar(footer, name, column.type))
+                _readable(column, stored_columns.get(name), name in uuids, _calendar(footer, name, column.type))
                 for name, column in zip(in_order, batch.columns)
             ]
             far = _far_rows(body, footer, batch.num_rows) if far is None else far
@@ -102,18 +102,18 @@ _FIRST_SECOND, _LAST_SECOND = -(2**63) // 10**6 + 1, 2**63 // 10**6 - 1
 
 def _far_rows(body: bytes, footer: Footer, rows: int) -> dict[str, list[int]]:
     """By column, the rows with a timestamp of type INT96 that 64 bits of microseconds can't hold: read as seconds."""
-    found: dict[str, list[int]] = {}
+    far_rows: dict[str, list[int]] = {}
     if not footer.int96:
-        return found
+        return far_rows
     first, names = 0, sorted(footer.int96)
     file = pq.ParquetFile(pa.BufferReader(body), coerce_int96_timestamp_unit="s")
     for batch in file.iter_batches(batch_size=max(rows, 1), use_threads=False, columns=names):
         for name, column in zip(batch.schema.names, batch.columns):
             if _is_far(column):
-                own = found.setdefault(name, [])
+                own = far_rows.setdefault(name, [])
                 own += [first + at for at in range(len(column)) if _is_far(column.take(pa.array([at])))]
         first += batch.num_rows
-    return found
+    return far_rows
 
 
 def _is_far(column: pa.Array) -> bool:
@@ -169,9 +169,9 @@ def _bare(single: pa.Array) -> Any:
 def _record(names: list[str], row: Sequence[Any], number: int) -> Record:
     for name, value in zip(names, row):
         if isinstance(value, _Unreadable):
-            kept = {each: held.kept if isinstance(held, _Unreadable) else held for each, held in zip(names, row)}
+            values = {column: held.kept if isinstance(held, _Unreadable) else held for column, held in zip(names, row)}
             return BrokenRecord(
-                kept,
+                values,
                 UndecodableValue(
                     f"Column {name[:100]} holds a value that is not what its type says",
                     column=name[:100],
@@ -200,12 +200,12 @@ def _uuid_text(value: bytes) -> str:
 
 def _uuids(schema: str) -> list[str]:
     """The record's columns that Parquet stores as 16 bytes and the schema calls UUID."""
-    found = []
+    names = []
     for field in json.loads(schema)["fields"]:
         kind = field["type"][-1] if isinstance(field["type"], list) and field["type"] else field["type"]
         if isinstance(kind, dict) and kind.get("connect.name") == UUID:
-            found.append(field["name"])
-    return found
+            names.append(field["name"])
+    return names
 
 
 def raw_values(column: pa.Array) -> list[Any]:
@@ -272,11 +272,13 @@ def _maps(column: Any) -> list[Any]:
     made: list[Any] = []
     of_keys = column.type.key_type.value_type if pa.types.is_dictionary(column.type.key_type) else column.type.key_type
     by_text = pa.types.is_string(of_keys) or pa.types.is_large_string(of_keys)
-    named = (column.type.key_field.name, column.type.item_field.name)
+    entry_fields = (column.type.key_field.name, column.type.item_field.name)
     for begin, end, there in zip(offsets, offsets[1:], valid):
         pairs = zip(keys[begin:end], values[begin:end])
         # A map with keys other than text is an array of pairs, as in its schema.
-        made.append(None if not there else dict(pairs) if by_text else [dict(zip(named, pair)) for pair in pairs])
+        made.append(
+            None if not there else dict(pairs) if by_text else [dict(zip(entry_fields, pair)) for pair in pairs]
+        )
     return made
 
 

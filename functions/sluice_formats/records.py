@@ -234,17 +234,17 @@ def sound_batch(
         return made, broken
     bad = broken + _bad(sound, numbers, make, before + len(broken), limit)
     taken = {row.record for row in bad}
-    kept = [(record, number) for record, number in zip(sound, numbers) if number not in taken]
-    if not kept:
+    remaining = [(record, number) for record, number in zip(sound, numbers) if number not in taken]
+    if not remaining:
         return None, bad
-    return make([record for record, _ in kept], [number for _, number in kept]), bad
+    return make([record for record, _ in remaining], [number for _, number in remaining]), bad
 
 
 def _bad(
     records: Sequence[dict[str, Any]], numbers: Sequence[int], make: Make, before: int, limit: int
 ) -> list[BadRow]:
     """The bad ones among records of which at least one is bad."""
-    found: list[BadRow] = []
+    bad_rows: list[BadRow] = []
     pending = [(0, len(records))]
     while pending:
         start, end = pending.pop()
@@ -252,12 +252,12 @@ def _bad(
         if isinstance(made, pa.RecordBatch):
             continue
         if end - start == 1:
-            found.append(BadRow(numbers[start], made, records[start]))
-            _within(found, before, limit)
+            bad_rows.append(BadRow(numbers[start], made, records[start]))
+            _within(bad_rows, before, limit)
         else:
             middle = (start + end) // 2
             pending += [(middle, end), (start, middle)]
-    return found
+    return bad_rows
 
 
 def _made(records: Sequence[dict[str, Any]], numbers: Sequence[int], make: Make) -> pa.RecordBatch | SluiceError:
@@ -288,9 +288,9 @@ def _is_no_utf8(value: Any) -> bool:
     return isinstance(value, str) and any("\udc80" <= character <= "\udcff" for character in value)
 
 
-def _within(found: Sequence[BadRow], before: int, limit: int) -> None:
-    if found and before + len(found) > limit:
-        last = found[-1]
+def _within(bad_rows: Sequence[BadRow], before: int, limit: int) -> None:
+    if bad_rows and before + len(bad_rows) > limit:
+        last = bad_rows[-1]
         raise TooManyBadRows(
             f"More than {limit} records can't be merged; one of them, record {last.record}: {last.error.message}",
             limit=limit,

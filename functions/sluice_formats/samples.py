@@ -64,20 +64,20 @@ def _avro(head: Head, rows: int) -> ObjectSample:
     bare = _bare(header.schema)
     symbols = replaced_symbols(bare, header.text)
     schema = fastavro.parse_schema(bare)
-    found: list[dict[str, Any]] = []
+    values_read: list[dict[str, Any]] = []
     problem = None
     whole = head.whole
     try:
         for block in blocks_of(head.data, header.end, header.sync):
-            if len(found) >= rows:
+            if len(values_read) >= rows:
                 whole = False
                 break
-            wanted = min(block.records, rows - len(found))
+            wanted = min(block.records, rows - len(values_read))
             whole = whole and wanted == block.records
             plain = io.BytesIO(decompressed(block, header.codec, BLOCK_BYTES))
             for _ in range(wanted):
                 record: Any = fastavro.schemaless_reader(plain, schema, None, handle_unicode_errors="replace")
-                found.append(with_symbols(record, symbols) if symbols else record)
+                values_read.append(with_symbols(record, symbols) if symbols else record)
     except CorruptObject as error:
         if head.whole:  # otherwise the head ends inside a block
             problem = str(error)
@@ -91,24 +91,24 @@ def _avro(head: Head, rows: int) -> ObjectSample:
         TypeError,
     ) as error:  # from decoding damaged bytes
         problem = f"a record can't be decoded: {error!r}"[:200]
-    return ObjectSample(header.schema, tuple(found), problem, whole and problem is None)
+    return ObjectSample(header.schema, tuple(values_read), problem, whole and problem is None)
 
 
 def _json(head: Head, rows: int, limit: int) -> ObjectSample:
     text, whole = _lines(head, limit)
     schema: Mapping[str, Any] | None = None
-    found: list[dict[str, Any]] = []
+    values_read: list[dict[str, Any]] = []
     problem = None
     for line in json_records(text):
         if isinstance(line.value, SluiceError):
             problem = str(line.value)
             continue
-        if len(found) >= rows:
+        if len(values_read) >= rows:
             whole = False
             break
         schema = line.schema if line.schema is not None else schema
-        found.append(line.value)
-    return ObjectSample(schema, tuple(found), problem, whole and problem is None)
+        values_read.append(line.value)
+    return ObjectSample(schema, tuple(values_read), problem, whole and problem is None)
 
 
 def _csv(head: Head, rows: int, limit: int, ruled: CsvForm | None) -> ObjectSample:
@@ -118,7 +118,7 @@ def _csv(head: Head, rows: int, limit: int, ruled: CsvForm | None) -> ObjectSamp
     form = ruled or (CsvForm() if delimiter is None else CsvForm(delimiter=delimiter))
     text = unescaped(without_mark(text), form)
     columns = csv_columns(text, form, DEFAULTS)
-    found: list[dict[str, Any]] = []
+    values_read: list[dict[str, Any]] = []
     problem = None
     try:
         text.decode("utf-8")
@@ -133,24 +133,24 @@ def _csv(head: Head, rows: int, limit: int, ruled: CsvForm | None) -> ObjectSamp
                 expected = counted(len(columns.names), "column")
                 problem = f"line {reader.line_num:,} has {counted(len(row), 'value')} for {expected}"
                 break
-            if len(found) >= rows:
+            if len(values_read) >= rows:
                 whole = False
                 break
             values = (None if value in ("", form.null_text) else value for value in row)
-            found.append(dict(zip(columns.names, values, strict=True)))
+            values_read.append(dict(zip(columns.names, values, strict=True)))
     except csv.Error as error:
         problem = f"line {reader.line_num:,} can't be read: {error}"
     fields = [{"name": name, "type": ["null", "string"]} for name in columns.names]
     schema = {"type": "record", "name": "sluice.csv.Row", "fields": fields}
-    return ObjectSample(schema, tuple(found), problem, whole and problem is None, delimiter)
+    return ObjectSample(schema, tuple(values_read), problem, whole and problem is None, delimiter)
 
 
 def _delimiter(text: bytes) -> str | None:
     """The character that seems to stand between values, where the first line has no comma outside quotes."""
     first = text.lstrip(b"\r\n").splitlines()[:1]
     line = re.sub(rb'"[^"]*"', b"", first[0]) if first else b""
-    found = max(_DELIMITERS, key=lambda each: line.count(each.encode()))
-    return found if found.encode() in line and b"," not in line else None
+    delimiter = max(_DELIMITERS, key=lambda letter: line.count(letter.encode()))
+    return delimiter if delimiter.encode() in line and b"," not in line else None
 
 
 def _lines(head: Head, limit: int) -> tuple[bytes, bool]:

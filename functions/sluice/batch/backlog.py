@@ -58,8 +58,8 @@ def backlog(
             continue
         waited = max(0.0, (now - item.waits_since) / 1000)
         oldest = max(oldest, waited)
-        found = tables.get(item.table, TableBacklog(item.table, 0, config.freshness_s, 0.0))
-        overdue = max(found.overdue_s, waited - config.freshness_s)
-        tables[item.table] = replace(found, objects=found.objects + 1, overdue_s=overdue)
+        tally = tables.get(item.table, TableBacklog(item.table, 0, config.freshness_s, 0.0))
+        overdue = max(tally.overdue_s, waited - config.freshness_s)
+        tables[item.table] = replace(tally, objects=tally.objects + 1, overdue_s=overdue)
     most = max((table.overdue_s for table in tables.values()), default=0.0)
     return Backlog(len(waiting), oldest, most, tuple(tables.values()))

@@ -156,12 +156,12 @@ def configured_tables(
     configuration: Configuration, lane: str, pending: Iterable[PendingObject]
 ) -> dict[str, TableConfig]:
     """The configuration of each table with pending objects, as far as their topic feeds the table and lane now."""
-    found: dict[str, TableConfig] = {}
+    configs: dict[str, TableConfig] = {}
     for topic, table in sorted({(item.topic, item.table) for item in pending}):
         config = config_by_topic(configuration, topic, table, lane=lane)
         if config is not None:
-            found.setdefault(table, config)
-    return found
+            configs.setdefault(table, config)
+    return configs
 
 
 def fed_by(
@@ -255,19 +255,19 @@ def _refused(config: TableConfig, state: TableState | None) -> bool:
     return False
 
 
-def still_wanted(found: Mapping[str, int], asked: Mapping[str, int], objects: int) -> dict[str, int]:
+def still_wanted(available: Mapping[str, int], requested: Mapping[str, int], objects: int) -> dict[str, int]:
     """How many objects to read next of each claimable table to fill a batch of `objects`; empty when enough is read.
 
-    `found` counts the objects read of each table so far, and `asked` how many were asked for: a table that returned
+    `available` counts the objects read of each table so far, `requested` how many were requested: a table that returned
     fewer has no more. The others share equally what the batch still lacks, so that all reads together come to about
     twice a batch, however long the backlogs are.
     """
-    cut = [table for table, number in found.items() if number >= asked[table]]
-    lacking = objects - sum(found.values())
+    cut = [table for table, number in available.items() if number >= requested[table]]
+    lacking = objects - sum(available.values())
     if not cut or lacking <= 0:
         return {}
     more = -(-lacking // len(cut))
-    return {table: asked[table] + more for table in cut}
+    return {table: requested[table] + more for table in cut}
 
 
 def plan_claim(

@@ -103,14 +103,14 @@ class KafkaWatch:
         """Plain JSON values for the table's ledger item, manifests and outcomes."""
         summary: dict[str, Any] = {}
         if self.first_records:
-            known = sorted(self.first_records.items())
-            summary["first_records"] = {str(partition): record.to_list() for partition, record in known}
+            records = sorted(self.first_records.items())
+            summary["first_records"] = {str(partition): record.to_list() for partition, record in records}
         if self.lost is not None:
             summary["lost"] = [self.lost.generation, self.lost.changes]
         if self.marks:
             summary["marks"] = {str(partition): mark.to_dict() for partition, mark in sorted(self.marks.items())}
         if self.ranges:
-            summary["ranges"] = [each.to_list() for each in self.ranges]
+            summary["ranges"] = [offset_range.to_list() for offset_range in self.ranges]
         if self.order is not None:
             summary["order"] = self.order.to_dict()
         if self.source is not None:
@@ -142,8 +142,8 @@ class Watched:
 
     def outdated(self, suspicions: Mapping[str, int], *, keys: int) -> dict[str, int]:
         """The count of a batch's `keys` that lost a later change, by `outdated.suspicion`; empty where none did."""
-        found = 0 if self.signs is None else self.signs.outdated(suspicions, keys=keys)
-        return {OUTDATED: found} if found else {}
+        outdated = 0 if self.signs is None else self.signs.outdated(suspicions, keys=keys)
+        return {OUTDATED: outdated} if outdated else {}
 
 
 def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) -> Watched:
@@ -172,8 +172,8 @@ def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) 
     judged = judge(watch.marks, left, generation=config.generation)
     marks = bounded(judged.marks)
     records = _first_records(watch.first_records, left, config.generation)
-    kept = {partition: record for partition, record in records.items() if partition in marks}
-    after = replace(watch, marks=marks, ranges=ranges, first_records=kept, order=order, source=source)
+    records_kept = {partition: record for partition, record in records.items() if partition in marks}
+    after = replace(watch, marks=marks, ranges=ranges, first_records=records_kept, order=order, source=source)
     signs = _signs(watch.marks, records, left, config.generation)
     return Watched(after, parked={**judged.parked, **parked}, refused={**refused, **foreign}, signs=signs)
 
@@ -182,14 +182,14 @@ def _signs(
     marks: Mapping[int, Mark], records: Mapping[int, FirstRecord], seen: Sequence[SeenObject], generation: int
 ) -> BatchSigns:
     """What the objects of a batch, in the order of their admission, tell of changes that are later (`BatchSigns`)."""
-    known = {partition: mark for partition, mark in marks.items() if mark.generation == generation}
-    reached = {partition: (mark.offset, mark.newest_ms) for partition, mark in known.items()}
+    current = {partition: mark for partition, mark in marks.items() if mark.generation == generation}
+    reached = {partition: (mark.offset, mark.newest_ms) for partition, mark in current.items()}
     rewound, all_follow = False, True
     for item in seen:
         if item.partition is None:
             all_follow = False
             continue
-        before = known.get(item.partition)
+        before = current.get(item.partition)
         all_follow = all_follow and (before is None or item.first > before.offset)
         if item.partition not in reached:
             reached[item.partition] = (item.last, item.newest_ms)
@@ -205,16 +205,16 @@ def _first_records(
     records: Mapping[int, FirstRecord], seen: Iterable[SeenObject], generation: int
 ) -> dict[int, FirstRecord]:
     """The first records of a generation's partitions after these objects."""
-    known = {partition: record for partition, record in records.items() if record.generation == generation}
+    first_records = {partition: record for partition, record in records.items() if record.generation == generation}
     for item in seen:
         if item.partition is None or item.sample is None:
             continue
-        before = known.get(item.partition)
+        before = first_records.get(item.partition)
         if before is None or item.first < before.offset and not before.replaced:
-            known[item.partition] = FirstRecord(generation, item.first, item.sample)
+            first_records[item.partition] = FirstRecord(generation, item.first, item.sample)
         elif item.first == before.offset and item.sample != before.sample:
-            known[item.partition] = replace(before, replaced=True)
-    return known
+            first_records[item.partition] = replace(before, replaced=True)
+    return first_records
 
 
 def only_partition(watch: KafkaWatch, *, generation: int) -> int | None:
@@ -235,16 +235,16 @@ def bounded(marks: Mapping[int, Mark]) -> Mapping[int, Mark]:
     sizes = {partition: len(json.dumps({str(partition): mark.to_dict()})) for partition, mark in marks.items()}
     if sum(sizes.values()) <= MOST_CHARACTERS:
         return marks
-    kept: dict[int, Mark] = {}
+    kept_marks: dict[int, Mark] = {}
     room = MOST_CHARACTERS
     for partition, mark in sorted(
-        marks.items(), key=lambda each: (each[1].restarted_at is None, -(each[1].newest_ms or 0), each[0])
+        marks.items(), key=lambda entry: (entry[1].restarted_at is None, -(entry[1].newest_ms or 0), entry[0])
     ):
         room -= sizes[partition]
         if room < 0:
             break
-        kept[partition] = mark
-    return kept
+        kept_marks[partition] = mark
+    return kept_marks
 
 
 def ranges_of(values: Iterable[Sequence[Any]]) -> tuple[OffsetRange, ...]:
@@ -262,14 +262,14 @@ def overlapping(
     a sink leaves out make a range shorter, never longer, so objects without a common record don't overlap
     (`overlapping-offsets`).
     """
-    known = list(ranges)
+    ranges_kept = list(ranges)
     refused: dict[str, Overlap] = {}
     for item in seen:
         if item.partition is None:
             continue
         folder = item.key.rpartition("/")[0]
         mine = OffsetRange(item.partition, short(folder), short(item.key), item.first, item.last)
-        other = next((each for each in reversed(known) if _overlap(each, mine)), None)
+        other = next((earlier for earlier in reversed(ranges_kept) if _overlap(earlier, mine)), None)
         if other is not None:
             refused[item.object] = Overlap(
                 f"Offsets {mine.first} to {mine.last} of Kafka partition {mine.partition} overlap "
@@ -278,8 +278,8 @@ def overlapping(
                 other=f"{other.first}-{other.last}",
             )
         else:
-            known.append(mine)
-    return tuple(known[-RANGES_KEPT:]), refused
+            ranges_kept.append(mine)
+    return tuple(ranges_kept[-RANGES_KEPT:]), refused
 
 
 def _overlap(one: OffsetRange, other: OffsetRange) -> bool:
@@ -296,17 +296,19 @@ def split_over_folders(
     are in folders of different values of a field, or overlap across folders: an older change could then win
     (`split-partitions`). Only objects whose changes have no log position are compared.
     """
-    known = list(ranges)
+    ranges_kept = list(ranges)
     refused: dict[str, Overlap] = {}
-    for item in sorted(seen, key=lambda each: (each.first, each.last, each.object)):
+    for item in sorted(seen, key=lambda item_seen: (item_seen.first, item_seen.last, item_seen.object)):
         if item.partition is None or item.kind != OFFSET_ONLY:
             continue
         place = place_of(item.key, record_key)
         mine = OffsetRange(item.partition, place.text, short(item.key), item.first, item.last)
-        other = next((each for each in reversed(known) if _disorders(place, mine, each)), None)
+        other = next((earlier for earlier in reversed(ranges_kept) if _disorders(place, mine, earlier)), None)
         if other is None:
-            known = [each for each in known if (each.partition, each.key) != (mine.partition, mine.key)]
-            known.append(mine)
+            ranges_kept = [
+                earlier for earlier in ranges_kept if (earlier.partition, earlier.key) != (mine.partition, mine.key)
+            ]
+            ranges_kept.append(mine)
             continue
         refused[item.object] = Overlap(
             f"Kafka partition {mine.partition} is split over folders: the object begins with offset {mine.first} and "
@@ -318,7 +320,7 @@ def split_over_folders(
             "in the rule's `position`, or those with a record's Kafka partition and offset in `coordinates`, and run "
             "`sluice rebuild table`; then `sluice quarantine retry --code overlap`",
         )
-    return tuple(known[-RANGES_KEPT:]), refused
+    return tuple(ranges_kept[-RANGES_KEPT:]), refused
 
 
 def _disorders(place: Place, mine: OffsetRange, other: OffsetRange) -> bool:

@@ -215,9 +215,11 @@ def document_of(text: str, what: str) -> dict[str, Any]:
         raise UnreadableManifest(f"The {what} is not JSON", found=text[:200]) from error
     if not isinstance(content, dict) or "format" not in content:
         raise UnreadableManifest(f"This is not a {what}: it has no format", found=text[:200])
-    found = content["format"]
-    if found != FORMAT:
-        raise UnreadableManifest(f"The {what} has format {found!r}, this release reads {FORMAT}", found=found)
+    format_read = content["format"]
+    if format_read != FORMAT:
+        raise UnreadableManifest(
+            f"The {what} has format {format_read!r}, this release reads {FORMAT}", found=format_read
+        )
     return content
 
 

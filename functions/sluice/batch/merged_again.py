@@ -19,13 +19,13 @@ OBJECTS_AGAIN, READ_AGAIN, READ_REBUILT = "objects_again", "read_again", "read_r
 def merged_again(objects: Iterable[ManifestObject], seen: Iterable[SeenObject]) -> dict[str, int]:
     """The counts of the objects that came again, among those that were read; empty where there are none."""
     before = {item.id.hash: item for item in objects if item.came_before}
-    found = [each for each in seen if each.object in before]
-    if not found:
+    repeated = [item for item in seen if item.object in before]
+    if not repeated:
         return {}
-    replayed = (each for each in found if before[each.object].first_batch is not None)
-    rebuilt = [each for each in found if not before[each.object].was_readable]
-    counts = {OBJECTS_AGAIN: len(found), READ_AGAIN: sum(each.changes for each in replayed)}
-    return {**counts, READ_REBUILT: sum(each.changes for each in rebuilt)} if rebuilt else counts
+    replayed = (item for item in repeated if before[item.object].first_batch is not None)
+    rebuilt = [item for item in repeated if not before[item.object].was_readable]
+    counts = {OBJECTS_AGAIN: len(repeated), READ_AGAIN: sum(item.changes for item in replayed)}
+    return {**counts, READ_REBUILT: sum(item.changes for item in rebuilt)} if rebuilt else counts
 
 
 def new_changes(counts: Mapping[str, int]) -> int:

@@ -83,8 +83,8 @@ def split_by(objects: Iterable[tuple[str, int | None]]) -> tuple[str, ...]:
     for key, partition in objects:
         if partition is not None:
             values.setdefault(partition, set()).add(fields_of(key.rpartition("/")[0]))
-    split = [each for each in values.values() if len(each) > 1]
-    return tuple(sorted({name for each in split for fields in each for name, _ in fields}))
+    split = [variants for variants in values.values() if len(variants) > 1]
+    return tuple(sorted({name for variants in split for fields in variants for name, _ in fields}))
 
 
 def short(text: str) -> str:

@@ -34,7 +34,7 @@ def _says_something(fact: Any) -> bool:
 
 def _names(message: str, fact: Any) -> bool:
     if isinstance(fact, (list, tuple)):
-        return all(_names(message, each) for each in fact)
+        return all(_names(message, item) for item in fact)
     forms = (f"{fact}", f"{fact:,}") if isinstance(fact, int) else (f"{fact}",)
     return any(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", message) for form in forms)
 
@@ -164,7 +164,7 @@ class Outcome:
 
     def readable_with(self, item: ManifestObject) -> int | None:
         """The time from which readers see rows of a committed object; None where all that it has were set aside."""
-        holed = any(each.object == item.id.hash for each in self.quarantined_rows)
+        holed = any(row_error.object == item.id.hash for row_error in self.quarantined_rows)
         return None if self.instant is None and holed and not item.merged else self.readable_at
 
     def to_json(self) -> str:

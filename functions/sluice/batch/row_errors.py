@@ -40,8 +40,8 @@ def row_error(record: int, error: SluiceError, value: Any, *, offset: int | None
     """Make the error of a record. `value` is the decoded record, or the bytes of one that can't be decoded."""
     summary = in_words(error, leave_out=("record",))
     if isinstance(value, (bytes, bytearray)):
-        kept = base64.b64encode(bytes(value[: MAX_CONTENT_BYTES * 3 // 4])).decode("ascii")
-        return RowError(record, error.code, summary[:MAX_REASON], offset, position, BASE64, kept, len(value))
+        content = base64.b64encode(bytes(value[: MAX_CONTENT_BYTES * 3 // 4])).decode("ascii")
+        return RowError(record, error.code, summary[:MAX_REASON], offset, position, BASE64, content, len(value))
     text = json.dumps(_plain(value), ensure_ascii=True, separators=(",", ":"))
     return RowError(
         record, error.code, summary[:MAX_REASON], offset, position, JSON_TEXT, text[:MAX_CONTENT_BYTES], len(text)

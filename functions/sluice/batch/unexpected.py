@@ -12,15 +12,15 @@ _NAMED = 5  # rules of a note
 
 def unexpected_in(seen: Iterable[SeenObject]) -> Mapping[str, int]:
     """How many rows of the objects failed each rule, by `column rule`."""
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for item in seen:
-        found.update(dict(item.unexpected))
-    return dict(found)
+        totals.update(dict(item.unexpected))
+    return dict(totals)
 
 
-def unexpected_note(found: Mapping[str, int], batch: str) -> str:
+def unexpected_note(rows_by_rule: Mapping[str, int], batch: str) -> str:
     """What to tell operators, the rules that most rows failed first."""
-    most = sorted(found.items(), key=lambda each: (-each[1], each[0]))
-    named = ", ".join(f"{rule}: {rows:,}" for rule, rows in most[:_NAMED])
+    most = sorted(rows_by_rule.items(), key=lambda entry: (-entry[1], entry[0]))
+    rules = ", ".join(f"{rule}: {rows:,}" for rule, rows in most[:_NAMED])
     more = f", and {len(most) - _NAMED} more rules" if len(most) > _NAMED else ""
-    return f"rows of batch {batch} aren't as the table's `expect` says: {named}{more}"
+    return f"rows of batch {batch} aren't as the table's `expect` says: {rules}{more}"

@@ -84,13 +84,13 @@ def columns_of_commit(table: str, schema: str, docs: Mapping[str, str] | None = 
         raise UnusableCommitSchema(
             f"The newest commit of {table} has a schema that can't be read: {error}", table=table
         ) from error
-    known = {**(docs or {}), **_COMMENTS}
+    comments = {**(docs or {}), **_COMMENTS}
     data = [
         CatalogColumn(
             column.name,
             column.spark_type,
             column.nullable,
-            comment_text(doc if isinstance(doc, str) and doc else known.get(column.name, "")),
+            comment_text(doc if isinstance(doc, str) and doc else comments.get(column.name, "")),
         )
         for column, doc in made
     ]
@@ -135,8 +135,8 @@ def counted_timestamps(name: str) -> str:
 
 def shown_columns(columns: tuple[CatalogColumn, ...]) -> tuple[CatalogColumn, ...]:
     """The columns that a view shows: the source's own."""
-    kept = (*META_COLUMNS, *hidden.NAMES, hidden.ROW)
-    return tuple(column for column in columns if column.name not in kept)
+    technical = (*META_COLUMNS, *hidden.NAMES, hidden.ROW)
+    return tuple(column for column in columns if column.name not in technical)
 
 
 def _spark_json(name: str) -> Any:
@@ -156,7 +156,7 @@ def source_comments(schema: Any) -> dict[str, str]:
     if not isinstance(schema, Mapping):
         return {}
     types = NamedTypes(schema)
-    found: dict[str, str] = {}
+    comments: dict[str, str] = {}
     try:
         record = types.resolve(schema, "")
         if shape_of(record) == ENVELOPE:
@@ -168,7 +168,7 @@ def source_comments(schema: Any) -> dict[str, str]:
             kind, _ = types.non_null(field.get("type"), str(field.get("name")))
             summary = field.get("doc") or kind.get("connect.doc")
             if isinstance(summary, str):
-                found[stored_name(str(field.get("name")))] = summary
+                comments[stored_name(str(field.get("name")))] = summary
     except (UnsupportedType, AttributeError, KeyError, TypeError):
         return {}  # admission reports an unusable schema
-    return found
+    return comments

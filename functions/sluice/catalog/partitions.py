@@ -48,7 +48,7 @@ def values_of(table: str, path: str, fields: Sequence[str]) -> Values:
             partition=path,
         )
     return tuple(
-        _ESCAPED.sub(lambda found: chr(int(found[1], 16)), part[len(field) + 1 :]) for part, field in zip(parts, fields)
+        _ESCAPED.sub(lambda match: chr(int(match[1], 16)), part[len(field) + 1 :]) for part, field in zip(parts, fields)
     )
 
 
@@ -70,22 +70,22 @@ def partition_change(
     *,
     stored: Iterable[str],
     gone: Iterable[str] = (),
-    found: Iterable[Mapping[str, Any]],
+    listed: Iterable[Mapping[str, Any]],
     whole: bool,
 ) -> PartitionChange:
     """The difference between the catalog's partitions and the table's.
 
-    The catalog must have the folders in `stored` and must not have those in `gone`; `found` are the partitions it has
-    of these. With `whole`, `found` holds all partitions of the catalog, and those not in `stored` are dropped.
+    The catalog must have the folders in `stored` and must not have those in `gone`; `listed` are the partitions it has
+    of these. With `whole`, `listed` holds all partitions of the catalog, and those not in `stored` are dropped.
     """
     wanted = {values_of(table, path, fields): path for path in stored}
     unwanted = {values_of(table, path, fields) for path in gone}
-    had = {tuple(partition["Values"]): partition for partition in found}
-    add = {values: path for values, path in wanted.items() if values not in had}
-    drop = tuple(values for values in had if (values in unwanted or whole) and values not in wanted)
+    partitions = {tuple(partition["Values"]): partition for partition in listed}
+    add = {values: path for values, path in wanted.items() if values not in partitions}
+    drop = tuple(values for values in partitions if (values in unwanted or whole) and values not in wanted)
     moved = tuple(
         _moved(partition, partition_location(location, wanted[values]))
-        for values, partition in had.items()
+        for values, partition in partitions.items()
         if values in wanted
         and (partition.get("StorageDescriptor") or {}).get("Location", "").rstrip("/")
         != partition_location(location, wanted[values])
@@ -112,13 +112,13 @@ def retyped(table: TableInput, partition: Mapping[str, Any]) -> dict[str, Any]:
 
     Athena refuses a partition that has another type for a column than the table.
     """
-    kept = {
+    described = {
         name: partition[name]
         for name in ("Values", "LastAccessTime", "Parameters", "LastAnalyzedTime")
         if partition.get(name) is not None
     }
     return {
-        **kept,
+        **described,
         "StorageDescriptor": {
             **(partition.get("StorageDescriptor") or {}),
             "Columns": table["StorageDescriptor"]["Columns"],

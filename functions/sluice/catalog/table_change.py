@@ -42,54 +42,54 @@ class TableChange:
     retyped: bool = False
 
 
-def table_change(wished: TableInput, found: Mapping[str, Any] | None, config: TableConfig) -> TableChange | None:
+def table_change(wished: TableInput, present: Mapping[str, Any] | None, config: TableConfig) -> TableChange | None:
     """The change from the found table to the wished one, None if nothing differs.
 
     The user's own parts stay: other properties of table and serde, the description, existing comments, further columns.
     Raises NameTaken and PartitionKeysDiffer.
     """
-    if found is None:
+    if present is None:
         return TableChange(_marked(wished, config), (), create=True)
-    _refuse_others(wished, found, config)
+    _refuse_others(wished, present, config)
     is_view = wished["TableType"] == VIEW
     # Some catalogs return "" for an unset owner, and none accepts it.
-    merged = {name: found[name] for name in _KEPT if found.get(name) not in (None, "")}
-    described = _view_describe(wished, found) if is_view else []
+    merged = {name: present[name] for name in _KEPT if present.get(name) not in (None, "")}
+    described = _view_describe(wished, present) if is_view else []
     for name in ("TableType", "ViewOriginalText", "ViewExpandedText"):
         if name in wished:
             merged[name] = wished[name]
-    described += _describe_parameters(found.get("Parameters") or {}, wished["Parameters"])
+    described += _describe_parameters(present.get("Parameters") or {}, wished["Parameters"])
     merged["Parameters"] = {
-        **{name: value for name, value in (found.get("Parameters") or {}).items() if not _outdated(name, wished)},
+        **{name: value for name, value in (present.get("Parameters") or {}).items() if not _outdated(name, wished)},
         **wished["Parameters"],
     }
-    if is_view and "comment" in (found.get("Parameters") or {}):
-        merged["Parameters"]["comment"] = found["Parameters"]["comment"]
+    if is_view and "comment" in (present.get("Parameters") or {}):
+        merged["Parameters"]["comment"] = present["Parameters"]["comment"]
     storage, storage_described, retyped = _storage(
-        wished["StorageDescriptor"], found.get("StorageDescriptor") or {}, is_view
+        wished["StorageDescriptor"], present.get("StorageDescriptor") or {}, is_view
     )
     merged["StorageDescriptor"] = storage
     merged["PartitionKeys"], keys_described = _columns(
-        wished["PartitionKeys"], found.get("PartitionKeys") or [], further=False
+        wished["PartitionKeys"], present.get("PartitionKeys") or [], further=False
     )[:2]
     marked = _marked(merged, config)
     described += [*storage_described, *keys_described]
-    if not described and _same(marked, found):
+    if not described and _same(marked, present):
         return None
     return TableChange(marked, tuple(described) or ("the mark of the sync",), retyped=retyped)
 
 
-def is_current(found: Mapping[str, Any], config: TableConfig, instant: str | None) -> bool:
+def is_current(present: Mapping[str, Any], config: TableConfig, instant: str | None) -> bool:
     """True if a table (or, without an instant, a view) needs no change, decided without its schema."""
-    parameters = found.get("Parameters") or {}
+    parameters = present.get("Parameters") or {}
     if instant is not None and parameters.get(LAST_COMMIT) != instant:
         return False
-    return DEFINITION in parameters and parameters[DEFINITION] == definition(found, config)
+    return DEFINITION in parameters and parameters[DEFINITION] == definition(present, config)
 
 
-def synced_until(found: Mapping[str, Any] | None) -> str | None:
+def synced_until(present: Mapping[str, Any] | None) -> str | None:
     """The commit up to which a table's partitions are in the catalog, None if unknown."""
-    value = ((found or {}).get("Parameters") or {}).get(LAST_COMMIT)
+    value = ((present or {}).get("Parameters") or {}).get(LAST_COMMIT)
     return value if isinstance(value, str) and value.isdigit() else None
 
 
@@ -97,23 +97,23 @@ def _marked(table: TableInput, config: TableConfig) -> TableInput:
     return {**table, "Parameters": {**table["Parameters"], DEFINITION: definition(table, config)}}
 
 
-def _refuse_others(wished: TableInput, found: Mapping[str, Any], config: TableConfig) -> None:
+def _refuse_others(wished: TableInput, present: Mapping[str, Any], config: TableConfig) -> None:
     """Refuse a name that something else has: a table at another location, or a view without Sluice's mark.
 
     A table at the right location may come from another tool's sync.
     """
-    parameters = found.get("Parameters") or {}
+    parameters = present.get("Parameters") or {}
     if wished["TableType"] == VIEW:
-        ours = found.get("TableType") == VIEW and parameters.get(OWNER) == config.table
+        ours = present.get("TableType") == VIEW and parameters.get(OWNER) == config.table
         what = (
             f"a view of {parameters[OWNER]}"
             if parameters.get(OWNER)
-            else str(found.get("TableType") or "something else").lower()
+            else str(present.get("TableType") or "something else").lower()
         )
     else:
-        location = str((found.get("StorageDescriptor") or {}).get("Location") or "")
-        ours = found.get("TableType") != VIEW and _place(location) == _place(wished["StorageDescriptor"]["Location"])
-        what = "a view" if found.get("TableType") == VIEW else f"a table at {location}"
+        location = str((present.get("StorageDescriptor") or {}).get("Location") or "")
+        ours = present.get("TableType") != VIEW and _place(location) == _place(wished["StorageDescriptor"]["Location"])
+        what = "a view" if present.get("TableType") == VIEW else f"a table at {location}"
     if not ours:
         raise NameTaken(
             f"{config.table} would be {wished['Name']} in the catalog, where {what} has that name",
@@ -121,14 +121,14 @@ def _refuse_others(wished: TableInput, found: Mapping[str, Any], config: TableCo
             name=wished["Name"],
             found=what,
         )
-    had, wants = _names(found.get("PartitionKeys")), _names(wished["PartitionKeys"])
-    if had != wants:
+    present_names, wants = _names(present.get("PartitionKeys")), _names(wished["PartitionKeys"])
+    if present_names != wants:
         raise PartitionKeysDiffer(
-            f"{wished['Name']} of the catalog is partitioned by {', '.join(had) or 'nothing'} "
+            f"{wished['Name']} of the catalog is partitioned by {', '.join(present_names) or 'nothing'} "
             f"and {config.table} by {', '.join(wants) or 'nothing'}",
             table=config.table,
             name=wished["Name"],
-            found=had,
+            found=present_names,
             wished=wants,
         )
 
@@ -148,39 +148,41 @@ def _outdated(parameter: str, wished: TableInput) -> bool:
     return owned(parameter) and parameter not in wished["Parameters"] and parameter not in (LAST_COMMIT, DEFINITION)
 
 
-def _describe_parameters(found: Mapping[str, str], wished: Mapping[str, str]) -> list[str]:
+def _describe_parameters(present: Mapping[str, str], wished: Mapping[str, str]) -> list[str]:
     described = [
-        f"{name}: {found.get(name, 'not set')} becomes {value}"
+        f"{name}: {present.get(name, 'not set')} becomes {value}"
         for name, value in wished.items()
-        if found.get(name) != value and len(value) < 100 and name != DEFINITION
+        if present.get(name) != value and len(value) < 100 and name != DEFINITION
     ]
     described += ["the schema in Spark's words"] * any(
-        found.get(name) != value for name, value in wished.items() if len(value) >= 100
+        present.get(name) != value for name, value in wished.items() if len(value) >= 100
     )
     return described + [
-        f"{name} goes" for name in found if owned(name) and name not in wished and name not in (LAST_COMMIT, DEFINITION)
+        f"{name} goes"
+        for name in present
+        if owned(name) and name not in wished and name not in (LAST_COMMIT, DEFINITION)
     ]
 
 
-def _view_describe(wished: TableInput, found: Mapping[str, Any]) -> list[str]:
-    if wished["ViewOriginalText"] == found.get("ViewOriginalText"):
+def _view_describe(wished: TableInput, present: Mapping[str, Any]) -> list[str]:
+    if wished["ViewOriginalText"] == present.get("ViewOriginalText"):
         return []
     after = decoded(wished["ViewOriginalText"]) or {}
-    return column_changes(decoded(found.get("ViewOriginalText")), after) or ["the view's statement"]
+    return column_changes(decoded(present.get("ViewOriginalText")), after) or ["the view's statement"]
 
 
 def _storage(
-    wished: Mapping[str, Any], found: Mapping[str, Any], is_view: bool
+    wished: Mapping[str, Any], present: Mapping[str, Any], is_view: bool
 ) -> tuple[dict[str, Any], list[str], bool]:
-    columns, described, retyped = _columns(wished["Columns"], found.get("Columns") or [], further=not is_view)
-    merged = {**found, "Columns": columns}
+    columns, described, retyped = _columns(wished["Columns"], present.get("Columns") or [], further=not is_view)
+    merged = {**present, "Columns": columns}
     for name in () if is_view else ("Location", "InputFormat", "OutputFormat"):
-        if _place(str(found.get(name, ""))) != _place(wished[name]):
+        if _place(str(present.get(name, ""))) != _place(wished[name]):
             described.append(f"{name} becomes {wished[name]}")
             merged[name] = wished[name]
     if is_view:
         return merged, [], False
-    serde = found.get("SerdeInfo") or {}
+    serde = present.get("SerdeInfo") or {}
     parameters = serde.get("Parameters") or {}
     described += [
         f"{name}: {parameters.get(name, 'not set')} becomes {value}"
@@ -198,29 +200,29 @@ def _storage(
 
 
 def _columns(
-    wished: list[dict[str, str]], found: list[Mapping[str, Any]], *, further: bool
+    wished: list[dict[str, str]], present: list[Mapping[str, Any]], *, further: bool
 ) -> tuple[list[dict[str, Any]], list[str], bool]:
     """The wished columns in their order with the user's comments, then the user's `further` columns."""
-    known = {str(column.get("Name", "")).lower(): column for column in found}
+    present_columns = {str(column.get("Name", "")).lower(): column for column in present}
     made: list[dict[str, Any]] = []
     described = []
     retyped = False
     for column in wished:
-        had = known.get(column["Name"])
-        if had is None:
+        present_column = present_columns.get(column["Name"])
+        if present_column is None:
             described.append(f"adds {column['Name']} {column['Type']}")
-        elif had.get("Type") != column["Type"]:
-            described.append(f"{column['Name']} {had.get('Type')} becomes {column['Type']}")
+        elif present_column.get("Type") != column["Type"]:
+            described.append(f"{column['Name']} {present_column.get('Type')} becomes {column['Type']}")
             retyped = True
-        elif not had.get("Comment") and column.get("Comment"):
+        elif not present_column.get("Comment") and column.get("Comment"):
             described.append(f"a comment on {column['Name']}")
-        comment = (had or {}).get("Comment") or column.get("Comment")
-        made.append({**(had or {}), **column, **({"Comment": comment} if comment else {})})
+        comment = (present_column or {}).get("Comment") or column.get("Comment")
+        made.append({**(present_column or {}), **column, **({"Comment": comment} if comment else {})})
     names = set(_names(wished))
-    made += [dict(column) for name, column in known.items() if further and name not in names]
+    made += [dict(column) for name, column in present_columns.items() if further and name not in names]
     return made, described, retyped
 
 
-def _same(marked: TableInput, found: Mapping[str, Any]) -> bool:
+def _same(marked: TableInput, present: Mapping[str, Any]) -> bool:
     """True if the mark agrees too. Without it, every sync would check the table again."""
-    return bool(marked["Parameters"][DEFINITION] == (found.get("Parameters") or {}).get(DEFINITION))
+    return bool(marked["Parameters"][DEFINITION] == (present.get("Parameters") or {}).get(DEFINITION))

@@ -84,13 +84,15 @@ def spark_properties(columns: tuple[CatalogColumn, ...], partition_by: tuple[str
     """The properties that make Spark read the table as a Hudi table with these columns."""
     schema = spark_schema(columns, partition_by)
     parts = [schema[start : start + PART_CHARACTERS] for start in range(0, len(schema), PART_CHARACTERS)]
-    found = {"spark.sql.sources.provider": "hudi", "spark.sql.sources.schema.numParts": str(len(parts))}
-    found.update({f"spark.sql.sources.schema.part.{number}": part for number, part in enumerate(parts)})
+    properties = {"spark.sql.sources.provider": "hudi", "spark.sql.sources.schema.numParts": str(len(parts))}
+    properties.update({f"spark.sql.sources.schema.part.{number}": part for number, part in enumerate(parts)})
     if partition_by:
-        found["spark.sql.partitionProvider"] = "catalog"
-        found["spark.sql.sources.schema.numPartCols"] = str(len(partition_by))
-        found.update({f"spark.sql.sources.schema.partCol.{number}": field for number, field in enumerate(partition_by)})
-    return found
+        properties["spark.sql.partitionProvider"] = "catalog"
+        properties["spark.sql.sources.schema.numPartCols"] = str(len(partition_by))
+        properties.update(
+            {f"spark.sql.sources.schema.partCol.{number}": field for number, field in enumerate(partition_by)}
+        )
+    return properties
 
 
 def owned(parameter: str) -> bool:
@@ -108,7 +110,7 @@ def definition(table: Mapping[str, Any], config: TableConfig) -> str:
     storage = table.get("StorageDescriptor") or {}
     serde = storage.get("SerdeInfo") or {}
     parameters = table.get("Parameters") or {}
-    kept = {
+    defined = {
         "format": FORMAT,
         "table": config.table,
         "type": config.table_type,
@@ -132,7 +134,7 @@ def definition(table: Mapping[str, Any], config: TableConfig) -> str:
         },
         "view": table.get("ViewOriginalText"),
     }
-    return hashlib.sha256(json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(defined, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:32]
 
 
 def _glue_column(column: CatalogColumn, kind: str) -> dict[str, str]:

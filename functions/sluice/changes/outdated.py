@@ -51,7 +51,7 @@ class ChangePlace:
 
 
 def suspicion(lost: ChangePlace, winner: ChangePlace) -> str | None:
-    """How `lost` may be later than `kept`, by whose position it lost; None if it isn't. The rule of every merge.
+    """How `lost` may be later than `winner`, by whose position it lost; None if it isn't. The rule of every merge.
 
     Changes of two generations don't compare, nor do those of objects whose names tell no Kafka partition.
     """

@@ -30,18 +30,18 @@ class CatalogRule:
 
     def mistakes(self) -> dict[str, str]:
         """Return what is wrong with the patterns: key -> what it must be."""
-        found = {}
+        mistakes = {}
         for key in ("database", "tables", "views"):
             pattern = getattr(self, key)
             if pattern is not None and not _NAME.fullmatch(_FILLED.sub("a", pattern)):
-                found[key] = "is a name of lower-case letters, digits and _, with {database} and {table}"
+                mistakes[key] = "is a name of lower-case letters, digits and _, with {database} and {table}"
         for key in ("tables", "views"):
             pattern = getattr(self, key)
-            if key not in found and pattern is not None and "{table}" not in pattern:
-                found[key] = "must use {table}: otherwise two tables would share a name"
-        if not found and self.views == self.tables:
-            found["views"] = "is the name of the Hudi tables; choose another, or off"
-        return found
+            if key not in mistakes and pattern is not None and "{table}" not in pattern:
+                mistakes[key] = "must use {table}: otherwise two tables would share a name"
+        if not mistakes and self.views == self.tables:
+            mistakes["views"] = "is the name of the Hudi tables; choose another, or off"
+        return mistakes
 
 
 def _parse(written: Any) -> dict[str, Any]:
@@ -65,12 +65,12 @@ def _written(rule: CatalogRule) -> str | dict[str, str]:
     if not rule.sync:
         return "off"
     default = CatalogRule()
-    named = {
+    written_keys = {
         key: getattr(rule, key) or "off"
         for key in ("database", "tables", "views")
         if getattr(rule, key) != getattr(default, key)
     }
-    return named or "on"
+    return written_keys or "on"
 
 
 _PATTERN = {"type": "string", "minLength": 1, "maxLength": 255}

@@ -116,10 +116,10 @@ class Configuration:
         """Read canonical JSON. Raises InvalidConfiguration for anything that `to_json` didn't write."""
         try:
             content = json.loads(text)
-            found = content["format"]
-            if found != FORMAT:
+            format_read = content["format"]
+            if format_read != FORMAT:
                 raise InvalidConfiguration(
-                    f"The configuration has format {found!r}, this release reads {FORMAT}", format=found
+                    f"The configuration has format {format_read!r}, this release reads {FORMAT}", format=format_read
                 )
             configuration = cls(
                 rules=tuple(restored(TableRule, values) for values in content["rules"]),

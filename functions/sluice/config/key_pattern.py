@@ -51,10 +51,10 @@ def named_by(pattern: str, key: str) -> KeyName | None:
     In a topic a `/` counts as a `.`: the folders `public/orders` are the topic `public.orders`. Nor does it match where
     the group `order` isn't made of numbers, or begins with a day: as text `02-11-2026` would precede `31-10-2026`.
     """
-    found = _compiled(pattern).fullmatch(key) if len(key) <= MAX_KEY else None
-    if found is None:
+    match = _compiled(pattern).fullmatch(key) if len(key) <= MAX_KEY else None
+    if match is None:
         return None
-    groups = {name: value for name, value in found.groupdict().items() if value is not None}
+    groups = {name: value for name, value in match.groupdict().items() if value is not None}
     numbers = {}
     for name, most in _MOST_DIGITS.items():
         if name in groups:
@@ -178,10 +178,10 @@ def _sequence(items: Iterable[tuple[Any, Any]], follow: frozenset[str]) -> _Cost
     empty, ways = True, 1
     for op, argument in reversed(list(items)):
         after = first | (follow if empty else frozenset())
-        found = _item(str(op), argument, after)
-        first = found.first | (first if found.empty else frozenset())
-        empty = empty and found.empty
-        ways *= found.ways
+        item = _item(str(op), argument, after)
+        first = item.first | (first if item.empty else frozenset())
+        empty = empty and item.empty
+        ways *= item.ways
     return _Cost(first, empty, ways)
 
 
@@ -229,24 +229,24 @@ def _characters(op: str, argument: Any) -> frozenset[str] | None:
 
 
 def _class(items: Sequence[tuple[Any, Any]]) -> frozenset[str]:
-    found: frozenset[str] = frozenset()
+    letters: frozenset[str] = frozenset()
     negated = False
     for op, argument in items:
         name = str(op)
         if name == "NEGATE":
             negated = True
         elif name == "LITERAL":
-            found |= {_kind(argument)}
+            letters |= {_kind(argument)}
         elif name == "RANGE":
             low, high = argument
-            found |= {letter for letter in _ALPHABET if low <= ord(letter) <= high} | {_kind(low), _kind(high)}
+            letters |= {letter for letter in _ALPHABET if low <= ord(letter) <= high} | {_kind(low), _kind(high)}
         else:
             category = str(argument).replace("CATEGORY_", "").replace("UNI_", "")
             own = _CATEGORIES[category.replace("NOT_", "")]
             matched = frozenset(letter for letter in _ALPHABET if re.match(own, letter, re.ASCII))
-            found |= _ALPHABET - matched if category.startswith("NOT_") else matched
+            letters |= _ALPHABET - matched if category.startswith("NOT_") else matched
     # Beyond ASCII a negated class may still take what it names nothing of.
-    return (_ALPHABET - found) | {"é"} if negated else found
+    return (_ALPHABET - letters) | {"é"} if negated else letters
 
 
 def _kind(code: int) -> str:

@@ -81,10 +81,10 @@ class ServicePolicy:
 
     def pace(self, service: str) -> Pace:
         """Return the pace of a service. Raises ValueError for an unknown name."""
-        found = getattr(self, service, None)
-        if not isinstance(found, Pace):
+        pace = getattr(self, service, None)
+        if not isinstance(pace, Pace):
             raise ValueError(f"{service!r} is not a service")
-        return found
+        return pace
 
     def age_s(self, service: str) -> int:
         """Return how long a service with work to do waits at most, in seconds."""

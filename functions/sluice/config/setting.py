@@ -75,7 +75,7 @@ class Setting:
         if self.default_text is not None:
             return self.default_text
         if self.value is None:
-            shown = ((each.key, each.shown_default) for each in self.group if each.default is not True)
+            shown = ((entry.key, entry.shown_default) for entry in self.group if entry.default is not True)
             return ", ".join(f"{key}: {default}" for key, default in shown if default)
         written = self.written_default
         if isinstance(written, bool):
@@ -123,27 +123,27 @@ def settings_of(kind: type, defaults: Any = None) -> tuple[Setting, ...]:
     """Return the settings of a dataclass in the order of its fields, with their defaults in the instance `defaults`."""
     return tuple(
         Setting(
-            name=each.name,
-            default=_default(each) if defaults is None else getattr(defaults, each.name),
-            required=each.default is MISSING and each.default_factory is MISSING,
-            **{**each.metadata[_METADATA], "key": each.metadata[_METADATA]["key"] or each.name},
+            name=item.name,
+            default=_default(item) if defaults is None else getattr(defaults, item.name),
+            required=item.default is MISSING and item.default_factory is MISSING,
+            **{**item.metadata[_METADATA], "key": item.metadata[_METADATA]["key"] or item.name},
         )
-        for each in fields(kind)
-        if _METADATA in each.metadata
+        for item in fields(kind)
+        if _METADATA in item.metadata
     )
 
 
-def _default(each: Field[Any]) -> Any:
-    if each.default_factory is not MISSING:
-        return each.default_factory()
-    return None if each.default is MISSING else each.default
+def _default(item: Field[Any]) -> Any:
+    if item.default_factory is not MISSING:
+        return item.default_factory()
+    return None if item.default is MISSING else item.default
 
 
 def stored(settings: Any) -> dict[str, Any]:
     """Return a dataclass as plain JSON values: lists for tuples, and of a group only what differs from its default."""
     return {
-        each.name: differences(value, _default(each)) if is_dataclass(value) else _plain(value)
-        for each, value in _values(settings)
+        item.name: differences(value, _default(item)) if is_dataclass(value) else _plain(value)
+        for item, value in _values(settings)
     }
 
 
@@ -152,20 +152,20 @@ def restored(kind: type[_Settings], values: Mapping[str, Any]) -> _Settings:
 
     Raises TypeError for a name that is no field.
     """
-    known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
+    by_name = {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
     return kind(
-        **{name: _typed(value, _default(known[name])) if name in known else value for name, value in values.items()}
+        **{name: _typed(value, _default(by_name[name])) if name in by_name else value for name, value in values.items()}
     )
 
 
 def differences(settings: Any, default: Any) -> dict[str, Any]:
     """Return the fields of a dataclass that differ from those of `default`, as plain JSON values."""
-    found: dict[str, Any] = {}
-    for each, value in _values(settings):
-        ordinary = getattr(default, each.name)
+    different: dict[str, Any] = {}
+    for item, value in _values(settings):
+        ordinary = getattr(default, item.name)
         if value != ordinary:
-            found[each.name] = differences(value, ordinary) if is_dataclass(value) else _plain(value)
-    return found
+            different[item.name] = differences(value, ordinary) if is_dataclass(value) else _plain(value)
+    return different
 
 
 def with_differences(default: _Settings, values: Mapping[str, Any]) -> _Settings:
@@ -173,14 +173,14 @@ def with_differences(default: _Settings, values: Mapping[str, Any]) -> _Settings
     return replace(
         default,  # type: ignore[type-var]
         **{
-            each.name: _typed(values[each.name], ordinary) for each, ordinary in _values(default) if each.name in values
+            item.name: _typed(values[item.name], ordinary) for item, ordinary in _values(default) if item.name in values
         },
     )
 
 
 def _values(settings: Any) -> Iterator[tuple[Field[Any], Any]]:
-    for each in fields(settings):
-        yield each, getattr(settings, each.name)
+    for item in fields(settings):
+        yield item, getattr(settings, item.name)
 
 
 def _plain(value: Any) -> Any:

@@ -380,8 +380,8 @@ class TableSettings:
     @property
     def source_words(self) -> tuple[str, ...]:
         """The words of SOURCE_WORDS whose columns the table has: those of `source_columns`, the key and partitions."""
-        named = {*self.record_key, *self.partition_by, *map(source_column, self.source_columns)}
-        return tuple(word for word in SOURCE_WORDS if source_column(word) in named)
+        columns_used = {*self.record_key, *self.partition_by, *map(source_column, self.source_columns)}
+        return tuple(word for word in SOURCE_WORDS if source_column(word) in columns_used)
 
     @property
     def dialect(self) -> str | None:
@@ -428,8 +428,8 @@ class TableConfig(TableSettings, _TableIdentity):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableConfig:
         """Read what `to_dict` wrote, also in a release with fewer or more settings."""
-        known = {each.name for each in fields(cls)}
-        return restored(cls, {name: value for name, value in values.items() if name in known})
+        own_names = {item.name for item in fields(cls)}
+        return restored(cls, {name: value for name, value in values.items() if name in own_names})
 
     @property
     def history_table(self) -> TableConfig:
@@ -456,8 +456,10 @@ class TableConfig(TableSettings, _TableIdentity):
     def pinned(self) -> dict[str, Any]:
         """What the ledger keeps of a table that has data: its topic, and the settings that can't change any more."""
         values = self.to_dict()
-        kept = {name: values[name] for name in (*FIXED, "topic") if values[name] is not None}  # the ledger has no nulls
-        return {**kept, **self._hashed_key, **self._named_history}
+        settings_kept = {
+            name: values[name] for name in (*FIXED, "topic") if values[name] is not None
+        }  # the ledger has no nulls
+        return {**settings_kept, **self._hashed_key, **self._named_history}
 
     @property
     def _named_history(self) -> dict[str, str]:
@@ -471,8 +473,8 @@ class TableConfig(TableSettings, _TableIdentity):
         return {_HASHED_KEY: [*hashed, self.columns.key]} if hashed else {}
 
 
-FIXED = tuple(each.name for each in settings_of(TableSettings) if each.fixed)
-_OPTIONAL = frozenset(each.name for each in fields(TableSettings) if each.name in FIXED and each.default is None)
+FIXED = tuple(item.name for item in settings_of(TableSettings) if item.fixed)
+_OPTIONAL = frozenset(item.name for item in fields(TableSettings) if item.name in FIXED and item.default is None)
 _HASHED_KEY, _HISTORY = "hashed_key", "history"
 
 
@@ -501,7 +503,8 @@ def in_words(value: Any) -> str:
         return ", ".join(map(in_words, value))
     if isinstance(value, Mapping):
         inner = (
-            (key, f"[{in_words(each)}]" if isinstance(each, list) else in_words(each)) for key, each in value.items()
+            (key, f"[{in_words(element)}]" if isinstance(element, list) else in_words(element))
+            for key, element in value.items()
         )
         return f"{{{', '.join(f'{key}: {text}' for key, text in inner)}}}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -528,16 +531,20 @@ def refuse_changes(config: TableConfig, pinned: Mapping[str, Any] | None, *, wha
     if not pinned:
         return
     wanted = config.pinned
-    gets = fixed_settings(wanted)
-    changes = {name: (had, gets[name]) for name, had in fixed_settings(pinned).items() if had != gets[name]}
+    wanted_settings = fixed_settings(wanted)
+    changes = {
+        name: (old, wanted_settings[name])
+        for name, old in fixed_settings(pinned).items()
+        if old != wanted_settings[name]
+    }
     if pinned.get(_HASHED_KEY) != wanted.get(_HASHED_KEY):
         changes[_HASHED_KEY] = (pinned.get(_HASHED_KEY), wanted.get(_HASHED_KEY))
-    had, given = kept_history(pinned), kept_history(wanted)
-    if had and given and had != given:
-        changes[_HISTORY] = (had, given)
+    pinned_history, given = kept_history(pinned), kept_history(wanted)
+    if pinned_history and given and pinned_history != given:
+        changes[_HISTORY] = (pinned_history, given)
     if changes:
         described = "; ".join(
-            f"{name} is {in_words(had)} and would become {in_words(new)}"
-            for name, (had, new) in sorted(changes.items())
+            f"{name} is {in_words(old)} and would become {in_words(new)}"
+            for name, (old, new) in sorted(changes.items())
         )
         raise ChangeRefused(f"{config.table} has {what} whose {described}", table=config.table, changes=changes)

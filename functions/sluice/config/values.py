@@ -54,10 +54,10 @@ def duration(least_s: int = 0, most_s: int | None = None, why: str = "") -> Valu
         bounds = f"is at least {_duration_text(least_s)}{why}"
 
     def parse(written: Any) -> int:
-        found = _seconds(written)
-        if found < least_s or most_s is not None and found > most_s:
+        seconds = _seconds(written)
+        if seconds < least_s or most_s is not None and seconds > most_s:
             raise ValueError(bounds)
-        return found
+        return seconds
 
     schema = {"anyOf": [{"type": "string", "pattern": _DURATION}, {"const": 0}]}
     return Value(parse, schema, _duration_text)
@@ -168,15 +168,15 @@ def _listed(written: Any) -> tuple[str, ...]:
 
 
 def _columns(written: Any) -> tuple[str, ...]:
-    found = _listed(written)
-    _checked(found)
-    return found
+    columns = _listed(written)
+    _checked(columns)
+    return columns
 
 
 def _any_columns(written: Any) -> tuple[str, ...]:
-    found = _listed(written)
-    _checked(found, reserved=False)
-    return found
+    columns = _listed(written)
+    _checked(columns, reserved=False)
+    return columns
 
 
 def _column(written: Any) -> str:
@@ -187,10 +187,10 @@ def _column(written: Any) -> str:
 
 
 def _position(written: Any) -> str:
-    found = _columns(written)
-    if not found:
+    columns = _columns(written)
+    if not columns:
         raise ValueError("names no column")
-    return POSITION_JOINT.join(found)
+    return POSITION_JOINT.join(columns)
 
 
 def position_columns(position: str | None) -> tuple[str, ...]:
@@ -220,9 +220,9 @@ def _raw(written: Any) -> tuple[str, ...]:
         return (RAW_ALL,) if written else ()
     if not isinstance(written, (str, list)):
         raise ValueError("is true, a column name or a list of column names")
-    found = _listed(written)
-    _checked(name for name in found if name != RAW_ALL)
-    return found
+    columns = _listed(written)
+    _checked(name for name in columns if name != RAW_ALL)
+    return columns
 
 
 _NAME_SCHEMA = {"type": "string", "minLength": 1}
@@ -242,14 +242,14 @@ RAW_COLUMNS = Value(
 
 def _marks(written: Any) -> tuple[str, ...]:
     listed = [mark_text(value) for value in (written if isinstance(written, list) else [written])]
-    found = tuple(text for text in listed if text)
-    if len(found) < len(listed) or not 1 <= len(found) <= 100 or any(len(text) > 100 for text in found):
+    marks = tuple(text for text in listed if text)
+    if len(marks) < len(listed) or not 1 <= len(marks) <= 100 or any(len(text) > 100 for text in marks):
         raise ValueError(
             "is a value, or a list of up to 100: texts of 1 to 100 characters, whole numbers, true or false"
         )
-    if len(set(found)) < len(found):
+    if len(set(marks)) < len(marks):
         raise ValueError("names a value twice")
-    return found
+    return marks
 
 
 _MARK_SCHEMA = {"type": ["string", "integer", "boolean"]}
@@ -326,7 +326,7 @@ UNAVAILABLE_VALUE = Value(_unavailable_value, {"type": "string", "minLength": 8,
 def _hudi_options(written: Any) -> dict[str, str]:
     if not isinstance(written, Mapping):
         raise ValueError("is a mapping of Hudi options to values")
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     wrong = []
     for option, value in written.items():
         why = refusal(str(option))
@@ -339,10 +339,10 @@ def _hudi_options(written: Any) -> dict[str, str]:
             kind = unfit_value(str(option), text)
             if kind is not None:
                 wrong.append(f"{option} needs {kind}, and not {text[:_TYPE_SHOWN]!r}")
-            found[str(option)] = text
+            options[str(option)] = text
     if wrong:
         raise ValueError("; ".join(wrong))
-    return found
+    return options
 
 
 HUDI_OPTIONS = Value(

@@ -120,12 +120,12 @@ def slices_as_of(
         place = (file.partition, file.file_id)
         if file.instant <= as_of and place not in gone:
             groups.setdefault(place, []).append(file)
-    found = []
+    slices = []
     for (partition, file_id), members in sorted(groups.items()):
         bases = [file for file in members if not file.is_log and committed.holds(file.instant)]
         base = max(bases, key=lambda file: (file.instant, file.token), default=None)
         logs = [file for file in members if file.is_log and (base is None or file.instant >= base.instant)]
         if base is not None or logs:
             ordered = sorted(logs, key=lambda file: (file.instant, file.version or 0, file.token))
-            found.append(FileSlice(partition, file_id, base, tuple(ordered)))
-    return tuple(found)
+            slices.append(FileSlice(partition, file_id, base, tuple(ordered)))
+    return tuple(slices)

@@ -92,20 +92,20 @@ def foreign_table(properties: Mapping[str, str], timeline: Iterable[str] = ()) -
 
 def check_adoptable(properties: Mapping[str, str], config: TableConfig) -> ForeignTable:
     """The table, if its rows can be adopted by a table of this configuration. Raises NotAdoptable with the reason."""
-    found = foreign_table(properties)
+    table = foreign_table(properties)
     bootstrapped = properties.get("hoodie.bootstrap.base.path")
     without_own = properties.get("hoodie.populate.meta.fields", "true").lower() == "false"
-    if found.version not in READABLE_VERSIONS:
+    if table.version not in READABLE_VERSIONS:
         raise _refused(
-            f"it is of table version {found.version or 'unknown'}",
+            f"it is of table version {table.version or 'unknown'}",
             f"Bring it to version {' or '.join(READABLE_VERSIONS)} by its own writer, or with Hudi's command line",
         )
-    if found.ordering == ORDERING_FIELD:
+    if table.ordering == ORDERING_FIELD:
         raise _refused("Sluice wrote it", "To move a table of Sluice, merge its objects again: `sluice rebuild table`")
-    _refuse_other_letters(found.record_key, config.record_key)
-    if found.record_key != config.record_key:
+    _refuse_other_letters(table.record_key, config.record_key)
+    if table.record_key != config.record_key:
         raise _refused(
-            f"its record key is {', '.join(found.record_key) or 'generated'}, and the rule's is "
+            f"its record key is {', '.join(table.record_key) or 'generated'}, and the rule's is "
             f"{', '.join(config.record_key)}",
             "Correct the rule's record_key, if the rows of both tables mean the same",
         )
@@ -113,7 +113,7 @@ def check_adoptable(properties: Mapping[str, str], config: TableConfig) -> Forei
         raise _refused("it was bootstrapped from files without Hudi's columns", "Rewrite it by its own writer first")
     if without_own:
         raise _refused("it has no columns of Hudi (hoodie.populate.meta.fields)", "Rewrite it with them first")
-    return found
+    return table
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class AdoptedColumns:
 
 
 def adopted_columns(
-    found: Mapping[str, str], table: Mapping[str, str], config: TableConfig, source: Mapping[str, Column]
+    present: Mapping[str, str], table: Mapping[str, str], config: TableConfig, source: Mapping[str, Column]
 ) -> AdoptedColumns:
     """Compare the columns of another tool's table with the adopting one's; types are Spark's names.
 
@@ -140,24 +140,24 @@ def adopted_columns(
     the partitions, and for one whose name the adopting table stores in other letters.
     """
     own = {name: kind for name, kind in table.items() if name not in NAMES}
-    _refuse_other_letters(found, own)
-    both = tuple(name for name in own if name in found)
-    other = [name for name in both if not _holds(own[name], found[name])]
-    raw = tuple(name for name in other if name in source and RAW_TYPES.get(source[name].kind) == found[name])
-    wrong = [f"{name} is {found[name]}, not {own[name]}" for name in other if name not in raw]
+    _refuse_other_letters(present, own)
+    both = tuple(name for name in own if name in present)
+    other = [name for name in both if not _holds(own[name], present[name])]
+    raw = tuple(name for name in other if name in source and RAW_TYPES.get(source[name].kind) == present[name])
+    wrong = [f"{name} is {present[name]}, not {own[name]}" for name in other if name not in raw]
     if wrong:
         raise _refused(
             f"columns have other types: {'; '.join(wrong)}",
             "Bring the columns to the adopting table's types in a copy of the table, and adopt that",
         )
-    missing = [name for name in (*config.record_key, *config.partition_by) if name not in found]
+    missing = [name for name in (*config.record_key, *config.partition_by) if name not in present]
     if missing:
         raise _refused(f"it has no column {missing[0]}", "Add the column in a copy of the table, and adopt that")
     return AdoptedColumns(
         both,
         raw,
-        absent=tuple(name for name in own if name not in found),
-        left=tuple(name for name in found if name not in own and not name.startswith(HUDIS_COLUMNS)),
+        absent=tuple(name for name in own if name not in present),
+        left=tuple(name for name in present if name not in own and not name.startswith(HUDIS_COLUMNS)),
     )
 
 
@@ -167,14 +167,14 @@ def stated_moments(avro_schema: str, table: Mapping[str, str]) -> dict[str, Colu
     Only those that are moments in the adopting table, `table` (Spark's types by name). The source may count another
     unit. Without a schema ("", of a table without a commit) there are none.
     """
-    found = {}
+    columns = {}
     for field in json.loads(avro_schema)["fields"] if avro_schema else ():
         name, written = field["name"], field["type"]
         for kind in written if isinstance(written, list) else [written]:
             logical = str(kind.get("logicalType")) if isinstance(kind, dict) else ""
             if logical in _LOCAL_MOMENTS and table.get(name) == "timestamp":
-                found[name] = plain_column(name, _LOCAL_MOMENTS[logical], True, logical)
-    return found
+                columns[name] = plain_column(name, _LOCAL_MOMENTS[logical], True, logical)
+    return columns
 
 
 def _refuse_other_letters(names: Iterable[str], own: Collection[str]) -> None:

@@ -16,7 +16,7 @@ _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 def parse_properties(text: str) -> dict[str, str]:
     """The entries of a file, by name. Of a name that is repeated, the last value counts."""
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     logical = ""
     for raw in [*_LINE_END.split(text), ""]:
         line = raw.lstrip(_BLANK)
@@ -28,9 +28,9 @@ def parse_properties(text: str) -> dict[str, str]:
             continue
         if logical.strip():
             name, value = _split(logical)
-            found[name] = value
+            properties[name] = value
         logical = ""
-    return found
+    return properties
 
 
 def properties_text(entries: Mapping[str, str]) -> str:
@@ -57,5 +57,5 @@ def _split(line: str) -> tuple[str, str]:
 
 def _unescaped(text: str) -> str:
     return _ESCAPE.sub(
-        lambda found: chr(int(found[1][1:], 16)) if len(found[1]) == 5 else _CONTROLS.get(found[1], found[1]), text
+        lambda match: chr(int(match[1][1:], 16)) if len(match[1]) == 5 else _CONTROLS.get(match[1], match[1]), text
     )

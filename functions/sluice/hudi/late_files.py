@@ -29,9 +29,9 @@ class Undone:
 
 def undone_for_good(rolled_back: Iterable[str], timeline: Timeline) -> Undone:
     """Sort the rolled-back instants by what the active timeline says of them now; those that it has are left out."""
-    known = {instant.time for instant in timeline.instants}
+    times = {instant.time for instant in timeline.instants}
     first = Committed.of(timeline).first_active
-    missing = frozenset(rolled_back) - known
+    missing = frozenset(rolled_back) - times
     older = frozenset(time for time in missing if first is not None and time < first)
     return Undone(missing - older, older)
 
@@ -44,12 +44,12 @@ def looked_at(commits: Sequence[str]) -> tuple[str, ...]:
     return (*commits[: max(0, min(1, len(commits) - NEWEST_LOOKED_AT))], *commits[-NEWEST_LOOKED_AT:])
 
 
-def unnamed(files: Iterable[DataFile], named: Mapping[str, Iterable[str]]) -> tuple[DataFile, ...]:
-    """The base files of completed instants that their commit doesn't name; `named` are its paths, by instant.
+def unnamed(files: Iterable[DataFile], paths_by_instant: Mapping[str, Iterable[str]]) -> tuple[DataFile, ...]:
+    """The base files of completed instants that their commit doesn't name, as `paths_by_instant` has its paths.
 
     A commit that names nothing isn't judged: Hudi writes some without metadata.
     """
-    names = {instant: {path.rpartition("/")[2] for path in paths} for instant, paths in named.items()}
+    names = {instant: {path.rpartition("/")[2] for path in paths} for instant, paths in paths_by_instant.items()}
     return tuple(
         file
         for file in files

@@ -112,22 +112,22 @@ def _purged(positions: Iterable[str]) -> dict[str, str]:
     return {PURGED_PROPERTY: highest} if highest else {}
 
 
-def later_of(found: Sequence[Mapping[str, str]]) -> dict[str, str]:
+def later_of(all_properties: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Sluice's properties of a table from several sources, the oldest first: of floors the highest, and every mark."""
     merged: dict[str, str] = {}
     marks: dict[str, str] = {}
-    for each in found:
-        purged, before = each.get(PURGED_PROPERTY, ""), merged.get(PURGED_PROPERTY, "")
+    for properties in all_properties:
+        purged, before = properties.get(PURGED_PROPERTY, ""), merged.get(PURGED_PROPERTY, "")
         if purged > before:  # its Kafka partition is that of this position
             merged.pop(PURGED_PARTITION_PROPERTY, None)
-        for name, value in each.items():
+        for name, value in properties.items():
             if name == FLOOR_PROPERTY:
                 merged[name] = Floors.from_text(merged.get(name), "").joined(Floors.from_text(value, "")).to_text()
             elif name == PURGED_PROPERTY:
                 merged[name] = max(value, merged.get(name, ""))
             elif name != PURGED_PARTITION_PROPERTY or purged >= before:
                 merged[name] = value
-        for key, position in json.loads(each.get(FORGOTTEN_PROPERTY) or "{}").items():
+        for key, position in json.loads(properties.get(FORGOTTEN_PROPERTY) or "{}").items():
             marks[key] = max(position, marks.get(key, ""))
     return {**merged, **({FORGOTTEN_PROPERTY: json.dumps(marks, sort_keys=True)} if marks else {})}
 
@@ -139,8 +139,8 @@ def forgotten_metadata(table: str, key: str, *, rows: int, files: int) -> dict[s
 
 def forgotten_counts(noted: str | None, key: str) -> tuple[int, int] | None:
     """Rows and files of a commit that forgot this key, of its FORGOTTEN_KEY; None for any other commit."""
-    found = json.loads(noted) if noted else {}
-    return (int(found["rows"]), int(found["files"])) if found.get("key") == key else None
+    counts = json.loads(noted) if noted else {}
+    return (int(counts["rows"]), int(counts["files"])) if counts.get("key") == key else None
 
 
 def with_widened(noted: str | None, columns: Sequence[str], *, newest: str) -> str | None:

@@ -107,49 +107,49 @@ def restored_properties(
     return {**{name: value for name, value in made.items() if not name.startswith(METADATA_PREFIX)}, **own}
 
 
-def differing(properties: TableProperties, found: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
+def differing(properties: TableProperties, stored: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
     """Properties of a table's file with another value than wanted: name -> (found, wanted)."""
-    wanted = {**properties.fixed, **{name: value for name, value in properties.readers.items() if name in found}}
-    if found.get(_PARTITION_FIELDS):
+    wanted = {**properties.fixed, **{name: value for name, value in properties.readers.items() if name in stored}}
+    if stored.get(_PARTITION_FIELDS):
         wanted.setdefault(_PARTITION_FIELDS, "")  # a partitioned table can't become unpartitioned
-    return {name: (found.get(name), value) for name, value in wanted.items() if found.get(name) != value}
+    return {name: (stored.get(name), value) for name, value in wanted.items() if stored.get(name) != value}
 
 
-def absent(properties: TableProperties, found: Mapping[str, str]) -> dict[str, str]:
+def absent(properties: TableProperties, stored: Mapping[str, str]) -> dict[str, str]:
     """Properties for readers that the file lacks."""
-    return {name: value for name, value in properties.readers.items() if name not in found}
+    return {name: value for name, value in properties.readers.items() if name not in stored}
 
 
-def kept_when_anew(found: Mapping[str, str]) -> dict[str, str]:
+def kept_when_anew(stored: Mapping[str, str]) -> dict[str, str]:
     """Properties that stay when those of a table without a commit are replaced: Sluice's own, METADATA_PARTITIONS."""
     return {
-        name: value for name, value in found.items() if name.startswith(METADATA_PREFIX) or name == METADATA_PARTITIONS
+        name: value for name, value in stored.items() if name.startswith(METADATA_PREFIX) or name == METADATA_PARTITIONS
     }
 
 
-def names_table(found: Mapping[str, str]) -> bool:
+def names_table(stored: Mapping[str, str]) -> bool:
     """False for the properties of a file that is empty or cut off."""
-    return bool(found.get("hoodie.table.name")) and bool(found.get("hoodie.table.version"))
+    return bool(stored.get("hoodie.table.name")) and bool(stored.get("hoodie.table.version"))
 
 
-def record_key_of(found: Mapping[str, str]) -> tuple[str, ...]:
+def record_key_of(stored: Mapping[str, str]) -> tuple[str, ...]:
     """Columns of the record key."""
-    return tuple(name for name in found.get("hoodie.table.recordkey.fields", "").split(",") if name)
+    return tuple(name for name in stored.get("hoodie.table.recordkey.fields", "").split(",") if name)
 
 
-def partition_fields_of(found: Mapping[str, str]) -> tuple[str, ...]:
+def partition_fields_of(stored: Mapping[str, str]) -> tuple[str, ...]:
     """Columns of the partition path; some releases add `:SIMPLE` to a name."""
-    return tuple(name.split(":", 1)[0] for name in found.get(_PARTITION_FIELDS, "").split(",") if name)
+    return tuple(name.split(":", 1)[0] for name in stored.get(_PARTITION_FIELDS, "").split(",") if name)
 
 
-def is_merge_on_read(found: Mapping[str, str]) -> bool:
+def is_merge_on_read(stored: Mapping[str, str]) -> bool:
     """Whether the table is merge-on-read."""
-    return found.get("hoodie.table.type") == "MERGE_ON_READ"
+    return stored.get("hoodie.table.type") == "MERGE_ON_READ"
 
 
-def version_of(found: Mapping[str, str]) -> str:
+def version_of(stored: Mapping[str, str]) -> str:
     """The table version, empty where the properties have none."""
-    return found.get("hoodie.table.version", "")
+    return stored.get("hoodie.table.version", "")
 
 
 def hudi_type(config: TableConfig) -> str:

@@ -79,13 +79,13 @@ class Timeline:
         furthest: dict[tuple[str, str], Instant] = {}
         rank = (REQUESTED, INFLIGHT, COMPLETED)
         for name in names:
-            found = instant_of(name)
-            if found is None:
+            instant = instant_of(name)
+            if instant is None:
                 continue
-            action = COMMIT if found.action == COMPACTION else found.action  # it becomes one
-            known = furthest.get((found.time, action))
-            if known is None or rank.index(found.state) > rank.index(known.state):
-                furthest[(found.time, action)] = found
+            action = COMMIT if instant.action == COMPACTION else instant.action  # it becomes one
+            before = furthest.get((instant.time, action))
+            if before is None or rank.index(instant.state) > rank.index(before.state):
+                furthest[(instant.time, action)] = instant
         return cls(tuple(sorted(furthest.values())))
 
     @property
@@ -130,11 +130,11 @@ def dated_too_early(completed: Mapping[str, str]) -> tuple[str, ...]:
 
     `completed` has the time of completion, "" for none, by the name of the instant's file.
     """
-    found = {name: instant_of(name) for name in completed}
+    instants = {name: instant_of(name) for name in completed}
     return tuple(
         sorted(
             name
-            for name, instant in found.items()
+            for name, instant in instants.items()
             if instant is not None and instant.writes and "" != completed[name] < instant.time
         )
     )

@@ -41,8 +41,8 @@ def announcement(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]
     if _size(detail) > MAX_DETAIL_BYTES:
         detail["tables"] = [{name: summary for name, summary in table.items() if name != "counts"} for table in tables]
     while _size(detail) > MAX_DETAIL_BYTES:
-        kept: list[dict[str, Any]] = detail["tables"]
-        detail["tables"] = kept[: len(kept) // 2]
+        most: list[dict[str, Any]] = detail["tables"]
+        detail["tables"] = most[: len(most) // 2]
         detail["left_out"] = len(tables) - len(detail["tables"])
     return detail
 

@@ -149,9 +149,9 @@ def memberships(
             whole=outcome is not None and outcome.counts.get("objects") == len(part.objects),
             void=manifest.created_at <= rebuilt.get(table, -1),
         )
-        found = {} if outcome is None else end_states(outcome, [item.id for item in part.objects])
+        end_states_ = {} if outcome is None else end_states(outcome, [item.id for item in part.objects])
         for item in part.objects:
-            yield item.id, Membership(audited, item.attempt, found[item.id].state if found else None)
+            yield item.id, Membership(audited, item.attempt, end_states_[item.id].state if end_states_ else None)
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def judge_object(
     `unlisted`: it is pending, and not among the pending objects of its lane.
     """
     if record is None:
-        if any(found.end is not None for found in listed_in):
+        if any(listing.end is not None for listing in listed_in):
             return ObjectVerdict(UNKNOWN, LOST_RECORD)
         return ObjectVerdict(TOO_YOUNG) if young else ObjectVerdict(UNKNOWN, UNKNOWN_OBJECT)
     own = next((item for item in listed_in if _is_own(item, record)), None)
@@ -272,7 +272,7 @@ class TableCommits:
 
     def of(self, batch: str) -> tuple[str, ...]:
         """The instants of a batch's commits, oldest first."""
-        return tuple(sorted(instant for instant, found in self.batches.items() if found == batch))
+        return tuple(sorted(instant for instant, batch_of_commit in self.batches.items() if batch_of_commit == batch))
 
 
 def place_of(part: AuditedPart, commits: TableCommits) -> str:
@@ -301,9 +301,9 @@ def judge_part(part: AuditedPart, commits: TableCommits) -> Contradiction | None
     return None
 
 
-def without_outcome(table: str, commits: TableCommits, known: Iterable[str]) -> tuple[Contradiction, ...]:
-    """The commits of batches that are not `known`: neither open nor with an outcome for the table."""
-    batches = set(commits.batches.values()) - set(known)
+def without_outcome(table: str, commits: TableCommits, batches_known: Iterable[str]) -> tuple[Contradiction, ...]:
+    """The commits of batches that are not in `batches_known`: neither open nor with an outcome for the table."""
+    batches = set(commits.batches.values()) - set(batches_known)
     return tuple(
         Contradiction(COMMIT_WITHOUT_OUTCOME, table, batch, commits.of(batch)[0], objects=0)
         for batch in sorted(batches)

@@ -39,9 +39,9 @@ class AuditRound:
             return self
         return replace(self, began_at=now, phase=BRONZE)
 
-    def behind(self, after: tuple[str, ...] | None, found: Mapping[str, int], now: int) -> AuditRound:
+    def behind(self, after: tuple[str, ...] | None, counts: Mapping[str, int], now: int) -> AuditRound:
         """The round behind one more page; `after` is None behind the last page of a phase."""
-        total = {code: self.found.get(code, 0) + found.get(code, 0) for code in {*self.found, *found}}
+        total = {code: self.found.get(code, 0) + counts.get(code, 0) for code in {*self.found, *counts}}
         if after is not None:
             return replace(self, after=after, found=total)
         following = PHASES[PHASES.index(self.phase) + 1]

@@ -62,8 +62,8 @@ class EventKind:
             "description": self.sent,
             "type": "object",
             "properties": {
-                name: {**each.schema, "description": each.meaning}
-                for name, each in (*_COMMON.items(), *self.fields.items())
+                name: {**described.schema, "description": described.meaning}
+                for name, described in (*_COMMON.items(), *self.fields.items())
             },
             "required": [*_COMMON, *self.fields],
         }
@@ -275,16 +275,16 @@ def objects_refused(changes: Sequence[LedgerChange], *, stack: str) -> dict[str,
     items = [change.new or {} for change in changes]
     tables = Counter(item.get("table") for item in items)
     codes = Counter(str(item.get("code") or "unknown") for item in items)
-    found = [{"table": table, "objects": number, "rows": 0} for table, number in tables.most_common(TABLES_NAMED)]
+    by_table = [{"table": table, "objects": number, "rows": 0} for table, number in tables.most_common(TABLES_NAMED)]
     why = ", ".join(sorted(codes))
     return {
         "stack": stack,
         "id": sha256("\n".join(sorted(change.id for change in changes)).encode()).hexdigest()[:32],
-        "message": f"{_number(len(items), 'object')} quarantined on arrival ({why}): {_tables(found)}",
+        "message": f"{_number(len(items), 'object')} quarantined on arrival ({why}): {_tables(by_table)}",
         "batch": None,
         "objects": len(items),
         "rows": 0,
-        "tables": found,
+        "tables": by_table,
         "codes": dict(codes),
         "keys": [str(item["pk"]).partition("#")[2].partition("/")[2] for item in items[:KEYS_NAMED]],
     }
@@ -303,19 +303,19 @@ def batch_events(
         }
         for table, part in sorted(parts.items())
     ]
-    found = [each for each in aside if each["objects"] or each["rows"]]
-    if found:
-        objects, rows = (sum(_whole(each[kind]) for each in found) for kind in ("objects", "rows"))
+    aside_of = [part_ for part_ in aside if part_["objects"] or part_["rows"]]
+    if aside_of:
+        objects, rows = (sum(_whole(part_[kind]) for part_ in aside_of) for kind in ("objects", "rows"))
         yield (
             OBJECT_QUARANTINED,
             {
                 "stack": stack,
                 "id": name,
-                "message": f"{_number(objects, 'object')} and {_number(rows, 'row')} quarantined: {_tables(found)}",
+                "message": f"{_number(objects, 'object')} and {_number(rows, 'row')} quarantined: {_tables(aside_of)}",
                 "batch": name,
                 "objects": objects,
                 "rows": rows,
-                "tables": found[:TABLES_NAMED],
+                "tables": aside_of[:TABLES_NAMED],
                 "codes": {},
                 "keys": [],
             },
@@ -323,17 +323,17 @@ def batch_events(
     for table, part in sorted(parts.items()):
         # The ledger leaves out what is null.
         columns = [
-            {name: each.get(name) for name in ("column", "change", "from", "to")}
-            for each in list(part.get("columns") or ())[:COLUMNS_NAMED]
+            {name: column.get(name) for name in ("column", "change", "from", "to")}
+            for column in list(part.get("columns") or ())[:COLUMNS_NAMED]
         ]
         if columns and part.get("state") == COMMITTED:
-            named = ", ".join(f"{each['column']} {each['change']}" for each in columns[:KEYS_NAMED])
+            changes = ", ".join(f"{column['column']} {column['change']}" for column in columns[:KEYS_NAMED])
             yield (
                 SCHEMA_CHANGED,
                 {
                     "stack": stack,
                     "id": f"{name}#{table}",
-                    "message": f"{table} changed its schema: {named}",
+                    "message": f"{table} changed its schema: {changes}",
                     "batch": name,
                     "table": table,
                     "instant": part.get("instant"),
@@ -380,8 +380,8 @@ def _number(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _tables(found: Iterable[Mapping[str, Any]]) -> str:
-    names = [str(each["table"] or "of no table") for each in found]
+def _tables(by_table: Iterable[Mapping[str, Any]]) -> str:
+    names = [str(entry["table"] or "of no table") for entry in by_table]
     return ", ".join(names[:KEYS_NAMED]) + (f" and {len(names) - KEYS_NAMED} more" if len(names) > KEYS_NAMED else "")
 
 

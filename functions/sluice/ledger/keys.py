@@ -46,8 +46,8 @@ def pending_partition(lane: str, shard: int) -> str:
 
 def pending_key(lane: str, table: str, admitted_at: int, identity: ObjectId) -> Key:
     """A pending object's item, sorted by table and age. `admitted_at` is epoch ms."""
-    named = identity.hash
-    return {"pk": pending_partition(lane, shard_of(named)), "sk": f"{of_table(table)}{admitted_at:013d}#{named}"}
+    hash_ = identity.hash
+    return {"pk": pending_partition(lane, shard_of(hash_)), "sk": f"{of_table(table)}{admitted_at:013d}#{hash_}"}
 
 
 def of_table(table: str) -> str:

@@ -141,11 +141,11 @@ class ManifestPointer:
 
     def open_parts(self, manifest: Manifest) -> list[OpenPart]:
         """The parts that are still to be settled, with the objects that the manifest holds."""
-        found = []
+        parts = []
         for table, part in sorted(manifest.tables.items()):
             attempts = self.attempts.get(table, PartAttempts())
             if table not in self.settled_tables:
-                found.append(
+                parts.append(
                     OpenPart(
                         table,
                         objects=len(part.objects),
@@ -156,7 +156,7 @@ class ManifestPointer:
                         given_up=attempts.given_up is not None,
                     )
                 )
-        return found
+        return parts
 
 
 @dataclass(frozen=True)

@@ -34,24 +34,24 @@ class EndState:
 def end_states(outcome: Outcome, objects: Iterable[ObjectId]) -> dict[ObjectId, EndState]:
     """The end state of each object of a part."""
     errors = {error.object: error for error in outcome.quarantined}
-    rows = {found.object: found for found in outcome.quarantined_rows}
+    rows = {row.object: row for row in outcome.quarantined_rows}
     parked = {error.object: error for error in outcome.parked}
-    found: dict[ObjectId, EndState] = {}
+    ends: dict[ObjectId, EndState] = {}
     for identity in objects:
-        named = identity.hash
-        if named in parked:
-            found[identity] = EndState(
-                PARKED, parked[named].code, parked[named].reason, parked_generation=outcome.parked_generation
+        hash_ = identity.hash
+        if hash_ in parked:
+            ends[identity] = EndState(
+                PARKED, parked[hash_].code, parked[hash_].reason, parked_generation=outcome.parked_generation
             )
-        elif named in errors:
-            found[identity] = EndState(QUARANTINED, errors[named].code, errors[named].reason)
+        elif hash_ in errors:
+            ends[identity] = EndState(QUARANTINED, errors[hash_].code, errors[hash_].reason)
         elif outcome.state != COMMITTED_PART:
-            found[identity] = EndState(QUARANTINED, TABLE_QUARANTINED, outcome.reason)
-        elif named in rows:
-            found[identity] = EndState(COMMITTED, rows=rows[named].rows, row_codes=dict(rows[named].codes))
+            ends[identity] = EndState(QUARANTINED, TABLE_QUARANTINED, outcome.reason)
+        elif hash_ in rows:
+            ends[identity] = EndState(COMMITTED, rows=rows[hash_].rows, row_codes=dict(rows[hash_].codes))
         else:
-            found[identity] = EndState(COMMITTED)
-    return found
+            ends[identity] = EndState(COMMITTED)
+    return ends
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ class KnownTable:
     pinned: Mapping[str, Any] = field(default_factory=dict, hash=False)
     totals: Mapping[str, int] = field(default_factory=dict, hash=False)
 
-    def after(self, outcome: Outcome, part: TablePart, found: Mapping[ObjectId, EndState]) -> KnownTable:
+    def after(self, outcome: Outcome, part: TablePart, ends: Mapping[ObjectId, EndState]) -> KnownTable:
         """The state after one more part is settled."""
         totals = Counter(self.totals)
-        totals.update(counts_of(outcome, found))
+        totals.update(counts_of(outcome, ends))
         if outcome.state != COMMITTED_PART:
             return replace(self, totals=totals)
         wrote = outcome.instant is not None
@@ -134,15 +134,15 @@ class Recovery:
         """Add a batch. A part without an outcome is unsettled: its objects are in another batch, or still to merge."""
         for table, outcome in outcomes.items():
             part = manifest.tables[table]
-            found = end_states(outcome, [item.id for item in part.objects])
+            ends = end_states(outcome, [item.id for item in part.objects])
             void = manifest.created_at <= self._rebuilt.get(table, -1)
             # A manifest also names objects that could not be claimed, and no document says which ones.
             # Merging them again changes nothing.
             whole = outcome.counts.get("objects") == len(part.objects)
             for item in part.objects:
-                self._keep(item, table, manifest, outcome, found[item.id], part, void=void, whole=whole)
+                self._keep(item, table, manifest, outcome, ends[item.id], part, void=void, whole=whole)
             if not void:
-                self._parts.setdefault(table, []).append((outcome, part, found))
+                self._parts.setdefault(table, []).append((outcome, part, ends))
 
     def settled(self, identity: ObjectId) -> Settled | None:
         """An object after its last batch; None if no outcome mentions it, so that it is still to merge."""
@@ -155,25 +155,25 @@ class Recovery:
 
     def tables(self) -> dict[str, KnownTable]:
         """Every table that an outcome mentions, by name."""
-        known: dict[str, KnownTable] = {}
+        states: dict[str, KnownTable] = {}
         for table, parts in self._parts.items():
-            known[table] = KnownTable()
-            for outcome, part, found in sorted(parts, key=lambda each: (each[0].committed_at, each[0].batch)):
-                known[table] = known[table].after(outcome, part, found)
+            states[table] = KnownTable()
+            for outcome, part, ends in sorted(parts, key=lambda entry: (entry[0].committed_at, entry[0].batch)):
+                states[table] = states[table].after(outcome, part, ends)
         # An object that several batches settled counts once, as its last one left it.
         ended = Counter(
             (settled.record.table, settled.record.state) for settled in self._objects.values() if settled.record.batch
         )
         return {
             table: replace(
-                found,
+                state,
                 totals={
-                    **found.totals,
+                    **state.totals,
                     OBJECTS: ended[table, COMMITTED],
                     OBJECTS_QUARANTINED: ended[table, QUARANTINED],
                 },
             )
-            for table, found in known.items()
+            for table, state in states.items()
         }
 
     def _keep(
@@ -232,9 +232,9 @@ class Recovery:
         self._objects[item.id] = Settled(record, outcome.committed_at, sure=void or whole)
 
 
-def counts_of(outcome: Outcome, found: Mapping[ObjectId, EndState]) -> dict[str, int]:
+def counts_of(outcome: Outcome, ends: Mapping[ObjectId, EndState]) -> dict[str, int]:
     """The counts that a part adds to its table's totals: its own, its objects by end state, and its commits."""
-    ended = Counter(end.state for end in found.values())
+    ended = Counter(end.state for end in ends.values())
     return {
         **outcome.counts,
         OBJECTS: ended[COMMITTED],

@@ -32,14 +32,14 @@ def likely_types(sample: TopicSample, writer: WriterSchema) -> Mapping[str, str]
     """
     if not sample.inferred:
         return {}
-    found = {}
+    types = {}
     for column in writer.row.columns:
         if column.kind in (INT, LONG, FLOAT, DOUBLE, STRING):
             values = [row.values[column.name] for row in sample.rows if row.values.get(column.name) not in (None, "")]
             likely = _likely_type(column.name, values)
             if likely is not None:
-                found[column.name] = likely
-    return found
+                types[column.name] = likely
+    return types
 
 
 def _likely_type(name: str, values: Sequence[Any]) -> str | None:

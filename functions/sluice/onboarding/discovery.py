@@ -169,28 +169,32 @@ def propose(
     )
 
 
-def _as_chosen(name: str, value: tuple[str, ...], found: Choice, sample: TopicSample) -> Choice:
+def _as_chosen(name: str, value: tuple[str, ...], choice: Choice, sample: TopicSample) -> Choice:
     writer = sample.writer
-    known = () if writer is None or name == "table" else writer.row.names
-    absent = [column for column in value if known and column not in known]
+    columns = () if writer is None or name == "table" else writer.row.names
+    absent = [column for column in value if columns and column not in columns]
     if absent:
-        named = " or ".join(",".join(each) for each in (found.value, *found.alternatives) if each)
-        more = f" and {len(known) - _COLUMNS_SHOWN} more" if len(known) > _COLUMNS_SHOWN else ""
-        others = f"candidates: {named}" if named else f"the columns are {', '.join(known[:_COLUMNS_SHOWN])}{more}"
-        return Choice(value, AMBIGUOUS, (f"there is no column {absent[0]}; {others}",), found.alternatives)
+        candidates = " or ".join(",".join(candidate) for candidate in (choice.value, *choice.alternatives) if candidate)
+        more = f" and {len(columns) - _COLUMNS_SHOWN} more" if len(columns) > _COLUMNS_SHOWN else ""
+        others = (
+            f"candidates: {candidates}"
+            if candidates
+            else f"the columns are {', '.join(columns[:_COLUMNS_SHOWN])}{more}"
+        )
+        return Choice(value, AMBIGUOUS, (f"there is no column {absent[0]}; {others}",), choice.alternatives)
     unfit = not_a_position(value, sample.rows, writer) if name == "position" and writer is not None else None
     if unfit is not None:
-        return Choice(value, AMBIGUOUS, (unfit,), found.alternatives)
+        return Choice(value, AMBIGUOUS, (unfit,), choice.alternatives)
     return Choice(value, CERTAIN, ("chosen on the command line",), ())
 
 
 def _table(topic: str, database: str | None, taken: frozenset[str]) -> Choice:
     parts = [part for part in topic.split(".") if part]
-    named = [_name(part) for part in ([database] if database else parts[-2:-1]) + parts[-1:]]
-    if len(named) < 2:
+    words = [_name(part) for part in ([database] if database else parts[-2:-1]) + parts[-1:]]
+    if len(words) < 2:
         return Choice((), AMBIGUOUS, ("the topic's name has one part and names no database: use --database",))
-    table = ".".join(named)
-    if not all(NAME.fullmatch(part) for part in named):
+    table = ".".join(words)
+    if not all(NAME.fullmatch(part) for part in words):
         return Choice((), AMBIGUOUS, (f"the topic's name makes {table}, which is not a valid name",))
     if table in taken:
         return Choice((), AMBIGUOUS, (_another_topics(table),))
@@ -228,13 +232,13 @@ def _partition(sample: TopicSample, writer: WriterSchema, facts: Sequence[Column
 
 
 def _may_partition(column: Column, fact: ColumnFacts) -> bool:
-    named = column.kind in (DATE, ISO_DATE) or any(word in fact.name.lower() for word in _PARTITION_NAMES)
+    named_as_one = column.kind in (DATE, ISO_DATE) or any(word in fact.name.lower() for word in _PARTITION_NAMES)
     return (
         bool(fact.rows)
         and not fact.nulls
         and COLUMN.fullmatch(fact.name) is not None
         and column.kind in _PARTITION_KINDS
-        and named
+        and named_as_one
         and 1 < fact.distinct <= min(PARTITIONS_MAX, fact.rows // ROWS_PER_PARTITION)
     )
 
@@ -258,9 +262,9 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
     dates = sorted(likely_types(sample, writer))
     if dates:
         more = f" and {len(dates) - _COLUMNS_SHOWN} more" if len(dates) > _COLUMNS_SHOWN else ""
-        named = f"{', '.join(dates[:_COLUMNS_SHOWN])}{more}"
+        dates_shown = f"{', '.join(dates[:_COLUMNS_SHOWN])}{more}"
         look = "looks like a date or time" if len(dates) == 1 else "look like dates or times"
-        notes.append(f"{named} {look}: see `types` below")
+        notes.append(f"{dates_shown} {look}: see `types` below")
     if sample.layout is not None:
         notes.append(f"the names are those of {sample.layout}, and tell no topic: the pattern finds them")
     for topic in sample.nested:

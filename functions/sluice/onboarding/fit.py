@@ -118,7 +118,11 @@ def _misspelt(source: WriterSchema, writer: WriterSchema, config: TableConfig) -
 def _nearly(setting: str, names: Collection[str], columns: Collection[str], of: str) -> Iterator[str]:
     left = sorted(set(columns).difference(names))
     for name in sorted(set(names).difference(columns)):
-        near = [each for each in left if difflib.SequenceMatcher(None, name.lower(), each.lower()).ratio() >= _NEAR]
+        near = [
+            candidate
+            for candidate in left
+            if difflib.SequenceMatcher(None, name.lower(), candidate.lower()).ratio() >= _NEAR
+        ]
         if near:
             yield f"{setting}: {name} is not a column of {of} (did you mean {near[0]}?)"
 
@@ -154,29 +158,33 @@ def unknown_in_table(
     `stored` are the table's columns, `written` those of all its writer schemas. `before` is the rule in force. What its
     `columns` name is known: an excluded column may be in neither.
     """
-    known = {*stored, *written, *(before.columns.named if before else ())}
-    in_any_case = {name.lower() for name in known}
+    names = {*stored, *written, *(before.columns.named if before else ())}
+    in_any_case = {name.lower() for name in names}
     anew = named_anew(config, before)
-    types = [name for setting, name in anew if setting == TYPES and stored_name(name) not in known]
+    types = [name for setting, name in anew if setting == TYPES and stored_name(name) not in names]
     return (
         *(_no_column(EXPECT, name, "the table", stored) for name in config.expect.absent_from(stored)),
         *(
             _no_column(setting, name, "the table", stored)
             for setting, name in anew
             if setting != TYPES
-            if (name.lower() not in in_any_case if setting == COLUMNS else name not in known)
+            if (name.lower() not in in_any_case if setting == COLUMNS else name not in names)
         ),
-        *map(Misfit, _nearly(TYPES, types, known, "the table")),
+        *map(Misfit, _nearly(TYPES, types, names, "the table")),
     )
 
 
 def named_anew(config: TableConfig, before: TableConfig | None) -> list[tuple[str, str]]:
     """Return the settings but `expect` that name columns which the rule in force doesn't, each with the column."""
-    had, now = (
-        {} if each is None else {COLUMNS: each.columns.named, TYPES: tuple(each.json_types), **_named(each)}
-        for each in (before, config)
+    names_before, now = (
+        {}
+        if settings is None
+        else {COLUMNS: settings.columns.named, TYPES: tuple(settings.json_types), **_named(settings)}
+        for settings in (before, config)
     )
-    return [(setting, name) for setting, names in now.items() for name in names if name not in had.get(setting, ())]
+    return [
+        (setting, name) for setting, names in now.items() for name in names if name not in names_before.get(setting, ())
+    ]
 
 
 def unmarked_operations(sample: TopicSample, writer: WriterSchema) -> tuple[str, tuple[str, ...]] | None:
@@ -258,8 +266,8 @@ def _unordered(sample: TopicSample, writer: WriterSchema, config: TableConfig) -
     """Say of operations that nothing orders, where a deletion could be merged before what it deletes."""
     if _is_unordered(sample, writer, config):
         could = possible_positions(sample.rows, writer, config.record_key)
-        named = f", such as {could[0]}" if could else ""
-        text = f"delete_when: nothing orders the changes; name the column that does in `position`{named}"
+        suggestion = f", such as {could[0]}" if could else ""
+        text = f"delete_when: nothing orders the changes; name the column that does in `position`{suggestion}"
         yield Misfit(text, "position", _UNORDERED)
 
 
@@ -271,8 +279,8 @@ def _is_unordered(sample: TopicSample, writer: WriterSchema, config: TableConfig
 
 def _is_ordered(config: TableConfig) -> bool:
     """Whether the rule says what orders changes without a position of a log."""
-    named = config.key_pattern is not None and ORDER in groups_of(config.key_pattern)
-    return config.position is not None or bool(config.coordinates) or named
+    by_key_pattern = config.key_pattern is not None and ORDER in groups_of(config.key_pattern)
+    return config.position is not None or bool(config.coordinates) or by_key_pattern
 
 
 def _split(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
@@ -353,8 +361,8 @@ def _many_partitions(sample: TopicSample, writer: WriterSchema, config: TableCon
     if not columns or None in columns:
         return
     name, values, rows = ", ".join(config.partition_by), distinct_values(config.partition_by, sample.rows), sample.rows
-    instants = [each.name for each in columns if each is not None and each.spark_type == "timestamp"]
-    dated = any(each is not None and each.kind in (DATE, ISO_DATE) for each in columns)
+    instants = [column.name for column in columns if column is not None and column.spark_type == "timestamp"]
+    dated = any(column is not None and column.kind in (DATE, ISO_DATE) for column in columns)
     if many_values(values, len(rows), ROWS_PER_PARTITION if dated else ROWS_PER_FOLDER):
         said = f"{name} has {counted(values, 'value')} in {counted(len(rows), 'row')}"
         yield _many_folders(f"{said}: each becomes a folder, of about {counted(round(len(rows) / values), 'row')}")
@@ -397,10 +405,10 @@ def _operations(sample: TopicSample, source: WriterSchema, writer: WriterSchema,
     rule = config.delete_when
     if config.append_only or not rule.on or rule.marks and writer.row.column(rule.column or ""):
         return
-    found = unmarked_operations(sample, source)
+    marking = unmarked_operations(sample, source)
     deletions_flagged = unmarked_deletions(sample, source)
-    if deletions_flagged is not None and found is None and config.delete_mode != IGNORE:
+    if deletions_flagged is not None and marking is None and config.delete_mode != IGNORE:
         yield stay_alive(*deletions_flagged)
-    if found is not None:
-        marks = "marks deletions" if is_flag(found[0]) else "holds operations"
-        yield f"the column {found[0]} {marks}: add `{written_marks(*found)}`, or `delete_when: off` if it is data"
+    if marking is not None:
+        effect = "marks deletions" if is_flag(marking[0]) else "holds operations"
+        yield f"the column {marking[0]} {effect}: add `{written_marks(*marking)}`, or `delete_when: off` if it is data"

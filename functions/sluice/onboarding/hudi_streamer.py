@@ -122,13 +122,13 @@ def config_files(properties: Mapping[str, str]) -> dict[str, str]:
     Empty for the properties of one table. A table without a database is one of `default`.
     https://hudi.apache.org/blog/2020/08/22/ingest-multiple-tables-using-hudi
     """
-    found = {}
+    files_by_table = {}
     for written in _columns(_streamer(properties, "ingestion.tablesToBeIngested")):
         database, _, name = written.rpartition(".")
         table = f"{database or 'default'}.{name}"
-        named = _streamer(properties, f"ingestion.{table}.configFile")
-        found[table] = named or f"{table.replace('.', '_')}_config.properties"
-    return found
+        file = _streamer(properties, f"ingestion.{table}.configFile")
+        files_by_table[table] = file or f"{table.replace('.', '_')}_config.properties"
+    return files_by_table
 
 
 def of_table(properties: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
@@ -180,16 +180,16 @@ def _topic(work: _Work, given: str | None) -> str | None:
     root = root or (f"s3://bucket/{prefix}" if prefix else None)
     registry = work.take_streamer("schemaprovider.registry.url")
     subject = _SUBJECT.search(registry or "")
-    found = given or kafka or (subject[1] if subject else None) or _topic_of_path(root)
-    if found is None or not TOPIC.fullmatch(found):
-        last = root.rstrip("/").rpartition("/")[2] if root and found is None else ""
+    topic = given or kafka or (subject[1] if subject else None) or _topic_of_path(root)
+    if topic is None or not TOPIC.fullmatch(topic):
+        last = root.rstrip("/").rpartition("/")[2] if root and topic is None else ""
         folder = f" (the source folder ends with {last}, and topics of Debezium have dots)" if last else ""
         work.open.append(f"the topic is unknown{folder}: name it with --topic")
         return None
     if root is not None and kafka is None and not given:
         origin = "the schema registry" if subject else "the source folder"
-        work.notes.append(f"the topic {found} comes from {origin}: the names of objects must contain it")
-    return found
+        work.notes.append(f"the topic {topic} comes from {origin}: the names of objects must contain it")
+    return topic
 
 
 def _topic_of_path(root: str | None) -> str | None:
@@ -256,15 +256,15 @@ def _partition_by(work: _Work) -> None:
 
 def _table_type(work: _Work, given: str | None) -> None:
     written = work.take(*_TABLE_TYPE)
-    found = given or _TYPES.get((written or "").upper())
-    if written is not None and found is None:
+    table_type = given or _TYPES.get((written or "").upper())
+    if written is not None and table_type is None:
         work.open.append("the table type is neither COPY_ON_WRITE nor MERGE_ON_READ: choose it with --table-type")
-    if found is None:
+    if table_type is None:
         work.notes.append(
             "the Streamer takes the table type on its command line (--table-type); cow is assumed, unless --table-type "
             "is given here"
         )
-    work.rule["table_type"] = found or COW
+    work.rule["table_type"] = table_type or COW
 
 
 def _ordering(work: _Work) -> str | None:
@@ -282,14 +282,14 @@ def _ordering(work: _Work) -> str | None:
 
 def _rest(work: _Work) -> None:
     """Keep the options of files' sizes and codecs, and leave out all others with the reason."""
-    kept: dict[str, str] = {}
+    options: dict[str, str] = {}
     for option in sorted(work.left):
         why = _why_left_out(option, work.left[option])
         if why is None:
-            kept[option] = work.left[option].strip()
+            options[option] = work.left[option].strip()
         else:
             work.left_out.append(LeftOut(option, why))
-    work.rule["hudi"] = kept
+    work.rule["hudi"] = options
 
 
 def _why_left_out(option: str, value: str) -> str | None:

@@ -165,19 +165,22 @@ def keys_of_several(
         for fact in facts
         if 1 < fact.distinct < fact.rows and not fact.nulls and _may_join(columns[fact.name])
     ]
-    named = sorted(fit, key=lambda name: _is_day(columns[name]))[:_PAIRS_OF]
+    candidates = sorted(fit, key=lambda name: _is_day(columns[name]))[:_PAIRS_OF]
     for count in range(2, _MOST_COLUMNS + 1):
-        found = tuple(several for several in combinations(named, count) if not repeats(several, rows))
-        if found:
-            return found
+        keys = tuple(several for several in combinations(candidates, count) if not repeats(several, rows))
+        if keys:
+            return keys
     return ()
 
 
 def _may_join(column: Column) -> bool:
     words = {word.lower() for word in _WORD.findall(column.name)}
-    named = _names_itself(column.name, "")[1] or not _LINE.isdisjoint(words) or _is_day(column)
+    is_key_like = _names_itself(column.name, "")[1] or not _LINE.isdisjoint(words) or _is_day(column)
     return (
-        named and column.kind not in _KEYLESS and COLUMN.fullmatch(column.name) is not None and not is_measure(column)
+        is_key_like
+        and column.kind not in _KEYLESS
+        and COLUMN.fullmatch(column.name) is not None
+        and not is_measure(column)
     )
 
 
@@ -192,10 +195,10 @@ def _of_several(
     candidates: Sequence[_Candidate],
 ) -> Choice | None:
     """Propose a key of several columns, as of the lines of an order. It stays open where anything else may be it."""
-    found = keys_of_several(columns, rows, facts)
-    if not found:
+    keys = keys_of_several(columns, rows, facts)
+    if not keys:
         return None
-    best, *rest = found
+    best, *rest = keys
     distinct = {fact.name: fact.distinct for fact in facts}
     evidence = [f"together unique and never null in {counted(len(rows), 'row')}, and named as identifiers"]
     others = (*rest, *((candidate.name,) for candidate in candidates))[:SHOWN]
@@ -311,10 +314,10 @@ def _by_pairs(columns: Mapping[str, Column], rows: Sequence[SampledRow], facts: 
         if fact.rows and not fact.nulls and columns[fact.name].kind not in _KEYLESS and COLUMN.fullmatch(fact.name)
         if not is_measure(columns[fact.name])
     ]
-    named = sorted(fit, key=lambda fact: (not _names_itself(fact.name, "")[1], -fact.distinct))[:_PAIRS_OF]
+    candidates = sorted(fit, key=lambda fact: (not _names_itself(fact.name, "")[1], -fact.distinct))[:_PAIRS_OF]
     pairs = tuple(
         pair
-        for pair in combinations([fact.name for fact in named], 2)
+        for pair in combinations([fact.name for fact in candidates], 2)
         if len(rows) >= ROWS_ENOUGH and not repeats(pair, rows)
     )
     why = f"no column is unique and never null in {counted(len(rows), 'row')}" if rows else "no rows were read"

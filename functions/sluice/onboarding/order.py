@@ -81,8 +81,8 @@ def unordered_keys(sample: TopicSample, writer: WriterSchema, key: Sequence[str]
     """Count the values of the key that several objects have in different rows, which nothing orders."""
     if writer.of_changes or not key or not lacks_order(sample, writer) or set(key) - set(writer.row.names):
         return 0
-    found = rows_of_keys(key, sample.rows, writer.row.names)
-    return sum(len({place for place, _ in rows}) > 1 and len({row for _, row in rows}) > 1 for rows in found)
+    rows_by_key = rows_of_keys(key, sample.rows, writer.row.names)
+    return sum(len({place for place, _ in rows}) > 1 and len({row for _, row in rows}) > 1 for rows in rows_by_key)
 
 
 def positions_of_keys(
@@ -92,12 +92,18 @@ def positions_of_keys(
 
     With `loaded`, rows of a full load may lack them.
     """
-    several = [found for found in rows_of_keys(key, rows, writer.row.names) if len({row for _, row in found}) > 1]
+    several = [
+        rows_of_key
+        for rows_of_key in rows_of_keys(key, rows, writer.row.names)
+        if len({row for _, row in rows_of_key}) > 1
+    ]
     return tuple(
         column.name
         for at, column in enumerate(writer.row.columns)
         if column.name not in key
-        and all(len({row[at] for _, row in found}) == len({row for _, row in found}) for found in several)
+        and all(
+            len({row[at] for _, row in rows_of_key}) == len({row for _, row in rows_of_key}) for rows_of_key in several
+        )
         and _orders(column, _having(column.name, rows) if loaded else rows)
     )
 
@@ -110,9 +116,9 @@ def possible_positions(rows: Sequence[SampledRow], writer: WriterSchema, key: Se
         different = distinct_values(writer.row.names, having)
         return distinct_values((column.name,), having) == different > 1 and _orders(column, having)
 
-    found = tuple(column.name for column in writer.row.columns if column.name not in key and fits(column))
+    columns = tuple(column.name for column in writer.row.columns if column.name not in key and fits(column))
     repeated = distinct_values(key, rows) < distinct_values(writer.row.names, rows)
-    return (found or (positions_of_keys(rows, writer, key, loaded=True) if repeated else ()))[:SHOWN]
+    return (columns or (positions_of_keys(rows, writer, key, loaded=True) if repeated else ()))[:SHOWN]
 
 
 def _having(name: str, rows: Sequence[SampledRow]) -> Sequence[SampledRow]:
@@ -142,8 +148,8 @@ def _orders(column: Column, rows: Sequence[SampledRow]) -> bool:
 
 def _clock(names: Sequence[str]) -> str | None:
     """The one of these columns that is named as the time of a change."""
-    named = [name for name in names if name.lower() in _CLOCK_NAMES]
-    return min(named, key=lambda name: _CLOCK_NAMES.index(name.lower()), default=None)
+    clocks = [name for name in names if name.lower() in _CLOCK_NAMES]
+    return min(clocks, key=lambda name: _CLOCK_NAMES.index(name.lower()), default=None)
 
 
 def note_on_order(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> str:
@@ -154,9 +160,9 @@ def note_on_order(sample: TopicSample, writer: WriterSchema, key: Sequence[str])
     repeated = unordered_keys(sample, writer, key)
     if repeated:
         could = positions_of_keys(sample.rows, writer, key)[:SHOWN]
-        named = f"position: {' or '.join(could)} could" if could else "no column of whole numbers or times does"
+        remedy = f"position: {' or '.join(could)} could" if could else "no column of whole numbers or times does"
         return (
-            f"objects repeat {counted(repeated, 'value')} of {', '.join(key)}, and nothing orders these rows: {named}"
+            f"objects repeat {counted(repeated, 'value')} of {', '.join(key)}, and nothing orders these rows: {remedy}"
         )
     clock = _clock(writer.row.names)
     if clock is not None:

@@ -125,13 +125,13 @@ def distinct_rows(rows: Sequence[SampledRow]) -> list[SampledRow]:
     alive = [row for row in rows if not row.deleted]
     first = [row for row in alive if row.first]
     seen: set[tuple[Any, ...]] = set()
-    found = []
+    distinct = []
     for row in first or alive:
         key = tuple(_hashable(value) for value in row.values.values())
         if key not in seen:
             seen.add(key)
-            found.append(row)
-    return found
+            distinct.append(row)
+    return distinct
 
 
 def with_operations(sample: TopicSample, column: str, deletions: Collection[str]) -> TopicSample:
@@ -187,22 +187,24 @@ def rows_of_keys(
     key: Sequence[str], rows: Sequence[SampledRow], columns: Sequence[str]
 ) -> list[list[tuple[tuple[Any, ...], tuple[Any, ...]]]]:
     """Return for each value of the key its rows: the place of each, and its values in these columns."""
-    found: dict[tuple[Any, ...], list[tuple[tuple[Any, ...], tuple[Any, ...]]]] = {}
+    rows_by_key: dict[tuple[Any, ...], list[tuple[tuple[Any, ...], tuple[Any, ...]]]] = {}
     for row in rows:
         values = tuple(_hashable(row.values.get(name)) for name in columns)
-        of_key = found.setdefault(tuple(_hashable(row.values.get(name)) for name in key), [])
+        of_key = rows_by_key.setdefault(tuple(_hashable(row.values.get(name)) for name in key), [])
         of_key.append((tuple(map(_hashable, row.place)), values))
-    return list(found.values())
+    return list(rows_by_key.values())
 
 
 def shared_keys(columns: Sequence[str], rows: Sequence[SampledRow]) -> tuple[int, int]:
     """Count the values that rows have in these columns, and those that several different rows of one place have."""
-    found: dict[tuple[Any, ...], dict[tuple[Any, ...], set[Any]]] = {}
+    places_by_key: dict[tuple[Any, ...], dict[tuple[Any, ...], set[Any]]] = {}
     for row in rows:
         key = tuple(_hashable(row.values.get(name)) for name in columns)
-        of_place = found.setdefault(key, {}).setdefault(tuple(map(_hashable, row.place)), set())
+        of_place = places_by_key.setdefault(key, {}).setdefault(tuple(map(_hashable, row.place)), set())
         of_place.add(tuple(map(_hashable, row.values.values())))
-    return len(found), sum(any(len(values) > 1 for values in places.values()) for places in found.values())
+    return len(places_by_key), sum(
+        any(len(values) > 1 for values in places.values()) for places in places_by_key.values()
+    )
 
 
 def columns_of_deletions(rows: Sequence[SampledRow], columns: Sequence[str]) -> tuple[frozenset[str], int]:

@@ -73,10 +73,10 @@ def _perhaps_misspelt(topic: str, meant: str, waiting: TopicsWaiting) -> str:
 
 def _without_objects(topics: Sequence[str], waiting: TopicsWaiting) -> str:
     counts = waiting.without_table
-    named = _listed(topics, TOPICS_NAMED)
-    what = f"topic {named}: {_no_object(waiting)} for it"
+    topics_shown = _listed(topics, TOPICS_NAMED)
+    what = f"topic {topics_shown}: {_no_object(waiting)} for it"
     if len(topics) > 1:
-        what = f"topics {named}: {_no_object(waiting)} for them"
+        what = f"topics {topics_shown}: {_no_object(waiting)} for them"
     wait = _wait_without_table(sum(counts.values()), waiting, f" of {counted(len(counts), 'topic')}")
     return f"{what}, and {wait}: {_listed(sorted(counts), SHOWN)}"
 

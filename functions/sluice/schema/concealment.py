@@ -133,7 +133,7 @@ class Concealment:
 
 
 def masked(text: str, shown: int) -> str:
-    """`***`, and the last `kept` characters of a text that is at least twice as long."""
+    """`***`, and the last `shown` characters of a text that is at least twice as long."""
     return MASK + (text[-shown:] if 0 < 2 * shown <= len(text) else "")
 
 

@@ -66,7 +66,7 @@ def _as_base64(column: Column) -> Column:
 
 
 def row_with_types(writer: WriterSchema, config: TableConfig, spark_types: Mapping[str, str]) -> RowSchema:
-    """`row_for_table` of a writer's row, where columns of unknown type get their `known` type (Spark's names).
+    """`row_for_table` of a writer's row, where columns of unknown type get their type in `spark_types` (Spark's names).
 
     MongoDB's documents have no schema: the connector writes text for a null, and an array of texts for an empty array.
     A row with a value of another type is set aside.

@@ -43,15 +43,15 @@ def due_tables(
     now: int,
 ) -> tuple[DueTable, ...]:
     """The tables with due services, in order of name; `latest` are requests by lane and table. `now` is epoch ms."""
-    found = []
-    for state in sorted(states, key=lambda each: each.table):
+    tables = []
+    for state in sorted(states, key=lambda item: item.table):
         config = config_by_pinned_topic(configuration, state.table, state.pinned)
         if config is None:
             continue
         services = due(facts_of(state, latest.get((config.lane, state.table), {})), config, now)
         if services:
-            found.append(DueTable(config, state, services))
-    return tuple(found)
+            tables.append(DueTable(config, state, services))
+    return tuple(tables)
 
 
 def new_request_id(service: str, now: int, entropy: str) -> str:
@@ -76,11 +76,11 @@ class Asked:
         """The form in which a state machine carries it."""
         return {"lane": self.lane, "table": self.table, "service": self.service, "request": self.request}
 
-    def outcome(self, found: ServiceRequest | None) -> str | None:
-        """DONE, FAILED or GONE; None while it is open. `found` is the request now in its place."""
-        if found is None or found.request != self.request:
+    def outcome(self, request: ServiceRequest | None) -> str | None:
+        """DONE, FAILED or GONE; None while it is open. `request` is the one now in its place."""
+        if request is None or request.request != self.request:
             return GONE
-        return found.state if found.state in (DONE, FAILED) else None
+        return request.state if request.state in (DONE, FAILED) else None
 
 
 def next_pause_s(pause_s: int) -> int:
@@ -90,21 +90,21 @@ def next_pause_s(pause_s: int) -> int:
 
 def by_table(requests: Sequence[ServiceRequest]) -> dict[tuple[str, str], dict[str, ServiceRequest]]:
     """Requests by lane and table, then by service."""
-    found: dict[tuple[str, str], dict[str, ServiceRequest]] = {}
+    requests_by_table: dict[tuple[str, str], dict[str, ServiceRequest]] = {}
     for request in requests:
-        found.setdefault((request.lane, request.table), {})[request.service] = request
-    return found
+        requests_by_table.setdefault((request.lane, request.table), {})[request.service] = request
+    return requests_by_table
 
 
 def _service_facts(state: TableState, name: str, request: ServiceRequest | None) -> ServiceFacts:
-    known = since(state, name)
+    work = since(state, name)
     if name == CATALOG and state.catalog_failed:
-        return ServiceFacts(known.commits, done_at=known.at, ended_at=int(state.catalog_failed["at"]), failed=True)
-    ended_at = known.at if request is None or request.ended_at is None else request.ended_at
+        return ServiceFacts(work.commits, done_at=work.at, ended_at=int(state.catalog_failed["at"]), failed=True)
+    ended_at = work.at if request is None or request.ended_at is None else request.ended_at
     return ServiceFacts(
-        commits=known.commits,
-        deleted=known.deleted + known.truncated,
-        done_at=known.at,
+        commits=work.commits,
+        deleted=work.deleted + work.truncated,
+        done_at=work.at,
         ended_at=ended_at,
         failed=request is not None and request.state == FAILED,
         open=request is not None and request.open,

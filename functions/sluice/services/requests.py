@@ -85,8 +85,8 @@ class ServiceReport:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ServiceReport:
         """Read the values of `to_dict`, also of a release with other fields."""
-        known = {item.name for item in fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known})
+        field_names = {item.name for item in fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in field_names})
 
 
 @dataclass(frozen=True)

@@ -122,19 +122,19 @@ class Admission:
         if not notices:
             return Admissions({}, {})
         pool = ThreadPoolExecutor(min(THREADS, len(notices)), thread_name_prefix="admit")
-        asked: dict[Future[Admitted | Unfinished], ObjectId] = {
+        futures: dict[Future[Admitted | Unfinished], ObjectId] = {
             pool.submit(self._admit_or_cause, notice, configuration): notice.id for notice in notices
         }
-        finished, late = wait(asked, timeout=seconds)
+        finished, late = wait(futures, timeout=seconds)
         pool.shutdown(wait=False, cancel_futures=True)
         done: dict[ObjectId, Admitted] = {}
-        failed = {asked[future]: unfinished(None) for future in late}
+        failed = {futures[future]: unfinished(None) for future in late}
         for future in finished:
             result = future.result()
             if isinstance(result, Admitted):
-                done[asked[future]] = result
+                done[futures[future]] = result
             else:
-                failed[asked[future]] = result
+                failed[futures[future]] = result
         return Admissions(done, failed)
 
     def _admit_or_cause(self, notice: Notice, configuration: Configuration | None) -> Admitted | Unfinished:
@@ -216,12 +216,12 @@ class Admission:
             writer = read_writer_schema(schema, verdict.config.shape)
         except (UnusableSchema, UnsupportedType) as error:
             return judge_unreadable(error, config), None
-        kept = self._schemas.keep(schema)
+        schema_id = self._schemas.keep(schema)
         try:
             self._fit.check(writer, verdict.config)
         except Incompatible as error:
-            return judge_unreadable(error, verdict.config), kept
-        return verdict, kept
+            return judge_unreadable(error, verdict.config), schema_id
+        return verdict, schema_id
 
 
 def _by_time(route: Route, verdict: Verdict, configuration: Configuration | None) -> bool:

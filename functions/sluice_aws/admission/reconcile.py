@@ -76,13 +76,13 @@ class Reconciler:
             page = self._objects.version_page(self._bucket, current.after)
             old = self._now() - self._grace_ms
             due = [version for version in page.versions if version.modified_at <= old]
-            asked = [version for version in due if current.is_due(version.modified_at)]
-            missing, admissions = self._admit_missing(asked, versioned, configuration, seconds_left())
+            overdue = [version for version in due if current.is_due(version.modified_at)]
+            missing, admissions = self._admit_missing(overdue, versioned, configuration, seconds_left())
             failed_at = min((missing[id].event_time_ms or 0 for id in admissions.failed), default=None)
             current = current.behind(page.next_marker, failed_at)
             done = Pass(
                 done.listed + len(page.versions),
-                done.asked + len(asked),
+                done.asked + len(overdue),
                 done.missing + len(missing),
                 done.admitted + len(admissions.done),
                 done.failed + len(admissions.failed),
@@ -102,9 +102,9 @@ class Reconciler:
         self, versions: Sequence[ListedVersion], versioned: bool, configuration: Configuration | None, seconds: float
     ) -> tuple[dict[ObjectId, Notice], Admissions]:
         notices = [self._notice(version, versioned) for version in versions]
-        asked = {notice.id: notice for notice in notices if notice is not None}
-        in_ledger = self._ledger.objects.get(asked) if asked else {}
-        missing = {id: notice for id, notice in asked.items() if id not in in_ledger}
+        by_id = {notice.id: notice for notice in notices if notice is not None}
+        in_ledger = self._ledger.objects.get(by_id) if by_id else {}
+        missing = {id: notice for id, notice in by_id.items() if id not in in_ledger}
         if not missing:
             return {}, Admissions({}, {})
         admissions = self._admission.admit_all(list(missing.values()), configuration, seconds=seconds)

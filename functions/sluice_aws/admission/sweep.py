@@ -142,15 +142,15 @@ class Sweeper:
         round_ = SweepRound.from_dict(self._ledger.history.checkpoint(SWEEP_CHECKPOINT), self._now())
         due = round_.pages_due(self._now())
         until = seconds_left() - MOST_S
-        found = Sweep()
+        total = Sweep()
         while True:
             swept, after = self._page(round_.after)
-            found = found.plus(swept)
+            total = total.plus(swept)
             round_ = round_.behind(after, self._now())
             self._ledger.history.put_checkpoint(round_.to_dict(), self._now(), SWEEP_CHECKPOINT)
             due = None if due is None else due - 1
             if after is None or due == 0 or seconds_left() <= max(until, 0.0):
-                return found
+                return total
 
     def _page(self, start: Mapping[str, str] | None) -> tuple[Sweep, Mapping[str, str] | None]:
         records, after = self._scan.page(start)

@@ -120,8 +120,8 @@ class AuditFacts:
         for number, table in enumerate(sorted(tables), 1):
             tick("Timelines", number)
             own = [part for part in self._parts.values() if part.table == table]
-            found = [judge_part(part, self._commits_for(part)) for part in own]
-            yield from (contradiction for contradiction in found if contradiction is not None)
+            judged = [judge_part(part, self._commits_for(part)) for part in own]
+            yield from (contradiction for contradiction in judged if contradiction is not None)
             yield from self._without_outcome(table, own)
 
     def of_named_commits(
@@ -136,10 +136,13 @@ class AuditFacts:
             judged = list(pool.map(lambda part: self._judge_named(part, timeline_of(part.table)), parts))
         for part, suspect in zip(parts, judged):
             if suspect is not None:
-                found = self._judge_named(part, self._timelines.timeline(part.table))
+                contradiction = self._judge_named(part, self._timelines.timeline(part.table))
                 rebuilds = PastRebuilds.read(self._objects, self._silver, self._marks)
-                if rebuilds.last_at.get(part.table) == self._rebuilds.last_at.get(part.table) and found is not None:
-                    yield found
+                if (
+                    rebuilds.last_at.get(part.table) == self._rebuilds.last_at.get(part.table)
+                    and contradiction is not None
+                ):
+                    yield contradiction
 
     def of_table(self, table: str) -> Iterator[Contradiction]:
         """Compare every commit of a table's timeline with the outcome of its batch."""
@@ -153,11 +156,11 @@ class AuditFacts:
     def _twice(
         self, page: Collection[ObjectId], is_young: Callable[[ObjectId], bool], judge: Judge
     ) -> dict[ObjectId, Judged]:
-        found = self._judged(page, is_young, judge, again=False)
-        suspects = [identity for identity, (verdict, _) in found.items() if verdict.code is not None]
+        judged_by_id = self._judged(page, is_young, judge, again=False)
+        suspects = [identity for identity, (verdict, _) in judged_by_id.items() if verdict.code is not None]
         if suspects:
-            found.update(self._judged(suspects, is_young, judge, again=True))
-        return found
+            judged_by_id.update(self._judged(suspects, is_young, judge, again=True))
+        return judged_by_id
 
     def _judged(
         self, page: Collection[ObjectId], is_young: Callable[[ObjectId], bool], judge: Judge, *, again: bool
@@ -169,7 +172,7 @@ class AuditFacts:
             unsettled |= self._unsettled()
         self._read_missing(records, again=again)
         unlisted = self._ledger.objects.unlisted(records.values())
-        found: dict[ObjectId, Judged] = {}
+        judged_by_id: dict[ObjectId, Judged] = {}
         for identity in page:
             record = records.get(identity)
             verdict = judge(
@@ -180,8 +183,8 @@ class AuditFacts:
                 rebuilding=self._rebuilding,
                 unlisted=identity in unlisted,
             )
-            found[identity] = verdict, record
-        return found
+            judged_by_id[identity] = verdict, record
+        return judged_by_id
 
     def _read_missing(self, records: Mapping[ObjectId, ObjectRecord], *, again: bool) -> None:
         """Read the batches of records that were opened, or got an outcome, since the last read."""
@@ -194,13 +197,15 @@ class AuditFacts:
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="audit") as pool:
             for start in range(0, len(unread), AT_ONCE):
                 chunk = unread[start : start + AT_ONCE]
-                for (lane, batch, table), found in zip(chunk, list(pool.map(lambda one: self._named(*one), chunk))):
+                for (lane, batch, table), past_members in zip(
+                    chunk, list(pool.map(lambda one: self._named(*one), chunk))
+                ):
                     self._read_at["/".join((lane, batch, table))] = self._read_at[batch] = self._next()
-                    self._keep(found)
+                    self._keep(past_members)
 
     def _named(self, lane: str, batch: str, table: str) -> list[tuple[ObjectId, Membership]]:
-        found = self._past.named(lane, batch, table)
-        members = [] if found is None else self._memberships(found)
+        past_batch = self._past.named(lane, batch, table)
+        members = [] if past_batch is None else self._memberships(past_batch)
         return [(identity, member) for identity, member in members if member.part.table == table]
 
     def _memberships(self, batch: PastBatch) -> list[tuple[ObjectId, Membership]]:
@@ -210,20 +215,20 @@ class AuditFacts:
             if self._only is None or identity in self._only
         ]
 
-    def _keep(self, found: Sequence[tuple[ObjectId, Membership]]) -> None:
-        for identity, member in found:
+    def _keep(self, members: Sequence[tuple[ObjectId, Membership]]) -> None:
+        for identity, member in members:
             self._parts[member.part.batch, member.part.table] = member.part
             others = tuple(
-                known
-                for known in self._members.get(identity, ())
-                if (known.part.batch, known.part.table) != (member.part.batch, member.part.table)
+                other
+                for other in self._members.get(identity, ())
+                if (other.part.batch, other.part.table) != (member.part.batch, member.part.table)
             )
             self._members[identity] = (*others, member)
 
     def _extra(self, table: str) -> list[Contradiction]:
         commits = self._read_commits(table)
-        found = [judge_part(part, commits) for part in self._outcomes(table, commits)]
-        return [one for one in found if one is not None and one.code == EXTRA_COMMIT]
+        judged = [judge_part(part, commits) for part in self._outcomes(table, commits)]
+        return [one for one in judged if one is not None and one.code == EXTRA_COMMIT]
 
     def _outcomes(self, table: str, commits: TableCommits) -> list[AuditedPart]:
         """The parts by the outcomes of all batches that have a commit."""
@@ -237,9 +242,9 @@ class AuditFacts:
         ]
 
     def _judge_named(self, part: AuditedPart, timeline: Timeline) -> Contradiction | None:
-        named = [instant for instant in timeline.commits if instant.time == part.instant]
+        instants = [instant for instant in timeline.commits if instant.time == part.instant]
         try:
-            batches = {instant.time: self._batch_of(part.table, instant) for instant in named}
+            batches = {instant.time: self._batch_of(part.table, instant) for instant in instants}
         except NoSuchCommit:
             return None  # archived meanwhile
         return judge_part(part, TableCommits(timeline, {at: batch for at, batch in batches.items() if batch}))
@@ -252,24 +257,24 @@ class AuditFacts:
         # The outcome is written before the batch is closed: pointers are read first.
         unsettled = self._unsettled()
         yield from (
-            found
-            for found in without_outcome(table, commits, {*settled, *unsettled})
-            if self._past.outcome(found.batch or "", table) is None
+            contradiction
+            for contradiction in without_outcome(table, commits, {*settled, *unsettled})
+            if self._past.outcome(contradiction.batch or "", table) is None
         )
 
     def _commits_for(self, part: AuditedPart) -> TableCommits:
         """The table's commits, read after the part."""
-        known = self._commits.get(part.table)
-        if known is None or self._read_at.get(part.batch, 0) > self._read_at[part.table]:
+        commits = self._commits.get(part.table)
+        if commits is None or self._read_at.get(part.batch, 0) > self._read_at[part.table]:
             return self._read_commits(part.table)
-        return known
+        return commits
 
     def _read_commits(self, table: str) -> TableCommits:
         while True:
             self._read_at[table] = self._next()
             timeline = self._timelines.timeline(table)
-            known = self._commits[table].batches if table in self._commits else {}
-            unread = [instant for instant in timeline.commits if instant.time not in known]
+            batches_known = self._commits[table].batches if table in self._commits else {}
+            unread = [instant for instant in timeline.commits if instant.time not in batches_known]
             with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="commits") as pool:
                 try:
                     batches = list(pool.map(lambda instant: self._batch_of(table, instant), unread))
@@ -277,8 +282,8 @@ class AuditFacts:
                     continue
             read = {instant.time: batch for instant, batch in zip(unread, batches) if batch is not None}
             there = {instant.time for instant in timeline.commits}
-            kept = {time: batch for time, batch in known.items() if time in there}
-            self._commits[table] = TableCommits(timeline, {**kept, **read})
+            batches_kept = {time: batch for time, batch in batches_known.items() if time in there}
+            self._commits[table] = TableCommits(timeline, {**batches_kept, **read})
             return self._commits[table]
 
     def _batch_of(self, table: str, instant: Instant) -> str | None:

@@ -68,10 +68,10 @@ class Auditor:
         logged = 0
         try:
             while at.phase != DONE and seconds_left() > 0:
-                found, after = self._page(at, timeline_of, admit)
-                self._log(found[: MOST_LOGGED - logged])
-                logged += len(found)
-                at = at.behind(after, Counter(one.code for one in found), self._now())
+                contradictions, after = self._page(at, timeline_of, admit)
+                self._log(contradictions[: MOST_LOGGED - logged])
+                logged += len(contradictions)
+                at = at.behind(after, Counter(one.code for one in contradictions), self._now())
                 self._ledger.history.put_checkpoint(at.to_dict(), self._now(), CHECKPOINT)
         finally:
             self._publish(at)
@@ -103,12 +103,12 @@ class Auditor:
                 self._report.count("ObjectsMissed", missed)
             judged.update(judge(overdue))
         self._warn(facts.skipped)
-        found = [
+        contradictions = [
             Contradiction.of_object(verdict.code, identity, record)
             for identity, (verdict, record) in judged.items()
             if verdict.code is not None
         ]
-        return found, page.next_marker
+        return contradictions, page.next_marker
 
     def _of_batches(self, after: tuple[str, ...] | None, timeline_of: Callable[[str], Timeline]) -> Page:
         """Compare some batches with their named commits, with their objects' records, and those with their batches."""
@@ -119,16 +119,16 @@ class Auditor:
         facts = self._facts(listed)
         for batch in batches:
             facts.add(batch)
-        found = list(facts.of_named_commits({batch.manifest.batch for batch in batches}, timeline_of))
+        contradictions = list(facts.of_named_commits({batch.manifest.batch for batch in batches}, timeline_of))
         judged = facts.verdicts_by_other_batches(
             [identity for identity in sorted(listed) if identity.bucket == self._bronze]
         )
         for identity, (verdict, record) in judged.items():
             # The record of an object that is gone is dropped after a while.
             if verdict.code is not None and (verdict.code != LOST_RECORD or self._objects.exists(identity)):
-                found.append(Contradiction.of_object(verdict.code, identity, record))
+                contradictions.append(Contradiction.of_object(verdict.code, identity, record))
         self._warn((*past.skipped, *facts.skipped))
-        return found, None if is_last else (keys[-1],)
+        return contradictions, None if is_last else (keys[-1],)
 
     def _of_tables(self, after: tuple[str, ...] | None) -> Page:
         """Compare all commits of one table with the outcomes of their batches."""
@@ -136,25 +136,25 @@ class Auditor:
         if not tables:
             return [], None
         facts = self._facts(())
-        found = list(facts.of_table(tables[0]))
+        contradictions = list(facts.of_table(tables[0]))
         self._warn(facts.skipped)
-        return found, (tables[0],) if len(tables) > 1 else None
+        return contradictions, (tables[0],) if len(tables) > 1 else None
 
     def _facts(self, only: Iterable[ObjectId]) -> AuditFacts:
         return AuditFacts(self._ledger, self._objects, self._silver, self._timelines, only=frozenset(only))
 
     def _identified(self, versions: Iterable[ListedVersion]) -> dict[ObjectId, ListedVersion]:
         versioned = self._objects.is_versioned(self._bronze)
-        found = {}
+        by_id = {}
         for version in versions:
             try:
-                found[version.id(versioned)] = version
+                by_id[version.id(versioned)] = version
             except UnidentifiedObject as error:
                 self._report.warn("version_unidentified", reason=str(error), **error.facts)
-        return found
+        return by_id
 
-    def _log(self, found: Iterable[Contradiction]) -> None:
-        for one in found:
+    def _log(self, contradictions: Iterable[Contradiction]) -> None:
+        for one in contradictions:
             identity = one.object
             self._report.warn(
                 "contradiction",
@@ -176,9 +176,9 @@ class Auditor:
 
     def _publish(self, at: AuditRound) -> None:
         """One gauge over all codes, 0 without a contradiction, and one for each code that was found."""
-        found = at.contradictions()
-        self._report.count("Contradictions", sum(found.values()))
-        for code, number in found.items():
+        counts = at.contradictions()
+        self._report.count("Contradictions", sum(counts.values()))
+        for code, number in counts.items():
             self._report.count("Contradictions", number, code=code)
         self._report.count("AuditAgeSeconds", at.age_s(self._now()), unit="Seconds")
 

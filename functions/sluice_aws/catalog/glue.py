@@ -31,23 +31,23 @@ class GlueCatalog:
         is asked for by itself. If nothing was found and `sure` is not set, only the first name is: if it doesn't exist
         either, the others are assumed not to, and creating them shows the opposite.
         """
-        found: dict[str, Mapping[str, Any]] = {}
+        tables_by_name: dict[str, Mapping[str, Any]] = {}
         try:
             for page in self._glue.get_paginator("get_tables").paginate(
                 DatabaseName=database, Expression="|".join(names)
             ):
-                found.update({table["Name"]: table for table in page["TableList"] if table["Name"] in names})
+                tables_by_name.update({table["Name"]: table for table in page["TableList"] if table["Name"] in names})
         except ClientError as error:
             if _code(error) == _NOT_FOUND:
                 return None
             raise _explained(database, error) from error
-        for name in [name for name in names if name not in found]:
+        for name in [name for name in names if name not in tables_by_name]:
             alone = self._table(database, name)
             if alone is not None:
-                found[name] = alone
-            elif not (found or sure):
+                tables_by_name[name] = alone
+            elif not (tables_by_name or sure):
                 break
-        return found
+        return tables_by_name
 
     def create_database(self, database: str) -> None:
         """Create a database. An existing one is no error."""
@@ -99,14 +99,14 @@ class GlueCatalog:
         """The partitions with these values that exist, a thousand per call."""
 
         def get(batch: Sequence[Values]) -> list[Mapping[str, Any]]:
-            found: list[Mapping[str, Any]] = []
-            asked = [{"Values": list(values)} for values in batch]
-            while asked:
-                answer = self._glue.batch_get_partition(DatabaseName=database, TableName=table, PartitionsToGet=asked)
-                found += answer.get("Partitions", [])
+            partitions: list[Mapping[str, Any]] = []
+            unread = [{"Values": list(values)} for values in batch]
+            while unread:
+                answer = self._glue.batch_get_partition(DatabaseName=database, TableName=table, PartitionsToGet=unread)
+                partitions += answer.get("Partitions", [])
                 left = answer.get("UnprocessedKeys", [])
-                asked = left if len(left) < len(asked) else []  # an emulator lists missing partitions here
-            return found
+                unread = left if len(left) < len(unread) else []  # an emulator lists missing partitions here
+            return partitions
 
         parts = self._asked(table, lambda: self._at_once(get, batches(list(wanted), GET_BATCH)))
         return [partition for part in parts for partition in part]
@@ -194,12 +194,12 @@ class GlueCatalog:
 def has_other_partitions(glue: Any, database: str, name: str, partition_by: Iterable[str]) -> bool:
     """Whether Glue has a table with other partition columns; true also where it can't be looked at."""
     try:
-        found = glue.get_table(DatabaseName=database, Name=name)["Table"]
+        definition = glue.get_table(DatabaseName=database, Name=name)["Table"]
     except ClientError as error:
         return _code(error) != "EntityNotFoundException"
     except BotoCoreError:
         return True
-    return [key["Name"] for key in found.get("PartitionKeys", ())] != [column.lower() for column in partition_by]
+    return [key["Name"] for key in definition.get("PartitionKeys", ())] != [column.lower() for column in partition_by]
 
 
 def _explained(name: str, error: ClientError) -> Exception:

@@ -65,19 +65,24 @@ class CatalogSync:
         names = names_of(config)
         if not config.catalog.sync:
             return CatalogPlan(config.table, names.database, None)
-        found = self._catalog.tables(names.database, names.all, sure=sure)
-        had = found or {}
-        synced = [synced_until(had.get(entry.table)) for entry in names.entries]
+        present = self._catalog.tables(names.database, names.all, sure=sure)
+        stored = present or {}
+        synced = [synced_until(stored.get(entry.table)) for entry in names.entries]
         since = min((one for one in synced if one), default=None) if all(synced) else None
-        if instant is not None and since is not None and since >= instant and self._current(config, names, had, since):
+        if (
+            instant is not None
+            and since is not None
+            and since >= instant
+            and self._current(config, names, stored, since)
+        ):
             return CatalogPlan(config.table, names.database, since)
         timeline = self._timelines.timeline(config.table, since=since)
         if since is not None and not timeline.holds(since):  # archived, or rolled back
             timeline = self._timelines.timeline(config.table)
         newest = timeline.newest
-        if newest is None or self._current(config, names, had, newest.time):
+        if newest is None or self._current(config, names, stored, newest.time):
             return CatalogPlan(config.table, names.database, None if newest is None else newest.time)
-        return self._planned(config, names, found, timeline, newest)
+        return self._planned(config, names, present, timeline, newest)
 
     def found(self, config: TableConfig) -> Found | None:
         """The tables and views of a table in the catalog, by name; None if their database doesn't exist."""
@@ -89,25 +94,27 @@ class CatalogSync:
         timeline = self._timelines.timeline(config.table)
         return None if timeline.newest is None else self._wish(config, names_of(config), timeline, timeline.newest)
 
-    def _current(self, config: TableConfig, names: CatalogNames, found: Found, instant: str) -> bool:
+    def _current(self, config: TableConfig, names: CatalogNames, present: Found, instant: str) -> bool:
         """True if all tables and views are as the last sync left them, and that sync showed this commit."""
         return all(
-            entry.table in found and is_current(found[entry.table], config, instant) for entry in names.entries
+            entry.table in present and is_current(present[entry.table], config, instant) for entry in names.entries
         ) and all(
-            entry.view in found and is_current(found[entry.view], config, None) for entry in names.entries if entry.view
+            entry.view in present and is_current(present[entry.view], config, None)
+            for entry in names.entries
+            if entry.view
         )
 
     def _planned(
-        self, config: TableConfig, names: CatalogNames, found: Found | None, timeline: Timeline, newest: Instant
+        self, config: TableConfig, names: CatalogNames, present: Found | None, timeline: Timeline, newest: Instant
     ) -> CatalogPlan:
-        had = found or {}
+        stored = present or {}
         wish = self._wish(config, names, timeline, newest)
-        if not {column.glue_name for column in shown_columns(wish.columns)} <= _known_columns(names, had):
+        if not {column.glue_name for column in shown_columns(wish.columns)} <= _known_columns(names, stored):
             wish = self._wish(config, names, timeline, newest, self._comments.of(config.table))
         listed: dict[str, tuple[str, ...]] = {}  # the folders: one listing for both tables of merge-on-read
         tables: list[TablePlan] = []
         for entry in names.entries:
-            before = had.get(entry.table)
+            before = stored.get(entry.table)
             change = table_change(wished_table(wish, entry.table, entry.kind, synced=newest.time), before, config)
             table = dict(before or {}) if change is None else change.table
             partitions = PartitionChange({})
@@ -123,7 +130,7 @@ class CatalogSync:
                 partitions = replace(partitions, update=tuple(retyped(table, partition) for partition in stale))
             tables.append(TablePlan(table, change, partitions))
         views = (
-            table_change(wished_view(wish, entry, entry.view), had.get(entry.view), config)
+            table_change(wished_view(wish, entry, entry.view), stored.get(entry.view), config)
             for entry in names.entries
             if entry.view
         )
@@ -131,7 +138,7 @@ class CatalogSync:
             config.table,
             names.database,
             newest.time,
-            found is None,
+            present is None,
             tuple(tables),
             tuple(view for view in views if view is not None),
         )
@@ -183,12 +190,14 @@ class CatalogSync:
             wanted = [values_of(config.table, path, config.partition_by) for path in (*written, *gone)]
             there = self._catalog.partitions_of(database, name, wanted) if wanted else []
             return partition_change(
-                config.table, config.partition_by, location, stored=written, gone=gone, found=there, whole=False
+                config.table, config.partition_by, location, stored=written, gone=gone, listed=there, whole=False
             )
         if "" not in listed:
             listed[""] = tuple(self._timelines.partition_paths(config.table, config.partition_by))
         there = [] if before is None else self._catalog.partitions(database, name)
-        return partition_change(config.table, config.partition_by, location, stored=listed[""], found=there, whole=True)
+        return partition_change(
+            config.table, config.partition_by, location, stored=listed[""], listed=there, whole=True
+        )
 
     def _staying(self, database: str, name: str, change: PartitionChange) -> list[Mapping[str, Any]]:
         """All partitions of the catalog that aren't dropped, at their right locations."""
@@ -229,19 +238,19 @@ class CatalogSync:
             self._catalog.update_table(database, plan.table)
 
 
-def _known_columns(names: CatalogNames, found: Found) -> set[str]:
+def _known_columns(names: CatalogNames, present: Found) -> set[str]:
     """The columns that all tables and views of the catalog have. Any other column may need a comment."""
-    known = [
+    columns_by_name = [
         {
             str(column["Name"])
             for column in (
-                *((found.get(name) or {}).get("StorageDescriptor") or {}).get("Columns", ()),
-                *(found.get(name) or {}).get("PartitionKeys", ()),
+                *((present.get(name) or {}).get("StorageDescriptor") or {}).get("Columns", ()),
+                *(present.get(name) or {}).get("PartitionKeys", ()),
             )
         }
         for name in names.all
     ]
-    return set.intersection(*known)
+    return set.intersection(*columns_by_name)
 
 
 def _unsynced(table: Mapping[str, Any]) -> dict[str, Any]:

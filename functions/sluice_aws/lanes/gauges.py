@@ -52,9 +52,9 @@ class Gauges:
 
     def publish(self, lanes: Iterable[LaneState], configuration: Configuration | None) -> None:
         """Measure every lane. Gauges are written even without lanes: an alarm watches that the schedule runs."""
-        found = {state.lane: self._of(state, configuration) for state in lanes}
+        measured_lanes = {state.lane: self._of(state, configuration) for state in lanes}
         self._publish(Backlog())
-        for lane, measured in found.items():
+        for lane, measured in measured_lanes.items():
             if measured is not None:
                 self._publish(measured, lane=lane)
                 self._publish_tables(lane, measured.tables)

@@ -96,7 +96,7 @@ class JobRuns:
         """
         since = datetime.fromtimestamp(since_ms / 1000, timezone.utc)
         token: dict[str, str] = {}
-        found: list[tuple[bool, datetime, JobRun]] = []
+        runs: list[tuple[bool, datetime, JobRun]] = []
         while True:
             page = self._emr.list_job_runs(
                 applicationId=self._application, createdAtAfter=since, maxResults=50, **token
@@ -104,9 +104,9 @@ class JobRuns:
             for summary in page.get("jobRuns", ()):
                 if summary.get("name") == name:
                     run = JobRun(summary["id"], name, summary["state"], summary.get("stateDetails") or "")
-                    found.append((not run.terminal, summary["createdAt"], run))
+                    runs.append((not run.terminal, summary["createdAt"], run))
             if not page.get("nextToken"):
-                return max(found, key=lambda each: each[:2])[2] if found else None
+                return max(runs, key=lambda candidate: candidate[:2])[2] if runs else None
             token = {"nextToken": page["nextToken"]}
 
     def cancel(self, job_run_id: str) -> None:

@@ -105,8 +105,8 @@ class Starter:
             self._report.warn("start_failed", lane=lane, run=run_id, error=str(error)[:500])
             self._report.count("StartsFailed", 1, lane=lane)
             return None
-        known = self._ledger.lanes.started(lane, run_id, job_run_id)
-        self._report.event("run_started", lane=lane, run=run_id, job_run=job_run_id, first_answer=known)
+        first_answer = self._ledger.lanes.started(lane, run_id, job_run_id)
+        self._report.event("run_started", lane=lane, run=run_id, job_run=job_run_id, first_answer=first_answer)
         self._report.count("RunsStarted", 1, lane=lane)
         return job_run_id
 

@@ -52,10 +52,10 @@ class Supervisor:
 
     def lanes(self, configuration: Configuration | None) -> tuple[LaneState, ...]:
         """Every lane: those with an item in the ledger, and those that are only configured."""
-        known = list(self._ledger.lanes.all())
-        names = {state.lane for state in known}
+        states = list(self._ledger.lanes.all())
+        names = {state.lane for state in states}
         configured = () if configuration is None else configuration.lane_names()
-        return tuple(known) + tuple(self._ledger.lanes.get(name) for name in configured if name not in names)
+        return tuple(states) + tuple(self._ledger.lanes.get(name) for name in configured if name not in names)
 
     def supervise(self, lanes: Sequence[LaneState], configuration: Configuration | None) -> int:
         """Supervise each lane; returns the number of steps taken.

@@ -50,13 +50,13 @@ class BatchLedger:
         batch_openable = self._table.check_action(items.batch_key(manifest.batch), openable)
         unsettled = NEW_ITEM | when(state=items.RETURNED) | when(state=items.CLAIMED)
         sizes = {"objects": len(manifest.objects), "bytes": sum(part.bytes for part in manifest.tables.values())}
-        named = {"run": run_id, "lane": manifest.lane}
+        owner = {"run": run_id, "lane": manifest.lane}
         tables = sorted(manifest.tables)
         parts = [
             self._table.put_action(
                 {
                     **items.part_key(manifest.batch, table),
-                    **named,
+                    **owner,
                     "batch": manifest.batch,
                     "table": table,
                     "state": items.CLAIMED,
@@ -71,7 +71,7 @@ class BatchLedger:
         batch = self._table.put_action(
             {
                 **items.batch_key(manifest.batch),
-                **named,
+                **owner,
                 **sizes,
                 "batch": manifest.batch,
                 "state": items.CLAIMED,
@@ -83,7 +83,7 @@ class BatchLedger:
         pointer = self._table.put_action(
             {
                 **items.manifest_pointer_key(manifest.lane, manifest.batch),
-                **named,
+                **owner,
                 "batch": manifest.batch,
                 "s3_key": manifest_s3_key,
                 "tables": tables,
@@ -106,9 +106,9 @@ class BatchLedger:
         except TransactionRefused as answer:
             if 0 in answer.refusals:
                 raise _LaneLost from answer
-            found = next(iter(answer.refusals.values())).found or {}
+            stored = next(iter(answer.refusals.values())).found or {}
             raise BatchTaken(
-                f"Batch {batch} can't be opened", batch=batch, state=found.get("state"), run=found.get("run")
+                f"Batch {batch} can't be opened", batch=batch, state=stored.get("state"), run=stored.get("run")
             ) from answer
 
     def claim(self, manifest: Manifest) -> list[ObjectId]:
@@ -117,30 +117,30 @@ class BatchLedger:
         An object that was claimed, dropped or moved to another table or lane since the pending query is left out, and
         must not be read. One that this batch has settled already is included.
         """
-        listed = [(table, found) for table in sorted(manifest.tables) for found in manifest.tables[table].objects]
+        listed = [(table, entry) for table in sorted(manifest.tables) for entry in manifest.tables[table].objects]
         generations = {table: int(part.config.get("generation", 0)) for table, part in manifest.tables.items()}
         groups = [
             [
                 self._table.update_action(
-                    items.object_key(found.id),
+                    items.object_key(entry.id),
                     # Where the claim had to ask for the time: rows that are retried keep the position of the others.
                     {
                         "state": items.CLAIMED,
                         "batch": manifest.batch,
                         "merged_generation": generations[table],
-                        **_time_of(found),
+                        **_time_of(entry),
                     },
                     condition=when(state=items.PENDING, table=table, lane=manifest.lane),
                 ),
-                self._table.delete_action(items.pending_key(manifest.lane, table, found.admitted_at, found.id)),
+                self._table.delete_action(items.pending_key(manifest.lane, table, entry.admitted_at, entry.id)),
             ]
-            for table, found in listed
+            for table, entry in listed
         ]
         refused = write_groups(self._table, groups)
         taken = []
-        for position, (_, found) in enumerate(listed):
+        for position, (_, item) in enumerate(listed):
             if position not in refused or _is_of(manifest.batch, refused[position].found):
-                taken.append(found.id)
+                taken.append(item.id)
         return taken
 
     def unsettled(self, lane: str) -> list[ManifestPointer]:
@@ -150,8 +150,8 @@ class BatchLedger:
             for page in self._table.query(items.lane_partition(lane), prefix=items.MANIFEST_PREFIX)
             for stored in page
         ]
-        found = [_pointer(stored, self.parts(stored["batch"])) for stored in pointers]
-        return sorted(found, key=lambda pointer: (pointer.created_at, pointer.batch))
+        pointers_read = [_pointer(stored, self.parts(stored["batch"])) for stored in pointers]
+        return sorted(pointers_read, key=lambda pointer: (pointer.created_at, pointer.batch))
 
     def parts(self, batch: str) -> dict[str, Values]:
         """A batch's parts by table, as stored."""
@@ -160,9 +160,9 @@ class BatchLedger:
 
     def _states(self, batch: str) -> dict[str, str]:
         """The state of each part that the batch was opened with, by table; parts of a cut opening are left out."""
-        stored = [found for page in self._table.query(items.batch_partition(batch)) for found in page]
-        opened = {table for found in stored if found["sk"] == items.BATCH for table in found["tables"]}
-        return {found["table"]: found["state"] for found in stored if found.get("table") in opened}
+        stored = [row for page in self._table.query(items.batch_partition(batch)) for row in page]
+        opened = {table for row in stored if row["sk"] == items.BATCH for table in row["tables"]}
+        return {row["table"]: row["state"] for row in stored if row.get("table") in opened}
 
     def get(self, batch: str) -> Values | None:
         """A batch's item as stored."""
@@ -181,7 +181,7 @@ class BatchLedger:
     def unannounced(self, before: int) -> Iterator[Values]:
         """Batches, as stored and oldest first, that were committed before a time (epoch ms) and not announced."""
         for page in self._table.query_index(items.UNANNOUNCED):
-            for stored in sorted(self._table.get_many(page), key=lambda found: found["committed_at"]):
+            for stored in sorted(self._table.get_many(page), key=lambda row: row["committed_at"]):
                 if stored["committed_at"] < before and stored.get("listed_as") == items.UNANNOUNCED:
                     yield stored
 
@@ -194,8 +194,8 @@ class BatchLedger:
         lane, since the outcome is true no matter which run writes it.
         Raises ForeignObjects when an object is not claimed by this batch.
         """
-        found = end_states(outcome, objects)
-        changes = [object_fields(found[identity], identity, now) for identity in objects]
+        ends = end_states(outcome, objects)
+        changes = [object_fields(ends[identity], identity, now) for identity in objects]
         groups = [
             [
                 self._table.update_action(
@@ -211,7 +211,7 @@ class BatchLedger:
             condition=when(state=items.CLAIMED),
         )
         table = self._table.update_action(
-            items.table_key(outcome.table), table_fields(outcome), add=totals(counts_of(outcome, found))
+            items.table_key(outcome.table), table_fields(outcome), add=totals(counts_of(outcome, ends))
         )
         try:
             self._table.transact([part, table])
@@ -231,10 +231,10 @@ class BatchLedger:
         UnsettledParts while a part is claimed.
         """
         states = self._states(batch)
-        waiting = sorted(table for table, found in states.items() if found == items.CLAIMED)
+        waiting = sorted(table for table, one in states.items() if one == items.CLAIMED)
         if waiting:
             raise UnsettledParts(f"Batch {batch} has unsettled parts", batch=batch, tables=waiting)
-        state = items.RETURNED if all(found == items.RETURNED for found in states.values()) else items.COMMITTED
+        state = items.RETURNED if all(one == items.RETURNED for one in states.values()) else items.COMMITTED
         pointer = self._table.delete_action(items.manifest_pointer_key(lane, batch))
         owed = {"listed_as": items.UNANNOUNCED, "listed_at": items.listed_at(now)} if state == items.COMMITTED else {}
         close = self._table.update_action(
@@ -296,17 +296,17 @@ class BatchLedger:
         records = self._objects.get(objects)
         groups = []
         for identity in objects:
-            kept: Values = {} if generation is None else {"generation": generation}
+            listing: Values = {} if generation is None else {"generation": generation}
             if identity in cohorts:
-                kept["cohort"] = cohorts[identity].to_text()
+                listing["cohort"] = cohorts[identity].to_text()
             groups.append(
                 [
                     self._table.update_action(
                         items.object_key(identity),
-                        {"state": items.PENDING, "batch": None, **kept},
+                        {"state": items.PENDING, "batch": None, **listing},
                         condition=when(state=items.CLAIMED, batch=batch),
                     ),
-                    self._table.put_action(pending_item(replace(records[identity], **kept))),
+                    self._table.put_action(pending_item(replace(records[identity], **listing))),
                 ]
             )
         lane_held = self._table.check_action(items.lane_key(lane), held_by(run_id, job_run_id))
@@ -341,8 +341,8 @@ def _pointer(stored: Values, parts: Mapping[str, Values]) -> ManifestPointer:
     )
 
 
-def _is_of(batch: str, found: Mapping[str, Any] | None) -> bool:
-    return found is not None and found.get("batch") == batch and found["state"] != items.PENDING
+def _is_of(batch: str, stored: Mapping[str, Any] | None) -> bool:
+    return stored is not None and stored.get("batch") == batch and stored["state"] != items.PENDING
 
 
 def _refuse_foreign(
@@ -351,8 +351,8 @@ def _refuse_foreign(
     """Raise ForeignObjects for refusals, except where the object has this outcome of this batch already."""
     foreign = []
     for position, refusal in refused.items():
-        found = refusal.found or {}
-        if found.get("batch") != batch or found.get("state") != changes[position]["state"]:
+        stored = refusal.found or {}
+        if stored.get("batch") != batch or stored.get("state") != changes[position]["state"]:
             foreign.append(objects[position].lineage)
     if foreign:
         raise ForeignObjects(

@@ -51,12 +51,12 @@ class Expression:
 
     def update(self, set: Mapping[str, Any], remove: Sequence[str] = (), add: Mapping[str, int] | None = None) -> str:
         """The update's text; a field set to None is removed."""
-        kept = {name: plain for name, plain in set.items() if plain is not None}
+        present = {name: plain for name, plain in set.items() if plain is not None}
         gone = [*remove, *(name for name in set if set[name] is None)]
         clauses: list[str] = []
-        if kept:
+        if present:
             clauses.append(
-                "SET " + ", ".join(f"{self.name(name)} = {self.value(plain)}" for name, plain in kept.items())
+                "SET " + ", ".join(f"{self.name(name)} = {self.value(plain)}" for name, plain in present.items())
             )
         if gone:
             clauses.append("REMOVE " + ", ".join(self.name(name) for name in gone))

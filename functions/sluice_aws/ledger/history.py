@@ -66,14 +66,14 @@ class HistoryLedger:
         """The items of all runs that are kept, newest first. The index may lag by a second."""
         for page in self._table.query_index(items.RUNS_LISTED_AS, newest_first=True):
             for start in range(0, len(page), READ_AHEAD):
-                found = self._table.get_many(page[start : start + READ_AHEAD])
-                yield from sorted(found, key=lambda run: run["listed_at"], reverse=True)
+                runs = self._table.get_many(page[start : start + READ_AHEAD])
+                yield from sorted(runs, key=lambda run: run["listed_at"], reverse=True)
 
     def events_sent(self, events: Iterable[str]) -> frozenset[str]:
         """Those of the events that were sent within the last EVENT_DAYS."""
         keys = {items.event_key(event)["pk"]: event for event in events}
-        found = self._table.get_many([items.event_key(event) for event in keys.values()]) if keys else ()
-        return frozenset(keys[stored["pk"]] for stored in found)
+        stored_events = self._table.get_many([items.event_key(event) for event in keys.values()]) if keys else ()
+        return frozenset(keys[stored["pk"]] for stored in stored_events)
 
     def note_event_sent(self, event: str, now: int) -> None:
         """Note that an event was sent. `now` is epoch ms."""
@@ -119,8 +119,8 @@ class HistoryLedger:
 
         False while another caller gathers, who will see this caller's commits.
         """
-        found = self._table.get(items.gathering_key()) or {}
-        before = found.get("until")
+        stored = self._table.get(items.gathering_key()) or {}
+        before = stored.get("until")
         if before is not None and before > now:
             return False
         return self._table.update(items.gathering_key(), {"until": until}, condition=when(until=before))[1] is None

@@ -41,8 +41,8 @@ class LaneLedger:
     def all(self) -> list[LaneState]:
         """Every lane that was ever woken or changed, by name. The index may lag for a new lane's name."""
         keys = [key for page in self._table.query_index(LANES_LISTED_AS) for key in page]
-        found = [_state(stored["pk"].partition("#")[2], stored) for stored in self._table.get_many(keys)]
-        return sorted(found, key=lambda state: state.lane)
+        states = [_state(stored["pk"].partition("#")[2], stored) for stored in self._table.get_many(keys)]
+        return sorted(states, key=lambda state: state.lane)
 
     def request_start(
         self,
@@ -173,8 +173,8 @@ def _changes(before: LaneState, after: LaneState) -> dict[str, Any]:
 
 
 def _state(lane: str, stored: Mapping[str, Any]) -> LaneState:
-    known = {name: stored[name] for name in FIELDS if name in stored}
-    return LaneState(lane, arrivals=stored.get("arrivals", 0), **known)
+    values = {name: stored[name] for name in FIELDS if name in stored}
+    return LaneState(lane, arrivals=stored.get("arrivals", 0), **values)
 
 
 def _allowed(result: Result) -> LaneState | None:

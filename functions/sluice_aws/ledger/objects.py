@@ -40,16 +40,16 @@ class ObjectLedger:
                 return f"{ALREADY}{version['state']}"
         if admitted.state == items.PENDING and _repeats(admitted, versions, generation):
             admitted = replace(admitted, state=items.SUPERSEDED)
-        found = self._write_new(admitted)
-        if found is not None:
-            return f"{ALREADY}{found['state']}"
+        existing = self._write_new(admitted)
+        if existing is not None:
+            return f"{ALREADY}{existing['state']}"
         return SUPERSEDED if admitted.state == items.SUPERSEDED else NEW
 
     def get(self, ids: Iterable[ObjectId]) -> dict[ObjectId, ObjectRecord]:
         """The records of these objects; an object without a record is left out."""
         keys = [items.object_key(identity) for identity in dict.fromkeys(ids)]
-        found = (record_of(stored) for stored in self._table.get_many(keys))
-        return {record.id: record for record in found}
+        records = (record_of(stored) for stored in self._table.get_many(keys))
+        return {record.id: record for record in records}
 
     def versions(self, bucket: str, key: str, *, first_page: bool = False) -> list[ObjectRecord]:
         """The records of every version of one key, oldest first.
@@ -57,8 +57,8 @@ class ObjectLedger:
         With `first_page` in one call: those of the first page, a thousand or more in the order of their ids.
         """
         pages = self._table.query(items.object_partition(bucket, key))
-        found = [record_of(stored) for page in islice(pages, 1 if first_page else None) for stored in page]
-        return sorted(found, key=lambda record: (record.admitted_at, record.id))
+        records = [record_of(stored) for page in islice(pages, 1 if first_page else None) for stored in page]
+        return sorted(records, key=lambda record: (record.admitted_at, record.id))
 
     def in_state(self, state: str, *, since: int | None = None) -> Iterator[ObjectRecord]:
         """Every object in a listed state (quarantined, parked, superseded, ignored), oldest first within each shard.
@@ -72,9 +72,9 @@ class ObjectLedger:
         for partition in items.listed_partitions(state):
             for page in self._table.query_index(partition, since=None if since is None else items.listed_at(since)):
                 for start in range(0, len(page), READ_AHEAD):
-                    found = [record_of(stored) for stored in self._table.get_many(page[start : start + READ_AHEAD])]
+                    records = [record_of(stored) for stored in self._table.get_many(page[start : start + READ_AHEAD])]
                     yield from sorted(
-                        (record for record in found if record.state == state),
+                        (record for record in records if record.state == state),
                         key=lambda record: (record.admitted_at, record.id),
                     )
 
@@ -87,8 +87,8 @@ class ObjectLedger:
             items.pending_key(*_place(record))["sk"]: record for record in records if record.state == items.PENDING
         }
         listed = self._table.get_many([items.pending_key(*_place(record)) for record in waiting.values()])
-        for found in listed:
-            waiting.pop(found["sk"], None)
+        for pending in listed:
+            waiting.pop(pending["sk"], None)
         now = self.get(record.id for record in waiting.values())
         return frozenset(record.id for record in waiting.values() if now.get(record.id) == record)
 
@@ -283,7 +283,7 @@ def object_item(admitted: AdmittedObject) -> Values:
         for name, value in asdict(admitted).items()
         if name != "id" and (name not in ("attempt", "merged") or value)
     }
-    named = {
+    coordinates = {
         **items.object_key(admitted.id),
         "bucket": admitted.id.bucket,
         "key": admitted.id.key,
@@ -294,7 +294,7 @@ def object_item(admitted: AdmittedObject) -> Values:
         if admitted.state in items.LISTED_STATES
         else {}
     )
-    return {**named, **values, **listing}
+    return {**coordinates, **values, **listing}
 
 
 # Facts that an admitted and a pending object share, beside those that `pending_item` makes itself.

@@ -30,10 +30,10 @@ class PendingLedger:
 
     def oldest(self, lane: str, per_table: int) -> list[PendingObject]:
         """About `per_table` of the oldest pending objects of every table, oldest first; at least one of each table."""
-        each = _of_a_shard(per_table)
-        found = self._table.map(lambda shard: self._shard(lane, shard, each), range(items.SHARDS))
+        at_most = _of_a_shard(per_table)
+        by_shard = self._table.map(lambda shard: self._shard(lane, shard, at_most), range(items.SHARDS))
         by_table: dict[str, list[PendingObject]] = {}
-        for item in sorted((item for shard in found for item in shard), key=lambda item: item.age_order):
+        for item in sorted((item for shard in by_shard for item in shard), key=lambda item: item.age_order):
             listed = by_table.setdefault(item.table, [])
             if len(listed) < per_table:
                 listed.append(item)
@@ -41,16 +41,16 @@ class PendingLedger:
 
     def oldest_of(self, lane: str, wanted: Mapping[str, int]) -> list[PendingObject]:
         """About so many of the oldest pending objects of each named table, oldest first. Reads no other table."""
-        asked = [(table, shard) for table in wanted for shard in range(items.SHARDS)]
-        found: dict[str, list[PendingObject]] = {table: [] for table in wanted}
+        pairs = [(table, shard) for table in wanted for shard in range(items.SHARDS)]
+        objects_by_table: dict[str, list[PendingObject]] = {table: [] for table in wanted}
         for (table, _), listed in zip(
-            asked,
-            self._table.map(lambda each: self._of_table(lane, each[1], each[0], _of_a_shard(wanted[each[0]])), asked),
+            pairs,
+            self._table.map(lambda pair: self._of_table(lane, pair[1], pair[0], _of_a_shard(wanted[pair[0]])), pairs),
         ):
-            found[table] += listed
+            objects_by_table[table] += listed
         oldest = [
             item
-            for table, listed in found.items()
+            for table, listed in objects_by_table.items()
             for item in sorted(listed, key=lambda item: item.age_order)[: wanted[table]]
         ]
         return sorted(oldest, key=lambda item: item.age_order)
@@ -66,31 +66,33 @@ class PendingLedger:
                 counts[table] = _add(counts.get(table), more)
         return counts
 
-    def _shard(self, lane: str, shard: int, each: int) -> list[PendingObject]:
+    def _shard(self, lane: str, shard: int, at_most: int) -> list[PendingObject]:
         """A loose index scan: read the first objects of a table, then jump to the next table."""
         partition = items.pending_partition(lane, shard)
-        found: list[PendingObject] = []
+        objects_found: list[PendingObject] = []
         behind: str | None = " "  # a space precedes every name
         while behind is not None:
             after, behind = behind, None
             taken = 0
-            for page in self._table.query(partition, after=after, limit=each):
+            for page in self._table.query(partition, after=after, limit=at_most):
                 for stored in page:
-                    taken = taken + 1 if found and found[-1].table == stored["table"] else 1
-                    if taken <= each:
-                        found.append(_pending(stored, shard))
-                if taken >= each:
-                    behind = items.after_table(found[-1].table)
+                    taken = taken + 1 if objects_found and objects_found[-1].table == stored["table"] else 1
+                    if taken <= at_most:
+                        objects_found.append(_pending(stored, shard))
+                if taken >= at_most:
+                    behind = items.after_table(objects_found[-1].table)
                     break
-        return found
+        return objects_found
 
-    def _of_table(self, lane: str, shard: int, table: str, each: int) -> list[PendingObject]:
-        found: list[PendingObject] = []
-        for page in self._table.query(items.pending_partition(lane, shard), prefix=items.of_table(table), limit=each):
-            found += [_pending(stored, shard) for stored in page]
-            if len(found) >= each:
+    def _of_table(self, lane: str, shard: int, table: str, at_most: int) -> list[PendingObject]:
+        objects_found: list[PendingObject] = []
+        for page in self._table.query(
+            items.pending_partition(lane, shard), prefix=items.of_table(table), limit=at_most
+        ):
+            objects_found += [_pending(stored, shard) for stored in page]
+            if len(objects_found) >= at_most:
                 break
-        return found
+        return objects_found
 
     def _count(self, lane: str, shard: int) -> dict[str, PendingCount]:
         partition = items.pending_partition(lane, shard)

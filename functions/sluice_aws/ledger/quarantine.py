@@ -29,9 +29,9 @@ class QuarantineLedger:
         for partition in items.listed_partitions(items.ROWS):
             for page in self._table.query_index(partition):
                 for start in range(0, len(page), READ_AHEAD):
-                    found = [record_of(stored) for stored in self._table.get_many(page[start : start + READ_AHEAD])]
+                    records = [record_of(stored) for stored in self._table.get_many(page[start : start + READ_AHEAD])]
                     yield from sorted(
-                        (record for record in found if record.quarantined_rows),
+                        (record for record in records if record.quarantined_rows),
                         key=lambda record: (record.admitted_at, record.id),
                     )
 
@@ -54,8 +54,8 @@ class QuarantineLedger:
             cohort=record.cohort,  # one that killed its run is merged with nothing beside it, again
             **_merged_of(record, routed.table),
         )
-        named = ("state", "attempt", "table", "lane", "topic", "kafka_partition", "offset", "format", "schema")
-        changes: Values = {name: getattr(moved, name) for name in named}
+        field_names = ("state", "attempt", "table", "lane", "topic", "kafka_partition", "offset", "format", "schema")
+        changes: Values = {name: getattr(moved, name) for name in field_names}
         changes.update(
             merged=moved.merged or None,
             rows_aside=moved.rows_aside,
@@ -158,15 +158,15 @@ def _merged_of(record: ObjectRecord, table: str | None) -> dict[str, Any]:
 
 def _decision_item(decision: Decision) -> dict[str, Any]:
     summary = {name: value for name, value in asdict(decision).items() if name != "id"}
-    named = {"bucket": decision.id.bucket, "key": decision.id.key, "version": decision.id.version}
+    coordinates = {"bucket": decision.id.bucket, "key": decision.id.key, "version": decision.id.version}
     listed = {
         "listed_as": items.listed_as(items.DECISIONS, decision.id.hash),
         "listed_at": items.listed_at(decision.at),
     }
-    return {**items.decision_key(decision.id, decision.at, decision.verb), **named, **summary, **listed}
+    return {**items.decision_key(decision.id, decision.at, decision.verb), **coordinates, **summary, **listed}
 
 
 def _decision(stored: Mapping[str, Any]) -> Decision:
     identity = ObjectId(stored["bucket"], stored["key"], stored["version"])
-    known: dict[str, Any | None] = {name: stored[name] for name in _FIELDS if name in stored}
-    return Decision(identity, **known)  # type: ignore[arg-type]  # the ledger holds what `_decision_item` wrote
+    values: dict[str, Any | None] = {name: stored[name] for name in _FIELDS if name in stored}
+    return Decision(identity, **values)  # type: ignore[arg-type]  # the ledger holds what `_decision_item` wrote

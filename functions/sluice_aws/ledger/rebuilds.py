@@ -57,9 +57,9 @@ class RebuildLedger:
             stored = self._table.get(key) or {}
             if stored.get("rebuild"):
                 return dict(stored["rebuild"])
-            kept = KEPT if mark.get("history") else KEPT | {"history_instant"}  # of a table that stays
+            lasting = KEPT if mark.get("history") else KEPT | {"history_instant"}  # of a table that stays
             changes = {
-                **{name: None for name in stored if name not in kept},
+                **{name: None for name in stored if name not in lasting},
                 **self._in_quarantine(table),
                 "table": table,
                 "rebuild": dict(mark),
@@ -123,7 +123,7 @@ class RebuildLedger:
     def _group(
         self, record: ObjectRecord, lane: str, generation: int | None, now: int, *, first_batch: str | None
     ) -> list[Values]:
-        kept = record.generation if generation is None else generation
+        generation_kept = record.generation if generation is None else generation
         moved = replace(
             record,
             state=items.PENDING,
@@ -132,7 +132,7 @@ class RebuildLedger:
             batch=None,
             merged=False,
             rows_aside=None,
-            generation=kept,
+            generation=generation_kept,
             cohort=None,
             first_batch=first_batch,
             replayed_at=now,
@@ -141,7 +141,7 @@ class RebuildLedger:
             "state": items.PENDING,
             "lane": lane,
             "attempt": moved.attempt,
-            "generation": kept,
+            "generation": generation_kept,
             "replayed_at": now,
             "first_batch": first_batch,
             **dict.fromkeys(

@@ -30,17 +30,17 @@ class RecoveryLedger:
         self._objects = objects
 
     def restore_objects(
-        self, found: Sequence[Settled], etags: Mapping[ObjectId, str | None], *, dry_run: bool = False
+        self, settled_objects: Sequence[Settled], etags: Mapping[ObjectId, str | None], *, dry_run: bool = False
     ) -> Recovered:
         """Add records that are missing, and correct those older than the object's last batch.
 
         Claimed objects stay: their manifest is unsettled in this ledger, and the next run's take-over settles it by
         the same outcome.
         """
-        there = self._objects.get([settled.record.id for settled in found])
+        there = self._objects.get([settled.record.id for settled in settled_objects])
         groups: list[list[Values]] = []
         added = 0
-        for settled in found:
+        for settled in settled_objects:
             record = replace(settled.record, etag=etags.get(settled.record.id))
             before = there.get(record.id)
             if before is None:
@@ -49,9 +49,9 @@ class RecoveryLedger:
             elif settled.sure and _is_older(before, record):
                 groups.append(self._correcting(before, record, settled.at))
         if dry_run:
-            return Recovered(added, len(groups) - added, len(found) - len(groups))
+            return Recovered(added, len(groups) - added, len(settled_objects) - len(groups))
         raced = len(write_groups(self._table, groups))
-        return Recovered(added, len(groups) - added - raced, len(found) - len(groups), raced)
+        return Recovered(added, len(groups) - added - raced, len(settled_objects) - len(groups), raced)
 
     def end_claim(self, record: ObjectRecord, end: EndState | None, now: int) -> bool:
         """claimed -> the end state by its batch's outcome, or pending without one; the caller wakes its lane.
@@ -79,11 +79,11 @@ class RecoveryLedger:
             return False
         return True
 
-    def restore_table(self, name: str, known: KnownTable, *, purge_floors: Mapping[str, str]) -> bool:
+    def restore_table(self, name: str, state: KnownTable, *, purge_floors: Mapping[str, str]) -> bool:
         """Write a table's item. False when the ledger knows of a later commit."""
         key = items.table_key(name)
         stored = self._table.get(key) or {}
-        at = None if known.last is None else known.last.committed_at
+        at = None if state.last is None else state.last.committed_at
         if (stored.get("last_commit_at") or 0) >= (at or 0) and stored:
             return False
         changes: dict[str, Any] = {
@@ -91,15 +91,15 @@ class RecoveryLedger:
             "listed_as": items.TABLES_LISTED_AS,
             "listed_at": items.listed_at(0),
             "last_commit_at": at,
-            "last_batch": known.last.batch if known.last else None,
-            "last_instant": known.committed.instant if known.committed else None,
-            "last_instant_at": known.committed.readable_at if known.committed else None,
-            "history_instant": known.historied.history_instant if known.historied else None,
-            "pinned": dict(known.pinned) or None,
-            "watch": dict(known.watched.watch) if known.watched else None,
-            "notes": list(known.noted.notes) or None if known.noted else None,
+            "last_batch": state.last.batch if state.last else None,
+            "last_instant": state.committed.instant if state.committed else None,
+            "last_instant_at": state.committed.readable_at if state.committed else None,
+            "history_instant": state.historied.history_instant if state.historied else None,
+            "pinned": dict(state.pinned) or None,
+            "watch": dict(state.watched.watch) if state.watched else None,
+            "notes": list(state.noted.notes) or None if state.noted else None,
             "purge_floors": dict(purge_floors) or None,
-            **{TOTAL_PREFIX + count: number for count, number in known.totals.items() if number},
+            **{TOTAL_PREFIX + count: number for count, number in state.totals.items() if number},
         }
         return self._table.update(key, changes, condition=when(last_commit_at=stored.get("last_commit_at")))[1] is None
 

@@ -86,8 +86,8 @@ class ServiceLedger:
     def of_lane(self, lane: str) -> list[ServiceRequest]:
         """Every open and last request of a lane, oldest first."""
         pages = self._table.query(items.services_partition(lane))
-        found = [_known(stored) for page in pages for stored in page]
-        return sorted(found, key=lambda request: (request.requested_at, request.table, request.service))
+        requests = [_known(stored) for page in pages for stored in page]
+        return sorted(requests, key=lambda request: (request.requested_at, request.table, request.service))
 
     def open_of_lane(self, lane: str) -> list[ServiceRequest]:
         """The open requests of a lane, oldest first: they count as its work."""

@@ -75,13 +75,13 @@ class LedgerTable:
 
     def get(self, key: Key) -> Values | None:
         """One item; None when there is none."""
-        found = self._call("get_item", Key=codec.item(key), ConsistentRead=True).get("Item")
-        return None if found is None else codec.values(found)
+        item = self._call("get_item", Key=codec.item(key), ConsistentRead=True).get("Item")
+        return None if item is None else codec.values(item)
 
     def get_many(self, keys: Sequence[Key]) -> list[Values]:
         """The items that exist of these keys, in no order."""
         chunks = [keys[start : start + GET_LIMIT] for start in range(0, len(keys), GET_LIMIT)]
-        return [found for answer in self.map(self._get_chunk, chunks) for found in answer]
+        return [values for answer in self.map(self._get_chunk, chunks) for values in answer]
 
     def put(self, values: Mapping[str, Any], condition: Condition | None = None) -> Refusal | None:
         """Write an item; a Refusal when the condition fails."""
@@ -221,7 +221,7 @@ class LedgerTable:
 
     def _pages(self, arguments: Values) -> Iterator[list[Values]]:
         for answer in self._answers(arguments):
-            yield [codec.values(found) for found in answer["Items"]]
+            yield [codec.values(item) for item in answer["Items"]]
 
     def _answers(self, arguments: Values) -> Iterator[Values]:
         start: Values = {}
@@ -234,13 +234,13 @@ class LedgerTable:
 
     def _get_chunk(self, keys: Sequence[Key]) -> list[Values]:
         wanted: Values = {self._name: {"Keys": [codec.item(key) for key in keys], "ConsistentRead": True}}
-        found: list[Values] = []
+        values: list[Values] = []
         for attempt in range(ATTEMPTS):
             answer = self._call("batch_get_item", RequestItems=wanted)
-            found.extend(codec.values(item) for item in answer["Responses"].get(self._name, ()))
+            values.extend(codec.values(item) for item in answer["Responses"].get(self._name, ()))
             wanted = answer.get("UnprocessedKeys") or {}
             if not wanted:
-                return found
+                return values
             self._wait(attempt)
         raise LedgerBusy("The ledger left keys unread", operation="batch_get_item", cause="UnprocessedKeys")
 

@@ -52,9 +52,9 @@ class TableLedger:
 
     def get_many(self, tables: Iterable[str]) -> dict[str, TableState]:
         """The state of each named table."""
-        named = list(dict.fromkeys(tables))
-        stored = {found["pk"]: found for found in self._table.get_many([table_key(table) for table in named])}
-        return {table: _state(table, stored.get(table_key(table)["pk"], {})) for table in named}
+        names = list(dict.fromkeys(tables))
+        stored = {values["pk"]: values for values in self._table.get_many([table_key(table) for table in names])}
+        return {table: _state(table, stored.get(table_key(table)["pk"], {})) for table in names}
 
     def all(self) -> list[TableState]:
         """Every table that has an item, by name."""

@@ -39,7 +39,7 @@ def _effect(rule: Mapping[str, Any]) -> str | None:
     expiration = rule.get("Expiration", {})
     if "Days" in expiration or "Date" in expiration:
         return f"deletes{_when(expiration)}"
-    archived = [each for each in rule.get("Transitions", ()) if each.get("StorageClass") in _ARCHIVED]
+    archived = [transition for transition in rule.get("Transitions", ()) if transition.get("StorageClass") in _ARCHIVED]
     return f"archives{_when(archived[0])}" if archived else None
 
 
@@ -49,8 +49,8 @@ def _when(action: Mapping[str, Any]) -> str:
 
 def _which(rule: Mapping[str, Any]) -> str:
     """The objects that a rule is about; a filter may join a prefix with tags and sizes."""
-    found = rule.get("Filter") or rule
-    inner = found.get("And", found)
+    filter_ = rule.get("Filter") or rule
+    inner = filter_.get("And", filter_)
     prefix = str(inner.get("Prefix") or "")
     some = any(name in inner for name in ("Tag", "Tags", "ObjectSizeGreaterThan", "ObjectSizeLessThan"))
     return f"{'some' if some else 'all'} objects{f' under {prefix}' if prefix else ''}"

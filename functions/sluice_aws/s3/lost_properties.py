@@ -19,8 +19,8 @@ _METADATA = ".hoodie/metadata/"
 
 def lost_properties(files: SilverFiles, table: str) -> bool:
     """True for a table with commits whose `hoodie.properties` is gone, or empty as a stopped writer leaves it."""
-    found = TimelineReader(files).properties(table)
-    return not names_table(found or {}) and bool(TimelineReader(files).timeline(table).commits)
+    properties = TimelineReader(files).properties(table)
+    return not names_table(properties or {}) and bool(TimelineReader(files).timeline(table).commits)
 
 
 def restored_content(files: SilverFiles, config: TableConfig, *, floors: Mapping[str, str]) -> bytes:

@@ -38,9 +38,9 @@ class ManifestStore:
         for _ in range(ATTEMPTS):
             if self._objects.put_if(self._bucket, key, data, replaces=replaces, content_type=_JSON):
                 return key
-            found = self._objects.get(self._bucket, key)
-            replaces = None if found is None else found.etag
-            if found is not None and found.data == data:
+            stored = self._objects.get(self._bucket, key)
+            replaces = None if stored is None else stored.etag
+            if stored is not None and stored.data == data:
                 return key
             if not still_held():
                 return None
@@ -49,8 +49,8 @@ class ManifestStore:
     def some_of(self, lane: str, most: int) -> list[Manifest]:
         """Up to `most` manifests of the lane, in no order. Raises UnreadableManifest."""
         keys = islice(self._objects.keys(self._bucket, manifests_prefix(lane)), most)
-        found = [self.manifest(key) for key in keys]
-        return [manifest for manifest in found if manifest is not None]
+        manifests = [self.manifest(key) for key in keys]
+        return [manifest for manifest in manifests if manifest is not None]
 
     def manifest(self, key: str) -> Manifest | None:
         """The manifest under a key, None when there is none. Raises UnreadableManifest."""

@@ -253,7 +253,7 @@ class Objects:
         marker: tuple[str, str] | None = (id.key, id.version_id)
         while marker is not None and older < MOST_OF_A_SECOND:
             page = self.version_page(id.bucket, marker, prefix=id.key, page_size=OLDER_VERSIONS)
-            same = [each.key == id.key and each.modified_at // 1000 == at // 1000 for each in page.versions]
+            same = [version.key == id.key and version.modified_at // 1000 == at // 1000 for version in page.versions]
             older += sum(same)
             marker = page.next_marker if all(same) else None
         return at + min(older, MOST_OF_A_SECOND)

@@ -33,7 +33,7 @@ def batches_by_run(
     A run that claimed a batch and ended before a part of it was committed has the batch, and the run of its lane that
     took it over has the part. Where that one isn't known, no run has it.
     """
-    found: dict[str, list[PastBatch]] = {}
+    by_run: dict[str, list[PastBatch]] = {}
     for batch in batches:
         manifest = batch.manifest
         wrote: dict[str, dict[str, Outcome]] = {manifest.run: {}}
@@ -42,8 +42,8 @@ def batches_by_run(
             if run is not None:
                 wrote.setdefault(run, {})[table] = outcome
         for run, outcomes in wrote.items():
-            found.setdefault(run, []).append(PastBatch(manifest, outcomes))
-    return found
+            by_run.setdefault(run, []).append(PastBatch(manifest, outcomes))
+    return by_run
 
 
 def _finisher(manifest: Manifest, outcome: Outcome, items: Mapping[str, Mapping[str, Any]]) -> str | None:
@@ -111,9 +111,9 @@ class PastBatches:
             for entry in self._newest_first()
             if (since is None or entry.put_at >= since - 1_000) and (until is None or entry.put_at <= until)
         )
-        asked = list(self._manifests(between))
-        keys = [entry.key for entry in asked[:at_most]]
-        self.unread = len(asked) - len(keys)
+        entries = list(self._manifests(between))
+        keys = [entry.key for entry in entries[:at_most]]
+        self.unread = len(entries) - len(keys)
         if self._kept:
             self._kept = {key: self._kept[key] for key in keys if key in self._kept}
         for chunk in self._read(keys, table):

@@ -25,13 +25,13 @@ class PastRebuilds:
         cls, objects: Objects, silver: str, skipped: SkippedDocuments, *, table: str | None = None
     ) -> PastRebuilds:
         """Read all marks, or those of one table; `skipped` gets those that can't be read."""
-        found: dict[str, dict[str, dict[str, Any]]] = {}
+        marks_by_table: dict[str, dict[str, dict[str, Any]]] = {}
         for key in objects.keys(silver, REPLACED if table is None else f"{REPLACED}{table}/"):
             if key.endswith(f"/{BEGUN}") and key.count("/") == REPLACED.count("/") + 2:
                 mark = skipped.parsed(key, objects.get(silver, key), _mark)
                 if mark is not None:
-                    found.setdefault(mark["table"], {})[key[: -len(BEGUN)]] = mark
-        return cls(objects, silver, found)
+                    marks_by_table.setdefault(mark["table"], {})[key[: -len(BEGUN)]] = mark
+        return cls(objects, silver, marks_by_table)
 
     @property
     def last_at(self) -> dict[str, int]:

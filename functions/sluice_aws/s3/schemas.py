@@ -31,22 +31,22 @@ class SchemaStore:
 
         The schema is in S3 when this returns, so the fingerprint may go into the ledger.
         """
-        named = fingerprint(schema)
-        if named in self._kept:
-            return named
+        schema_id = fingerprint(schema)
+        if schema_id in self._kept:
+            return schema_id
         with self._lock:  # a burst of objects with a new schema takes one PUT
-            if named not in self._kept:
+            if schema_id not in self._kept:
                 # Not put_json: the stored schema must have the same fingerprint, whatever characters it has.
                 text = json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
                 self._objects.put(
-                    self._bucket, schema_key(named), text.encode("ascii"), content_type="application/json"
+                    self._bucket, schema_key(schema_id), text.encode("ascii"), content_type="application/json"
                 )
-                self._kept.add(named)
-        return named
+                self._kept.add(schema_id)
+        return schema_id
 
-    def load(self, named: str) -> Any | None:
+    def load(self, schema_id: str) -> Any | None:
         """The schema of a fingerprint; None when it was never stored."""
-        return self._objects.get_json(self._bucket, schema_key(named))
+        return self._objects.get_json(self._bucket, schema_key(schema_id))
 
 
 MAX_AGE_MS = 60_000  # of a table's columns, with which admission compares
@@ -76,9 +76,9 @@ class SchemaHistory:
         """Store a schema with its verdict. A known schema gets the verdict added if that accepts or refuses it anew."""
         place = (schema.table, schema.fingerprint)
         with self._lock:  # a burst of objects with a new schema takes one GET and one PUT
-            known = self._noted.get(place) or self.schema(*place)
-            now = schema if known is None else known.judged_again(schema.judged[-1])
-            if now is not known:
+            before = self._noted.get(place) or self.schema(*place)
+            now = schema if before is None else before.judged_again(schema.judged[-1])
+            if now is not before:
                 self._put(seen_key(*place), now.to_json())
             self._noted[place] = now
             if len(self._noted) > _NOTED:
@@ -89,9 +89,11 @@ class SchemaHistory:
         if self._kept.get(stored.table) == stored:
             return
         with self._lock:
-            found = self.columns(stored.table)
-            wanted = stored if found is None or stored.history else replace(stored, history=found.history)
-            if found is None or found.to_json() != wanted.to_json():
+            stored_before = self.columns(stored.table)
+            wanted = (
+                stored if stored_before is None or stored.history else replace(stored, history=stored_before.history)
+            )
+            if stored_before is None or stored_before.to_json() != wanted.to_json():
                 self._put(stored_key(stored.table), wanted.to_json())
             self._kept[stored.table] = stored
 
@@ -108,25 +110,25 @@ class SchemaHistory:
     def schemas(self, table: str) -> tuple[SeenSchema, ...]:
         """Every writer schema that came for a table, oldest first."""
         prefix = seen_prefix(table)
-        found = [
+        schemas_read = [
             self.schema(table, key[len(prefix) : -len(".json")])
             for key in self._objects.keys(self._bucket, prefix)
             if key.endswith(".json")
         ]
         return tuple(
             sorted(
-                (schema for schema in found if schema is not None),
+                (schema for schema in schemas_read if schema is not None),
                 key=lambda schema: (schema.judged[0].at, schema.fingerprint),
             )
         )
 
     def tables(self) -> Iterator[str]:
         """The tables with a schema history, in order."""
-        found: set[str] = set()
+        names: set[str] = set()
         for key in self._objects.keys(self._bucket, TABLES_PREFIX):
             table, slash, _ = key[len(TABLES_PREFIX) :].partition("/")
-            if slash and table not in found:
-                found.add(table)
+            if slash and table not in names:
+                names.add(table)
                 yield table
 
     def _put(self, key: str, text: str) -> None:

@@ -59,9 +59,9 @@ class SignedGets:
         Raises ObjectTooLarge, before reading, for more than `limit` bytes.
         """
         place = self._places.get(id.bucket)
-        found = None if place is None else self._got(place, id, limit)
-        if found is not None:
-            return found
+        content = None if place is None else self._got(place, id, limit)
+        if content is not None:
+            return content
         self._asked.id = id
         try:
             return by_boto3()

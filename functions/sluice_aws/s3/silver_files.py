@@ -62,8 +62,8 @@ class SilverBucket:
             raise NoSuchBucket(f"There is no bucket {self._bucket}", bucket=self._bucket) from error
 
     def exists(self, key: str) -> bool:
-        found = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=key, MaxKeys=1)
-        return any(item["Key"] == key for item in found.get("Contents", ()))
+        listing = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=key, MaxKeys=1)
+        return any(item["Key"] == key for item in listing.get("Contents", ()))
 
     def under(self, prefix: str) -> Iterator[StoredFile]:
         for page in self._pages(Prefix=prefix):

@@ -56,13 +56,15 @@ class ServicePlanner:
         were started; `requests` are new requests. A paused or halted lane gets none.
         """
         now = self._now()
-        found = () if configuration is None else self._due(configuration, now)
-        behind = [table for table in found if any(each.service == CATALOG for each in table.due)]
+        due = () if configuration is None else self._due(configuration, now)
+        behind = [table for table in due if any(service.service == CATALOG for service in table.due)]
         syncs = [_sync(table, now) for table in sorted(behind, key=_synced_at)[:SYNCED_AT_ONCE]]
-        asked = self._ask(found, now)
-        runs = self._started({each.lane for each in asked}, configuration)
-        self._report.event("services_planned", syncs=len(syncs), requests=len(asked), runs=[run["run"] for run in runs])
-        requests = [each.to_dict() for each in asked]
+        requested = self._ask(due, now)
+        runs = self._started({request.lane for request in requested}, configuration)
+        self._report.event(
+            "services_planned", syncs=len(syncs), requests=len(requested), runs=[run["run"] for run in runs]
+        )
+        requests = [request.to_dict() for request in requested]
         return {
             "syncs": syncs,
             "runs": runs,
@@ -79,37 +81,35 @@ class ServicePlanner:
 
     def follow(self, followed: Mapping[str, Any]) -> Values:
         """Look at requests again; `followed` is the `follow` of a plan, or the last result of this."""
-        requests = [Asked(**each) for each in followed["requests"]]
+        requests = [Asked(**entry) for entry in followed["requests"]]
         current = by_table(
-            [
-                found
-                for lane in sorted({each.lane for each in requests})
-                for found in self._ledger.services.of_lane(lane)
-            ]
+            [one for lane in sorted({entry.lane for entry in requests}) for one in self._ledger.services.of_lane(lane)]
         )
         done, failed = followed["done"], followed["failed"]
         still: list[Asked] = []
-        for each in requests:
-            found = current.get((each.lane, each.table), {}).get(each.service)
-            outcome = each.outcome(found)
+        for request in requests:
+            latest = current.get((request.lane, request.table), {}).get(request.service)
+            outcome = request.outcome(latest)
             if outcome is None:
-                still.append(each)
+                still.append(request)
             elif outcome == FAILED:
                 failed += 1
                 self._report.warn(
-                    "service_failed", error=found and found.error and found.error.message, **each.to_dict()
+                    "service_failed",
+                    error=latest and latest.error and latest.error.message,
+                    **request.to_dict(),
                 )
-                self._report.count("ServicesFailed", 1, lane=each.lane)
+                self._report.count("ServicesFailed", 1, lane=request.lane)
             else:
                 done += 1
-                self._report.event("service_done" if outcome == DONE else "service_replaced", **each.to_dict())
+                self._report.event("service_done" if outcome == DONE else "service_replaced", **request.to_dict())
         late = len(still) if self._now() >= followed["until"] else 0
         if late:
-            self._report.warn("services_still_open", requests=[each.to_dict() for each in still][:20], open=late)
+            self._report.warn("services_still_open", requests=[entry.to_dict() for entry in still][:20], open=late)
             still = []
         return {
             **followed,
-            "requests": [each.to_dict() for each in still],
+            "requests": [entry.to_dict() for entry in still],
             "open": len(still),
             "done": done,
             "failed": failed,
@@ -127,45 +127,45 @@ class ServicePlanner:
         requests = [request for lane in configuration.lane_names() for request in self._ledger.services.of_lane(lane)]
         return due_tables(configuration, states, by_table(requests), now)
 
-    def _ask(self, found: tuple[DueTable, ...], now: int) -> list[Asked]:
-        asked: list[Asked] = []
+    def _ask(self, tables: tuple[DueTable, ...], now: int) -> list[Asked]:
+        requested: list[Asked] = []
         closed: set[str] = {
             state.lane for state in self._ledger.lanes.all() if state.state in (HALTED, PAUSED) or state.pause_requested
         }
-        for table in found:
+        for table in tables:
             config, policy = table.config, table.config.services
-            for each in table.due:
-                if each.service == CATALOG:
+            for service in table.due:
+                if service.service == CATALOG:
                     continue
                 if config.lane in closed:
                     self._report.event(
-                        "service_waits_for_lane", lane=config.lane, table=each.table, service=each.service
+                        "service_waits_for_lane", lane=config.lane, table=service.table, service=service.service
                     )
                     continue
-                if len(asked) >= ASKED_AT_ONCE:
-                    self._report.warn("services_left_for_next_look", asked=len(asked))
-                    return asked
+                if len(requested) >= ASKED_AT_ONCE:
+                    self._report.warn("services_left_for_next_look", asked=len(requested))
+                    return requested
                 answer = self._ledger.services.request(
                     config.lane,
-                    each.table,
-                    each.service,
-                    request=new_request_id(each.service, now, self._entropy()),
+                    service.table,
+                    service.service,
+                    request=new_request_id(service.service, now, self._entropy()),
                     requested_by=REQUESTED_BY,
                     now=now,
                     min_interval_ms=policy.interval_s * 1000,
                     max_wait_ms=policy.latest_s * 1000,
                 )
                 if answer.new:
-                    asked.append(Asked(config.lane, each.table, each.service, answer.request.request))
+                    requested.append(Asked(config.lane, service.table, service.service, answer.request.request))
                     self._report.event(
                         "service_requested",
                         lane=config.lane,
-                        table=each.table,
-                        service=each.service,
-                        reason=each.reason,
+                        table=service.table,
+                        service=service.service,
+                        reason=service.reason,
                         request=answer.request.request,
                     )
-        return asked
+        return requested
 
     def _started(self, lanes: set[str], configuration: Configuration | None) -> list[Values]:
         """Start a run of each idle lane. Supervise repeats a start that EMR Serverless has not answered."""

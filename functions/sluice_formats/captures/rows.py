@@ -74,14 +74,14 @@ def capture_positions(
     """
     if marks is None:
         return [encode_capture_order(plan.generation, ordering, place, at) for place, at in zip(places, offsets)]
-    found = []
+    positions = []
     loads = [loaded or of_load for loaded in marks.loaded]
     for place, offset, deleted, before, loaded in zip(places, offsets, marks.deleted, marks.before, loads):
         lacking = [column.name for column, value in zip(ordering, place) if value in _EMPTY]
         if loaded and not deleted and lacking:
-            found.append(before_capture(plan.generation, len(ordering), offset))
+            positions.append(before_capture(plan.generation, len(ordering), offset))
         elif loaded and not deleted and of_load:
-            found.append(encode_load_order(plan.generation, ordering, place, offset))
+            positions.append(encode_load_order(plan.generation, ordering, place, offset))
         elif deleted and lacking:
             raise Unordered(
                 f"A deletion has no value of the position column {lacking[0]}, so nothing says which changes of its "
@@ -91,5 +91,5 @@ def capture_positions(
                 next_step=_LACKS_PLACE,
             )
         else:
-            found.append(encode_capture_order(plan.generation, ordering, place, offset, before=before))
-    return found
+            positions.append(encode_capture_order(plan.generation, ordering, place, offset, before=before))
+    return positions

@@ -40,8 +40,8 @@ class UnmarkedDeletions:
         if self._plan.append_only or not rule.on or writer.dialect.holds_rows:
             return
         column = ruled(writer.row, self._plan.rules).column(rule.column or "")
-        written = [each.written_name for each in writer.row.columns]
-        nested = [each.written_name for each in writer.row.columns if holds_records(each)]
+        written = [of_row.written_name for of_row in writer.row.columns]
+        nested = [of_row.written_name for of_row in writer.row.columns if holds_records(of_row)]
         wrapper = None if writer.of_changes else wrapper_of(written, nested)
         if wrapper is not None:
             raise DeletionsUnmarked.nested(wrapper)
@@ -54,8 +54,8 @@ class UnmarkedDeletions:
             for name in marking_columns(written):
                 self._add(self._values, name, records)
         elif writer.meta.op is not None:  # now, before each of the rows is refused for itself
-            found = _marks_of(records, writer.meta.op) - {*hidden.OPS, None}
-            _refuse_unmarked(writer.meta.op, common_operations_marking(found), found)
+            marks = _marks_of(records, writer.meta.op) - {*hidden.OPS, None}
+            _refuse_unmarked(writer.meta.op, common_operations_marking(marks), marks)
 
     def check(self) -> None:
         """Raise DeletionsUnmarked if a column of the object says which rows are deleted, and the rule doesn't read it.
@@ -74,11 +74,11 @@ class UnmarkedDeletions:
                     values=list(others),
                 )
 
-    def _add(self, known: dict[str, set[str | None]], name: str, records: Sequence[Record]) -> None:
-        values = known.get(name, set()) | _marks_of(records, name)
+    def _add(self, marks_by_column: dict[str, set[str | None]], name: str, records: Sequence[Record]) -> None:
+        values = marks_by_column.get(name, set()) | _marks_of(records, name)
         if len(values) > _MOST_OPERATIONS:  # times of deletions, or data
             values = set(sorted(filter(None, values))[-_MOST_OPERATIONS:]) if is_flag(name) else {_DATA}
-        known[name] = values
+        marks_by_column[name] = values
 
 
 def _marks_of(records: Sequence[Record], name: str) -> set[str | None]:

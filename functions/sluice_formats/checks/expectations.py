@@ -36,12 +36,12 @@ class Failure:
 
 def first_failure(batch: pa.RecordBatch, columns: Sequence[Column], expected: Expectations) -> Failure | None:
     """The first row that isn't as expected."""
-    return min(failures(batch, columns, expected), key=lambda each: each.row, default=None)
+    return min(failures(batch, columns, expected), key=lambda failure: failure.row, default=None)
 
 
 def failure_counts(batch: pa.RecordBatch, columns: Sequence[Column], expected: Expectations) -> Mapping[str, int]:
     """How many rows fail each rule, by `column rule`."""
-    return Counter(f"{each.column} {each.rule}" for each in failures(batch, columns, expected))
+    return Counter(f"{failure.column} {failure.rule}" for failure in failures(batch, columns, expected))
 
 
 def failures(batch: pa.RecordBatch, columns: Sequence[Column], expected: Expectations) -> Iterator[Failure]:
@@ -56,27 +56,28 @@ def failures(batch: pa.RecordBatch, columns: Sequence[Column], expected: Expecta
         if not deleted and op not in _NOT_ROWS
     ]
     left_out = batch.column(batch.schema.get_field_index(hidden.UNCHANGED)).to_pylist()
-    for each in expected.all():
-        column = by_name.get(each.column.lower())
-        name = each.column if column is None else column.name
+    for expectation in expected.all():
+        column = by_name.get(expectation.column.lower())
+        name = expectation.column if column is None else column.name
         places = [place for place in rows if name not in (left_out[place] or ())]
         if column is None:
             texts: list[str | None] = [None] * len(places)
         else:
             values = batch.column(batch.schema.get_field_index(name)).to_pylist()
             texts = [None if values[place] is None else _text(values[place], column) for place in places]
-        for place, rule in _failed(each, texts):
-            yield Failure(places[place], each.column, rule)
+        for place, rule in _failed(expectation, texts):
+            yield Failure(places[place], expectation.column, rule)
 
 
 def check_patterns(expected: Expectations) -> None:
     """Raise UnusablePattern for a pattern that RE2 doesn't take."""
-    for each in expected.all():
+    for expectation in expected.all():
         try:
-            _matches(each, [""])
+            _matches(expectation, [""])
         except pa.ArrowInvalid as error:
             raise UnusablePattern(
-                f"The pattern that {each.column} is expected to match is none of RE2's", column=each.column
+                f"The pattern that {expectation.column} is expected to match is none of RE2's",
+                column=expectation.column,
             ) from error
 
 
@@ -104,8 +105,8 @@ def _matches(expected: Expectation, texts: Sequence[str | None]) -> Sequence[boo
     if expected.pattern is None:
         return [True] * len(texts)
     whole = f"^(?:{expected.pattern})$"
-    found: Sequence[bool] = pc.match_substring_regex(pa.array(texts, pa.string()), whole).to_pylist()
-    return found
+    matches: Sequence[bool] = pc.match_substring_regex(pa.array(texts, pa.string()), whole).to_pylist()
+    return matches
 
 
 def _compared(text: str, limit: Limit | None) -> int | None:

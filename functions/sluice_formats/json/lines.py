@@ -38,13 +38,13 @@ class Wrapped:
             payload, end = parse_prefix(line, len(self._prefix))
             if line[end:].strip() == "}":
                 return self._schema, self._object(payload, record)
-        found = parse(line)
-        if not is_wrapped(found):
+        document = parse(line)
+        if not is_wrapped(document):
             raise NotJsonLines(
                 "Some records of the object have Connect's schema wrapper, and some don't", record=record
             )
-        self._take(line, found["schema"])
-        return self._schema, self._object(found["payload"], record)
+        self._take(line, document["schema"])
+        return self._schema, self._object(document["payload"], record)
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -56,8 +56,8 @@ class Wrapped:
         if len(self._schemas) >= MAX_SCHEMAS and text not in self._schemas:
             raise TooManySchemas(f"The object's records carry more than {MAX_SCHEMAS} different schemas")
         self._schema = self._schemas.setdefault(text, schema)
-        found = _schema_part(line)
-        self._prefix = line[: found[1]] if found is not None else None
+        part = _schema_part(line)
+        self._prefix = line[: part[1]] if part is not None else None
 
     def _object(self, payload: Any, record: int) -> dict[str, Any]:
         if not isinstance(payload, dict):
@@ -172,8 +172,8 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = chang
                         "The record is not a JSON object, or has a schema where others have none", record=number
                     )
             changes = [value] if schema is not None else translate(value)
-            for each in changes:
-                _no_wider(each, limits.schema_columns, number)
+            for change in changes:
+                _no_wider(change, limits.schema_columns, number)
         except (
             DamagedJson,
             NotJsonLines,
@@ -190,8 +190,8 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = chang
             yield Line(wrapped.schema if wrapped is not None else None, broken, content, number)
             continue
         first = False
-        for each in changes:
-            yield Line(schema, each, content, number)
+        for change in changes:
+            yield Line(schema, change, content, number)
 
 
 def _within(length: int, limit: int, number: int) -> None:
@@ -203,8 +203,8 @@ def _within(length: int, limit: int, number: int) -> None:
 
 def _no_wider(value: dict[str, Any], limit: int, number: int) -> None:
     """Check the number of fields, of a record and of an envelope's sides."""
-    for each in (value, *(member for member in value.values() if isinstance(member, dict))):
-        if len(each) > limit:
+    for record in (value, *(member for member in value.values() if isinstance(member, dict))):
+        if len(record) > limit:
             raise SchemaTooComplex.beyond(
                 "schema_columns",
                 MOST_COLUMNS,
@@ -230,10 +230,10 @@ def schema_in_head(head: bytes, whole: bool) -> dict[str, Any] | None:
         for record in records(line):
             return None if record.schema is None else avro_form(record.schema)
     try:
-        found = _schema_part(text)
+        part = _schema_part(text)
     except DamagedJson:  # the head cuts it
         return None
-    return avro_form(found[0]) if found is not None and isinstance(found[0], dict) else None
+    return avro_form(part[0]) if part is not None and isinstance(part[0], dict) else None
 
 
 def _schema_part(text: str) -> tuple[Any, int] | None:

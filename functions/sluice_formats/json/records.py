@@ -272,10 +272,10 @@ def bytes_reader(avro: Mapping[str, Any]) -> Callable[[Any], bytes]:
 
 
 def _from_hex(value: Any) -> bytes:
-    found = _HEX.fullmatch(_string(value))
-    if found is None:
+    match = _HEX.fullmatch(_string(value))
+    if match is None:
         raise ValueError("not hexadecimal digits")
-    return bytes.fromhex(found[1])
+    return bytes.fromhex(match[1])
 
 
 def decimal_reader(avro: Mapping[str, Any]) -> Callable[[Any], bytes]:

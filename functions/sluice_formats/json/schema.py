@@ -107,14 +107,14 @@ class Inference:
         for name, kinds in seen.items():
             declared = self._types.get(name) or self._types.get(stored_name(name))
             if declared:
-                found = declared_type(declared)
+                avro_type = declared_type(declared)
             elif name in metadata:
-                found = _AS_IT_IS
+                avro_type = _AS_IT_IS
             elif kinds:
-                found = _type(name, kinds)
+                avro_type = _type(name, kinds)
             else:
                 continue
-            fields.append({"name": name, "type": ["null", found]})
+            fields.append({"name": name, "type": ["null", avro_type]})
         return fields
 
 
@@ -133,31 +133,33 @@ def agreed(schemas: Sequence[Mapping[str, Any]], stored: Mapping[str, str]) -> l
     `stored` are Spark's type names by column. Where the table has whole numbers or text, only objects with fractions
     don't fit.
     """
-    known = {name for name, kind in stored.items() if kind == "double"}
+    doubles = {name for name, kind in stored.items() if kind == "double"}
     whole = {name for name, kind in stored.items() if kind in ("bigint", "int")}
     for schema in schemas:
-        named = (
+        of_numbers = (
             stored_name(field["name"])
             for record in _records(schema)
             for field in record["fields"]
             if _is_double(field["type"][-1])
         )
-        known.update(name for name in named if stored.get(name, "float") == "float")  # a stored float becomes a double
-    return [_with_doubles(schema, known, whole) for schema in schemas]
+        doubles.update(
+            name for name in of_numbers if stored.get(name, "float") == "float"
+        )  # a stored float becomes a double
+    return [_with_doubles(schema, doubles, whole) for schema in schemas]
 
 
 def _is_double(kind: Any) -> bool:
     return kind == "double" or isinstance(kind, dict) and kind["type"] == "double"
 
 
-def _with_doubles(node: Mapping[str, Any], known: Collection[str], whole: Collection[str]) -> dict[str, Any]:
+def _with_doubles(node: Mapping[str, Any], doubles: Collection[str], whole: Collection[str]) -> dict[str, Any]:
     fields = []
     for field in node["fields"]:
         kind = field["type"][-1]
         if isinstance(kind, dict) and "fields" in kind:
-            kind = _with_doubles(kind, known, whole)
+            kind = _with_doubles(kind, doubles, whole)
         elif isinstance(kind, dict) and kind.get(EXACT_IN_DOUBLE):
-            kind = "double" if stored_name(field["name"]) in known else kind["type"]
+            kind = "double" if stored_name(field["name"]) in doubles else kind["type"]
         elif isinstance(kind, dict) and kind.get(WHOLE):
             kind = "long" if stored_name(field["name"]) in whole else "double"
         fields.append({**field, "type": ["null", kind]})
@@ -173,16 +175,16 @@ def _see(seen: dict[str, int], record: Mapping[str, Any], unavailable: frozenset
     for name, value in record.items():
         kind = type(value)
         if kind is str:
-            found = _UNKNOWN if value in unavailable else _INFINITE if value in _NOT_FINITE else _TEXT
+            bit = _UNKNOWN if value in unavailable else _INFINITE if value in _NOT_FINITE else _TEXT
         elif value is None:
-            found = 0
+            bit = 0
         elif kind is int:
-            found = _SMALL if -_EXACT <= value <= _EXACT else _LONG if -_LIMIT <= value < _LIMIT else _BIG
+            bit = _SMALL if -_EXACT <= value <= _EXACT else _LONG if -_LIMIT <= value < _LIMIT else _BIG
         elif kind is NumberText:
-            found = _WHOLE if is_whole(value) else _FLOAT if exact_in_double(value) else _PRECISE
+            bit = _WHOLE if is_whole(value) else _FLOAT if exact_in_double(value) else _PRECISE
         else:
-            found = _BOOLEAN if kind is bool else _NESTED
-        seen[name] = seen.get(name, 0) | found
+            bit = _BOOLEAN if kind is bool else _NESTED
+        seen[name] = seen.get(name, 0) | bit
     if len(seen) > MAX_FIELDS:
         raise UnusableSchema(f"The object's records have more than {MAX_FIELDS} different fields")
 
@@ -207,27 +209,27 @@ def is_whole(text: str) -> bool:
 
 
 def _type(name: str, kinds: int) -> Any:
-    known = kinds & ~_UNKNOWN
-    if known == _INFINITE:
+    seen = kinds & ~_UNKNOWN
+    if seen == _INFINITE:
         return {"type": "string", EXACT_IN_DOUBLE: True}
-    if known & _INFINITE:
-        known = known & ~_INFINITE | (_TEXT if known & ~(_NUMBERS | _INFINITE) else _FLOAT)
-    if not known & ~_NUMBERS and known:
-        if known in (_WHOLE, _WHOLE | _SMALL):
+    if seen & _INFINITE:
+        seen = seen & ~_INFINITE | (_TEXT if seen & ~(_NUMBERS | _INFINITE) else _FLOAT)
+    if not seen & ~_NUMBERS and seen:
+        if seen in (_WHOLE, _WHOLE | _SMALL):
             return {"type": "double", WHOLE: True}
-        if not known & (_FLOAT | _PRECISE | _BIG | _WHOLE):
-            return {"type": "long", EXACT_IN_DOUBLE: True} if known == _SMALL else "long"
-        return "double" if not known & ~(_SMALL | _FLOAT | _WHOLE) else {"type": "string", "connect.name": NUMBER_TEXT}
-    if known in (0, _TEXT):
+        if not seen & (_FLOAT | _PRECISE | _BIG | _WHOLE):
+            return {"type": "long", EXACT_IN_DOUBLE: True} if seen == _SMALL else "long"
+        return "double" if not seen & ~(_SMALL | _FLOAT | _WHOLE) else {"type": "string", "connect.name": NUMBER_TEXT}
+    if seen in (0, _TEXT):
         return "string"
-    if known == _BOOLEAN:
+    if seen == _BOOLEAN:
         return "boolean"
-    if known == _NESTED:
+    if seen == _NESTED:
         return {"type": "string", "connect.name": JSON_TEXT}
-    found = [word for bits, word in _WORDS.items() if known & bits]
+    words = [word for bits, word in _WORDS.items() if seen & bits]
     raise Incompatible(
-        f"Column {name[:100]} is {' and '.join(found)} in one object",
+        f"Column {name[:100]} is {' and '.join(words)} in one object",
         column=name[:100],
-        types=found,
+        types=words,
         next_step="Declare the column in the table's `types`, or let the source write one type",
     )

@@ -69,9 +69,9 @@ def _check_depth(value: Any, text: str, at: int, end: int) -> None:
     for _ in range(_PARSED_DEPTH + 1):
         level = [
             member
-            for each in level
-            if isinstance(each, (dict, list))
-            for member in (each.values() if isinstance(each, dict) else each)
+            for node in level
+            if isinstance(node, (dict, list))
+            for member in (node.values() if isinstance(node, dict) else node)
             if isinstance(member, (dict, list))
         ]
         if not level:

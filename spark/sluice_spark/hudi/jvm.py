@@ -176,7 +176,7 @@ class HudiJvm:
         key_generator: str,
         properties_kept: Mapping[str, str],
     ) -> None:
-        """Write a table's properties as for a new table, together with those of `kept`, in one put of one object."""
+        """Write a table's properties as for a new table, with those of `properties_kept`, in one put of one object."""
         made = self._table_builder(values, table_type, key_generator).build()
         for name, value in properties_kept.items():
             made.setProperty(name, value)

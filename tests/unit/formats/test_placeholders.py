@@ -71,7 +71,7 @@ def test_the_placeholder_of_a_geometry_is_a_point_that_is_nowhere(fields, value)
         kept, unchanged = without_placeholders(
             [raw_array([value, {**value, "srid": 4258}], column, column)],
             ["g"],
-            found=placeholders(configured),
+            marks=placeholders(configured),
             never=(),
         )
         assert (
@@ -101,7 +101,7 @@ ARRAYS = {
 
 
 def test_placeholders_become_null_and_their_columns_are_named_by_row():
-    kept, unchanged = without_placeholders(list(ARRAYS.values()), list(ARRAYS), found=placeholders(), never=("key",))
+    kept, unchanged = without_placeholders(list(ARRAYS.values()), list(ARRAYS), marks=placeholders(), never=("key",))
     assert unchanged.to_pylist() == [["text", "texts", "codes", "pairs"], ["raw"], None, None]
     for name, before, after in zip(ARRAYS, ARRAYS.values(), kept, strict=True):
         assert after.type == before.type
@@ -111,7 +111,7 @@ def test_placeholders_become_null_and_their_columns_are_named_by_row():
 
 def test_columns_without_a_placeholder_are_left_unchanged():
     arrays = [pa.array(["a" * 28, None]), pa.array([["x"], []]), pa.nulls(2)]
-    kept, unchanged = without_placeholders(arrays, ["a", "b", "c"], found=placeholders(), never=())
+    kept, unchanged = without_placeholders(arrays, ["a", "b", "c"], marks=placeholders(), never=())
     assert unchanged is None and all(after is before for before, after in zip(arrays, kept, strict=True))
 
 

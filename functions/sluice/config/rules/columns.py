@@ -29,7 +29,7 @@ def _masks(written: Any) -> dict[str, int]:
         return dict.fromkeys(COLUMNS.parse(written), 0)
     COLUMNS.parse([str(name) for name in written])
     try:
-        return {str(name): _KEPT.parse(kept) for name, kept in written.items()}
+        return {str(name): _KEPT.parse(shown) for name, shown in written.items()}
     except ValueError as error:
         raise ValueError(f"maps a column to the number of last characters that stay, which {error}") from error
 
@@ -125,7 +125,7 @@ class ColumnRules:
 
     def mask_of(self, column: str) -> int | None:
         """How many characters of a source's masked column stay; None for a column that isn't masked."""
-        return next((kept for name, kept in self.mask.items() if name.lower() == column.lower()), None)
+        return next((shown for name, shown in self.mask.items() if name.lower() == column.lower()), None)
 
     def table_name(self, column: str) -> str:
         """The table's name of a source's column."""
@@ -138,7 +138,7 @@ class ColumnRules:
 
     def mistakes(self) -> dict[str, str]:
         """What contradicts itself, by key."""
-        found: dict[str, str] = {}
+        mistakes: dict[str, str] = {}
         gone, hashed, masked = _lower(self.exclude), _lower(self.hash), _lower(self.mask)
         for key, twice in (
             ("hash", gone & hashed),
@@ -146,12 +146,12 @@ class ColumnRules:
             ("rename", gone & _lower(self.rename)),
         ):
             if twice:
-                found[key] = f"names {', '.join(sorted(twice))}, which another key of columns excludes or changes"
+                mistakes[key] = f"names {', '.join(sorted(twice))}, which another key of columns excludes or changes"
         if self.hash and self.key is None:
-            found["key"] = "is missing: hash needs the name of the secret that holds its key"
+            mistakes["key"] = "is missing: hash needs the name of the secret that holds its key"
         elif self.key is not None and not self.hash:
-            found["key"] = "has no effect without hash"
-        return found
+            mistakes["key"] = "has no effect without hash"
+        return mistakes
 
     def misused(self, name: str, *, as_is: bool) -> str | None:
         """Why no setting can name this column of the table: what was done to it. Hashes count with `as_is` only."""

@@ -97,16 +97,16 @@ def _columns(written: Any) -> dict[str, dict[str, Any]]:
     if not isinstance(written, Mapping) or not 1 <= len(written) <= MAX_COLUMNS:
         raise ValueError(f"is a mapping of 1 to {MAX_COLUMNS} columns to what is expected of them")
     COLUMNS.parse([str(name) for name in written])
-    found: dict[str, dict[str, Any]] = {}
+    by_column: dict[str, dict[str, Any]] = {}
     for name, rules in written.items():
         if not isinstance(rules, Mapping) or not rules or not set(rules) <= set(_KEYS):
             raise ValueError(f"says of {name} something else than {', '.join(_KEYS)}")
         for key, value in rules.items():
             try:
-                found.setdefault(str(name), {})[str(key)] = _PARSERS[key](value)
+                by_column.setdefault(str(name), {})[str(key)] = _PARSERS[key](value)
             except ValueError as error:
                 raise ValueError(f"says {key} of {name}, which {error}") from error
-    return found
+    return by_column
 
 
 def _written_columns(columns: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -188,7 +188,7 @@ class Expectations:
 
     def described(self, column: str, rule: str) -> str:
         """What is wrong with a value of a column that fails a rule, named by its key in the file; without the value."""
-        expected = next(each for each in self.all() if each.column == column)
+        expected = next(expectation for expectation in self.all() if expectation.column == column)
         shown = ", ".join(expected.among[:_AMONG_SHOWN])
         more = f" and {len(expected.among) - _AMONG_SHOWN} more" if len(expected.among) > _AMONG_SHOWN else ""
         return {
@@ -201,8 +201,8 @@ class Expectations:
 
     def absent_from(self, names: Iterable[str]) -> tuple[str, ...]:
         """The columns of which something is expected and that are not among the table's `names`: misspelt, maybe."""
-        known = {name.lower() for name in names}
-        return tuple(name for name in self.columns if name.lower() not in known)
+        lower_names = {name.lower() for name in names}
+        return tuple(name for name in self.columns if name.lower() not in lower_names)
 
     def of_values(self) -> tuple[str, ...]:
         """The columns of which more is expected than not to be null."""

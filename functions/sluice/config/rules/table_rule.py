@@ -53,8 +53,8 @@ class TableRule(TableSettings, _RuleTable):
 
     def named_by(self, key: str) -> KeyName | None:
         """What the rule's `key_pattern` reads from a key, with the topic; None where it has none or doesn't match."""
-        found = None if self.key_pattern is None else named_by(self.key_pattern, key)
-        return found if found is None or found.topic is not None else replace(found, topic=self.topic)
+        parts = None if self.key_pattern is None else named_by(self.key_pattern, key)
+        return parts if parts is None or parts.topic is not None else replace(parts, topic=self.topic)
 
     @property
     def history_table(self) -> str | None:
@@ -74,7 +74,7 @@ class TableRule(TableSettings, _RuleTable):
         values.update(matched.groupdict())
 
         def fill(template: str) -> str:
-            return PLACEHOLDER.sub(lambda found: values.get(found[1]) or "", template)
+            return PLACEHOLDER.sub(lambda match: values.get(match[1]) or "", template)
 
         filled = _filled(self, fill)
         database, _, name = filled.table.partition(".")
@@ -101,7 +101,7 @@ class TableRule(TableSettings, _RuleTable):
                     topic=topic,
                     column=column,
                 )
-        settings = {each.name: getattr(filled, each.name) for each in fields(TableSettings)}
+        settings = {item.name: getattr(filled, item.name) for item in fields(TableSettings)}
         return TableConfig(
             **{**settings, "record_key": record_key, "services": services},
             table=filled.table,
@@ -128,8 +128,8 @@ def histories_taken(config: TableConfig, own: TableRule, rules: Iterable[TableRu
     reason = history_taken(config.table, rules)
     if reason is not None or not config.history:
         return reason
-    named = isinstance(config.history, str)
-    others = (rule for rule in rules if rule is not own and (named or isinstance(rule.history, str)))
+    is_named = isinstance(config.history, str)
+    others = (rule for rule in rules if rule is not own and (is_named or isinstance(rule.history, str)))
     return history_taken(config.history_table.table, others)
 
 
@@ -146,7 +146,7 @@ def _filled(settings: Any, fill: Callable[[str], str]) -> Any:
 
 @lru_cache(maxsize=8)
 def _templates(kind: type) -> tuple[str, ...]:
-    return tuple(each.name for each in settings_of(kind) if each.template)
+    return tuple(entry.name for entry in settings_of(kind) if entry.template)
 
 
 @lru_cache(maxsize=1024)
