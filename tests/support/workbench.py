@@ -213,7 +213,7 @@ class Workbench:
     def new_run(self) -> None:
         """Forget what a run keeps in memory."""
         self.services = dataclasses.replace(
-            self.services, known=KnownTables(), history=SchemaHistory(Objects(self.s3), self.silver)
+            self.services, tables=KnownTables(), history=SchemaHistory(Objects(self.s3), self.silver)
         )
 
     def path(self, config: TableConfig) -> str:
