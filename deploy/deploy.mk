@@ -38,7 +38,7 @@ FIRST = .aws-sam/first
 UPLOAD = $(SLUICE) package --arch $(SPARK_ARCHITECTURE) --upload --release-file $(RELEASE)
 GIVEN = $(SLUICE) package --template $(TEMPLATE) --parameters "$(ENV) Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE) $(PARAMETERS)"
 deploy: on-aws with-sam checked upload build  ## upload the Spark artifacts under their content hash, and sam deploy with that release
-	$(SLUICE) standstill begin --yes --before-deploy $(TEMPLATE) --parameter-overrides "$$($(GIVEN))"
+	$(SLUICE) standstill begin --yes --before-deploy $(TEMPLATE) --environment $(ENV) --parameter-overrides "$$($(GIVEN))"
 	test -s $(RELEASE) || { $(SAM) deploy --config-env $(ENV) $(CONFIRM) --parameter-overrides "$$($(GIVEN))" && $(UPLOAD) && touch $(FIRST); }
 	$(SAM) deploy --config-env $(ENV) $(CONFIRM) $$(test ! -e $(FIRST) || echo --no-confirm-changeset) --parameter-overrides "$$($(GIVEN) --parameters Release=$$(cat $(RELEASE)))"
 	$(SLUICE) standstill end

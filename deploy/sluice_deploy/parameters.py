@@ -55,6 +55,12 @@ def configured_parameters(environment: str, folder: Path) -> dict[str, str]:
     return parameters_of(" ".join(found) if isinstance(found, list) else found)
 
 
+def configured_tags(environment: str, folder: Path) -> dict[str, str]:
+    """The stack tags that samconfig.toml of `folder` sets for an environment; none without the file."""
+    found = _deployment(_settings(folder), environment).get("tags", "")
+    return parameters_of(" ".join(found) if isinstance(found, list) else found)
+
+
 def as_overrides(parameters: Mapping[str, str]) -> str:
     """The parameters as one text for `--parameter-overrides`."""
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in parameters.items())

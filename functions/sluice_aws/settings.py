@@ -25,6 +25,7 @@ VARIABLES = {
     "architecture": "ARCHITECTURE",
     "event_bus": "EVENT_BUS",
     "key_arn": "KEY_ARN",
+    "job_run_tags": "JOB_RUN_TAGS",
     "endpoint_url": "AWS_ENDPOINT_URL",
     "emr_endpoint_url": "AWS_ENDPOINT_URL_EMR_SERVERLESS",
 }
@@ -49,6 +50,7 @@ class Settings:
     architecture: str = "X86_64"
     event_bus: str = "default"
     key_arn: str = ""
+    job_run_tags: str = ""  # name=value, separated by commas
     endpoint_url: str = ""
     emr_endpoint_url: str = ""
     reconcile_grace_s: int = 900
@@ -56,6 +58,7 @@ class Settings:
     services_pause_s: int = 30
     late_after_s: int = 900
     table_metrics: bool = False
+    encrypts_traffic: bool = False
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str], *, needed: tuple[str, ...] = ()) -> Settings:
@@ -82,6 +85,7 @@ class Settings:
             elif text:
                 wrong.append(name)
         values["table_metrics"] = environment.get("TABLE_METRICS") == "true"
+        values["encrypts_traffic"] = environment.get("ENCRYPT_TRAFFIC") == "true"
         settings = cls(**values)
         wrong += [VARIABLES[field] for field in needed if not getattr(settings, field)]
         if wrong:
@@ -108,4 +112,8 @@ class Settings:
             architecture=self.architecture,
             stack=self.stack,
             key_arn=self.key_arn,
+            encrypts_traffic=self.encrypts_traffic,
+            tags=tuple(
+                (name, value) for name, _, value in (tag.partition("=") for tag in self.job_run_tags.split(",")) if name
+            ),
         )

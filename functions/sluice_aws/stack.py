@@ -88,8 +88,17 @@ class Target:
     @cached_property
     def parameters(self) -> Mapping[str, str]:
         """The parameters that the stack was deployed with."""
+        return {one["ParameterKey"]: one.get("ParameterValue", "") for one in self._described.get("Parameters", ())}
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """The tags of the stack, which CloudFormation gives to its parts."""
+        return {one["Key"]: one["Value"] for one in self._described.get("Tags", ())}
+
+    @cached_property
+    def _described(self) -> Mapping[str, Any]:
         (stack,) = self.client("cloudformation").describe_stacks(StackName=self.stack)["Stacks"]
-        return {one["ParameterKey"]: one.get("ParameterValue", "") for one in stack.get("Parameters", ())}
+        return dict(stack)
 
     def client(self, service: str) -> Any:
         """The boto3 client of a service, made once."""

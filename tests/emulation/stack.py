@@ -33,7 +33,7 @@ class CloudFormation:
     """
 
     def __init__(self):
-        self.outputs, self.parameters = {}, {}
+        self.outputs, self.parameters, self.tags = {}, {}, {}
         SHARED.events.register(
             "before-call.cloudformation.DescribeStacks", self._answer
         )  # every client of the session has it
@@ -47,6 +47,7 @@ class CloudFormation:
                 <CreationTime>2024-05-01T10:00:00.000Z</CreationTime>
                 <Outputs>{_members("Output", self.outputs)}</Outputs>
                 <Parameters>{_members("Parameter", self.parameters)}</Parameters>
+                <Tags>{_members("", self.tags)}</Tags>
                 </member></Stacks></DescribeStacksResult></DescribeStacksResponse>""",
             )
         else:
@@ -88,7 +89,7 @@ class Stack:
         self.s3.put_bucket_versioning(Bucket="s-bronze", VersioningConfiguration={"Status": "Enabled"})
         create_ledger_table(self.dynamodb, "s-ledger")
         queue = SHARED.client("sqs").create_queue(QueueName="dead-letters")["QueueUrl"]
-        described.parameters = {}
+        described.parameters, described.tags = {}, {}
         described.outputs = {
             **BUCKETS,
             "LedgerTable": "s-ledger",

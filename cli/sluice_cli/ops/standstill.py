@@ -21,7 +21,7 @@ from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.interaction import Yes, ask_in_terminal
 from sluice_cli.terminal.output import Stack, chosen_target, named_stack, say
 from sluice_cli.terminal.stack import supervise_now
-from sluice_deploy.parameters import parameters_of
+from sluice_deploy.parameters import configured_tags, parameters_of
 from sluice_deploy.template import changes_application, parse_template, read_template
 
 app = typer.Typer(
@@ -59,6 +59,12 @@ def begin(
             help="The parameters of the deployment, as for `sam deploy`.",
         ),
     ] = "",
+    environment: Annotated[
+        str,
+        typer.Option(
+            "--environment", metavar="NAME", help="The environment of samconfig.toml that is deployed, for its tags."
+        ),
+    ] = "",
     timeout: Annotated[
         float,
         typer.Option("--timeout", metavar="DURATION", parser=seconds, help="Time for runs to end: 90s, 5m, 2h."),
@@ -71,7 +77,7 @@ def begin(
     Runs end after their current batch. Halted lanes are paused, too: `end` lets them try again. Without a stack, the
     command does nothing; before a deployment it deletes a stack whose creation was rolled back. An existing application
     (parameter ApplicationId) is left running, with its other jobs. After a failed deployment the command may be
-    repeated: the lanes it paused before stay noted.
+    repeated: the lanes it paused before stay noted. With --environment, other tags of the stack count as a change.
 
     In a terminal, the command first says what it stops and asks. A script is not asked.
 
@@ -89,7 +95,8 @@ def begin(
         if named and before_deploy is not None and remove_failed_creation(named, os.environ, poll_s=int(POLL_S)):
             say(f"stack {named}: deleted, since its creation had failed and it holds nothing")
         return
-    if before_deploy is not None and not _would_change(target, before_deploy, parameters_of(overrides)):
+    tags = configured_tags(environment, Path()) if environment else None
+    if before_deploy is not None and not _would_change(target, before_deploy, parameters_of(overrides), tags):
         say("The application doesn't change: no lane is paused")
         return
     ledger = target.ledger
@@ -189,10 +196,12 @@ def _write(note: Path | None, target: Target, lanes: list[str]) -> None:
     note.write_text(json_module.dumps({"stack": target.stack, "lanes": lanes}))
 
 
-def _would_change(target: Target, template: Path, given: Mapping[str, str]) -> bool:
+def _would_change(target: Target, template: Path, given: Mapping[str, str], tags: Mapping[str, str] | None) -> bool:
     now = target.parameters
     if now.get(GIVEN):
         return False  # no deployment changes an application that the stack doesn't own
+    if tags is not None and tags != target.tags:
+        return True  # CloudFormation gives the stack's tags to the application
     cloudformation = target.client("cloudformation")
     body: Any = cloudformation.get_template(StackName=target.stack, TemplateStage="Original")["TemplateBody"]
     return changes_application(

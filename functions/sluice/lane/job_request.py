@@ -43,6 +43,8 @@ class JobEnvironment:
     architecture: str = "X86_64"
     stack: str = ""
     key_arn: str = ""  # the customer's key; without one, EMR encrypts logs and disks with its own
+    tags: tuple[tuple[str, str], ...] = ()  # of every job run, beside Sluice's own
+    encrypts_traffic: bool = False  # between workers
 
     @property
     def partition(self) -> str:
@@ -77,7 +79,7 @@ def start_job_run(
         run_id,
         policy=policy,
         timeout_min=execution_timeout_min(lane),
-        tags={**_stack_tag(environment), "sluice:lane": lane.name, "sluice:run": run_id},
+        tags={"sluice:lane": lane.name, "sluice:run": run_id},
         arguments=_arguments(environment, lane, run_id) + (["--scope", scope.name] if scope.name else []),
     )
 
@@ -97,7 +99,7 @@ def start_trial(environment: JobEnvironment, trial: str) -> dict[str, Any]:
         trial,
         policy=policy,
         timeout_min=TRIAL_TIMEOUT_MIN,
-        tags={**_stack_tag(environment), "sluice:trial": trial},
+        tags={"sluice:trial": trial},
         arguments=arguments,
     )
 
@@ -126,7 +128,7 @@ def _request(
         "executionTimeoutMinutes": timeout_min,
         "mode": "BATCH",
         "retryPolicy": {"maxAttempts": 1},
-        "tags": dict(tags),
+        "tags": {**dict(environment.tags), **_stack_tag(environment), **tags},
         "jobDriver": {
             "sparkSubmit": {
                 "entryPoint": f"{environment.release_url}/{ENTRY_POINT}",
@@ -195,6 +197,7 @@ def _spark_settings(environment: JobEnvironment, lane: LaneConfig) -> tuple[tupl
         ("spark.executor.memory", f"{executor_heap}m"),
         ("spark.executor.memoryOverhead", f"{executor_overhead}m"),
         ("spark.emr-serverless.executor.disk", DISK),
+        *([("spark.ssl.internode.enabled", "true")] if environment.encrypts_traffic else []),
         ("spark.dynamicAllocation.enabled", "true"),
         ("spark.dynamicAllocation.initialExecutors", str(lane.min_executors)),
         ("spark.dynamicAllocation.minExecutors", str(lane.min_executors)),

@@ -18,7 +18,7 @@ from typing import Any
 from sluice_deploy.template import APPLICATION
 
 FUNCTION = "AWS::Serverless::Function"
-STATE_MACHINE = "AWS::Serverless::StateMachine"
+STATE_MACHINE = "AWS::StepFunctions::StateMachine"
 JOB_RUN_TASK = "aws-sdk:emrserverless:getJobRun"
 STAND_IN_TASK = "GetJobRunFunction"
 _IN_SUB = re.compile(r"\$\{([A-Za-z0-9]+)(\.[A-Za-z0-9.]+)?\}")
@@ -78,7 +78,7 @@ def overlay(template: Mapping[str, Any], surroundings: Surroundings) -> dict[str
 def state_machines(template: Mapping[str, Any]) -> dict[str, str]:
     """The file of each state machine's definition, by logical id."""
     return {
-        name: resource["Properties"]["DefinitionUri"]
+        name: resource["Properties"]["DefinitionS3Location"]
         for name, resource in template["Resources"].items()
         if resource["Type"] == STATE_MACHINE
     }
@@ -90,7 +90,7 @@ def _replace_tasks(resources: dict[str, Any], surroundings: Surroundings) -> Non
     for name in [name for name, resource in resources.items() if resource["Type"] == STATE_MACHINE]:
         properties = resources[name]["Properties"]
         if surroundings.code_bucket:
-            properties["DefinitionUri"] = {
+            properties["DefinitionS3Location"] = {
                 "Bucket": surroundings.code_bucket,
                 "Key": surroundings.definition_keys[name],
             }

@@ -127,6 +127,16 @@ def test_an_application_from_outside_the_stack_keeps_running_during_a_standstill
     assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STARTED"
 
 
+def test_other_tags_of_the_stack_reach_the_application(stack, emr, invoked, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "samconfig.toml").write_text('[prod.deploy.parameters]\ntags = "application=sluice environment=prod"\n')
+    cloudformation().tags = {"application": "sluice", "environment": "test"}
+    stack.ledger.lanes.wake("main")
+    deployed = ["--before-deploy", str(ROOT / "template.yaml"), "--environment", "prod"]
+    assert run(["standstill", "begin", *deployed]) == 0
+    assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STOPPED"
+
+
 def test_a_halted_lane_rests_as_well_and_tries_again_afterwards(stack, emr, invoked, tmp_path):
     stack.ledger.lanes.wake("main")
     halt(stack.ledger, "main")

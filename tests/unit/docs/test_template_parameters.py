@@ -75,6 +75,12 @@ def test_an_empty_or_half_given_network_is_refused_before_anything_is_made(
     assert refused(given) is wrong
 
 
+@pytest.mark.parametrize("one, other", [("Bronze", "Silver"), ("Silver", "Artifact"), ("Artifact", "Bronze")])
+def test_one_bucket_for_two_purposes_is_refused(one: str, other: str) -> None:
+    given = {f"{one}BucketName": "lake", f"{other}BucketName": "lake"}
+    assert refused(given) and not refused({**given, f"{other}BucketName": "other"})
+
+
 def test_the_network_needs_endpoints_of_the_services_that_are_called_and_no_other() -> None:
     functions, job = (
         "".join(path.read_text(encoding="utf-8") for path in (ROOT / folder).rglob("*.py"))

@@ -33,7 +33,7 @@ ALLOWED = {
     r"Statement\[\d+\]\.Resource(\[\d+\])?\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
     r"Resources\.DataKey\.Properties\.KeyPolicy\.Statement\[\d+\]\.Condition\.ArnLike\."
     r"aws:SourceArn\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
-    r"Resources\.TableServices\.Properties\.DefinitionUri": "what `sam package` does: the definition in a bucket",
+    r"Resources\.TableServices\.Properties\.DefinitionS3Location": "as `sam package`: the definition in a bucket",
     r"Resources\.TableServices\.Properties\.DefinitionSubstitutions\.Application\.Fn::If\[1\]": "the stand-in's id",
     r"Resources\.TableServices\.Properties\.DefinitionSubstitutions\.GetJobRun\.Fn::(Sub|"
     r"GetAtt)": "no emulator knows EMR Serverless: a function asks the stand-in",
@@ -93,8 +93,8 @@ def test_without_a_bucket_code_stays_for_sam_to_build_and_functions_name_their_o
         "GetJobRunFunction"
     }
     assert (
-        made["Resources"]["TableServices"]["Properties"]["DefinitionUri"]
-        == template["Resources"]["TableServices"]["Properties"]["DefinitionUri"]
+        made["Resources"]["TableServices"]["Properties"]["DefinitionS3Location"]
+        == template["Resources"]["TableServices"]["Properties"]["DefinitionS3Location"]
     )
 
 

@@ -15,7 +15,7 @@ from sluice_deploy import release
 from sluice_deploy.template import read_template
 
 ROOT = Path(__file__).resolve().parents[4]
-NAMED = ("CodeUri", "DefinitionUri")
+NAMED = ("CodeUri", "DefinitionS3Location")
 
 
 def test_a_project_has_what_its_template_and_its_makefile_name(tmp_path):

@@ -13,6 +13,7 @@ from sluice.config.lane import LaneConfig
 from sluice.errors import UnusableRequest
 from sluice.lane.job_policy import Scope
 from sluice.lane.job_request import execution_timeout_min, start_job_run, start_trial
+from sluice_aws.settings import Settings
 
 RUN = "run-main-20240501T100000Z-0a1b2c3d"
 # The shape that AWS's model and its guide to Spark jobs give, with this project's choices.
@@ -209,6 +210,23 @@ def test_the_customers_key_encrypts_logs_and_disks_of_a_run_and_of_a_trial():
 
 def test_without_a_key_emr_encrypts_with_its_own():
     assert "encryptionKeyArn" not in json.dumps(start_job_run(JOB_ENVIRONMENT, LaneConfig(), RUN))
+
+
+def test_tags_of_the_deployment_stand_beside_sluices_own():
+    settings = Settings.from_env({"STACK_NAME": "s", "JOB_RUN_TAGS": "team=data,cost-center=4=2"})
+    environment = replace(JOB_ENVIRONMENT, stack=settings.stack, tags=settings.job_environment().tags)
+    given = {"team": "data", "cost-center": "4=2", "sluice:stack": "s"}
+    assert start_job_run(environment, LaneConfig(), RUN)["tags"] == {**given, "sluice:lane": "main", "sluice:run": RUN}
+    assert start_trial(environment, TRIAL)["tags"] == {**given, "sluice:trial": TRIAL}
+    assert Settings().job_environment().tags == ()
+
+
+@pytest.mark.parametrize("given, encrypts", [("true", True), ("false", False)])
+def test_workers_encrypt_their_traffic_where_the_deployment_says_so(given, encrypts):
+    settings = Settings.from_env({"ENCRYPT_TRAFFIC": given})
+    environment = replace(JOB_ENVIRONMENT, encrypts_traffic=settings.job_environment().encrypts_traffic)
+    submitted = start_job_run(environment, LaneConfig(), RUN)["jobDriver"]["sparkSubmit"]["sparkSubmitParameters"]
+    assert ("--conf spark.ssl.internode.enabled=true" in submitted) is encrypts
 
 
 def test_job_runs_carry_the_stacks_name_as_a_tag():
