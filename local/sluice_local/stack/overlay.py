@@ -56,8 +56,8 @@ def overlay(template: Mapping[str, Any], surroundings: Surroundings) -> dict[str
     result = copy.deepcopy(dict(template))
     resources = result["Resources"]
     applications = {name for name, resource in resources.items() if resource["Type"] == APPLICATION}
-    for name in applications:
-        del resources[name]
+    for name in {*applications, *(name for name, one in resources.items() if "Metrics" in one.get("Properties", {}))}:
+        del resources[name]  # MiniStack refuses alarms on an expression
     result = _without(result, applications, surroundings)
     functions = result["Globals"]["Function"]
     if surroundings.code_bucket:
