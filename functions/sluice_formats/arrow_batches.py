@@ -19,6 +19,7 @@ from sluice.changes import hidden_columns as hidden
 from sluice.changes.position import OFFSET_ONLY, encode, encode_arrival, of_snapshot
 from sluice.changes.source_tables import source_table
 from sluice.config.placeholders import Placeholders, placeholders
+from sluice.config.values import source_column
 from sluice.errors import ExpansionLimit, Unordered
 from sluice.schema.avro import WriterSchema
 from sluice_formats.arrow_columns import (
@@ -117,7 +118,8 @@ def record_batch(
         # Without the version: a key that is written again after a crash repeats its rows. The merge tells other records
         # under the same key apart (`sluice.changes.recurring_keys`).
         names = [f"{item.bucket}/{item.key}#{number:010d}" for number in numbers] if plan.append_only else []
-    arrays, unchanged = _data(rows, numbers, names, writer, plan, ops)
+    sent = None if meta.sent is None else _column(source, meta.sent)
+    arrays, unchanged = _data(rows, numbers, names, writer, plan, ops, sent)
     own = {
         hidden.POSITION: _positions(rows, source, ops, orders, writer, plan, marks, item.key, place),
         hidden.DELETED: deleted,
@@ -240,6 +242,7 @@ def _data(
     writer: WriterSchema,
     plan: ReaderPlan,
     ops: Sequence[Any] | None,
+    sent: Sequence[Any] | None,
 ) -> tuple[list[pa.Array], pa.Array | None]:
     if None in rows:
         raise NullRecordKey(
@@ -299,7 +302,7 @@ def _data(
         [column.name for column in plan.columns],
         marks=placeholders(plan.unavailable_value),
         never=plan.record_key,
-        left_out=_left_out(made, len(rows), plan, ops),
+        left_out=_left_out(made, len(rows), plan, ops) if sent is None else _unsent(made, sent, writer, plan),
     )
 
 
@@ -315,6 +318,22 @@ def _left_out(
     updates = pa.array([op in (None, hidden.UPDATE) for op in ops] if ops is not None else [True] * rows, pa.bool_())
     return {
         name: pc.and_(pc.is_null(made[name]), updates) if name in made else updates for name in plan.null_is_unchanged
+    }
+
+
+def _unsent(
+    made: Mapping[str, pa.Array], sent: Sequence[Any], writer: WriterSchema, plan: ReaderPlan
+) -> dict[str, pa.Array]:
+    """By column, which rows leave it out: those of updates that bring others, by the columns that each has `sent`.
+
+    The columns that Sluice makes are in all rows.
+    """
+    own = {hidden.ROW, *(name for name, _ in plan.path_columns), *map(source_column, plan.source_words)}
+    names = {name: name if (at := writer.row.column(name)) is None else at.written_name for name in made}
+    return {
+        name: pa.array([columns is not None and written not in columns for columns in sent], pa.bool_())
+        for name, written in names.items()
+        if name not in own
     }
 
 

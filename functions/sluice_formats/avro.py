@@ -28,10 +28,10 @@ from sluice.schema.limits import parse_schema, weight_of
 from sluice_formats.avro_header import MAGIC, SYNC_BYTES, AvroHeader, Cut, Head, long_at, parse_header
 from sluice_formats.errors import CorruptObject
 from sluice_formats.records import CHUNK_BYTES, Records, chunked, most_rows, rebased
+from sluice_formats.zstd import decompress_zstd
 
 _CHECKSUM_BYTES = 4  # after a snappy block: CRC32 of the decompressed bytes
 _XZ_MEMORY = 256 * 1024**2  # the highest preset needs 65 MiB
-_FIRST_ROOM = 16  # times its size: the first buffer of a zstandard block
 
 
 @dataclass(frozen=True)
@@ -116,20 +116,10 @@ def _snappy(data: bytes, limit: int) -> bytes:
 
 
 def _zstandard(data: bytes, limit: int) -> bytes:
-    """Decompressed into buffers of growing size: a frame may leave out its content's size, or state a wrong one."""
-    room = min(limit, _FIRST_ROOM * len(data) + 1024)
-    while True:
-        into = bytearray(room)
-        try:
-            length = cramjam.zstd.decompress_into(data, into)
-        except cramjam.DecompressionError as error:
-            if "whole buffer" not in str(error):
-                raise
-            if room >= limit:
-                raise _too_much(limit) from error
-            room = min(limit, 4 * room)
-        else:
-            return bytes(memoryview(into)[:length])
+    plain = decompress_zstd(data, limit)
+    if plain is None:
+        raise _too_much(limit)
+    return plain
 
 
 _CODECS: dict[str, Callable[[bytes, int], bytes]] = {

@@ -18,6 +18,7 @@ from sluice.admission.routing import AVRO, CSV, JSON, LAST, PARQUET, classify, f
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.row_errors import RowError, row_error
 from sluice.changes import hidden_columns as hidden
+from sluice.changes.dialects.nested import Reading
 from sluice.changes.dialects.registry import translator
 from sluice.changes.log_restart import SeenObject
 from sluice.changes.position import ARRIVAL, MYSQL, NAMED, OFFSET_ONLY, binlog_base, place_of_object
@@ -25,6 +26,7 @@ from sluice.config.document import KeyMatch
 from sluice.config.key_pattern import KeyName, named_by
 from sluice.config.limits import Limits
 from sluice.config.placeholders import placeholders
+from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
 from sluice.config.values import source_column
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
@@ -42,6 +44,7 @@ from sluice_formats.csv_records import csv_records, path_values
 from sluice_formats.csv_text import csv_schema
 from sluice_formats.errors import NoHashKey, UndecodableValue, UnreadableObject, UnsupportedFormat
 from sluice_formats.json.records import json_records, json_schemas
+from sluice_formats.json.text import parse
 from sluice_formats.parquet_records import parquet_records
 from sluice_formats.records import BadRow, BrokenRecord, Chunk, ReaderPlan, Record, Records, sound_batch
 
@@ -54,13 +57,14 @@ _READERS: dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
         plan.inferred.get(item.id.hash),
         plan.limits,
         plan.shape,
-        translator(
-            plan.dialect,
-            plan.known_dialects,
-            lambda name: plan.rules.table_name(stored_name(name)) in plan.record_key,
-        ),
+        translator(plan.dialect, plan.known_dialects, _reading(plan.record_key, plan.rules, item.key)),
     ),
 }
+
+
+def _reading(key: tuple[str, ...], rules: ColumnRules, object_key: str) -> Reading:
+    """What a dialect is told for a table with a record key, under its rules for columns."""
+    return Reading(key, lambda name: rules.table_name(stored_name(name)) in key, parse, object_key)
 
 
 SCANNED = frozenset((JSON, CSV))  # formats whose objects may carry several schemas or none
@@ -74,7 +78,8 @@ def schemas_of(body: bytes, format: str, config: TableConfig) -> tuple[list[dict
     try:
         if format == CSV:
             return [csv_schema(body, config)], True
-        translate = translator(config.dialect, config.known_dialects)
+        reading = _reading(() if config.append_only else config.record_key, config.columns, "")
+        translate = translator(config.dialect, config.known_dialects, reading)
         return json_schemas(body, config.json_types, config.limits, config.unavailable_value, config.shape, translate)
     except SluiceError as error:
         if config.columns.conceals:

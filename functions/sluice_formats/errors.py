@@ -32,8 +32,15 @@ def _renamed(format: str) -> str:
     )
 
 
-_UNPACKED = f"Compress no Avro or Parquet file as a whole, and JSON and CSV with gzip only: unpack it and {_REPLACED}"
+_UNPACKED = (
+    "Compress no Avro or Parquet file as a whole, CSV with gzip only, and JSON with gzip or zstd: unpack it and "
+    f"{_REPLACED}"
+)
 _ANSWER = "Look at what wrote the object: a saved answer of a web server is no data. Run `sluice quarantine discard`"
+REGISTRY_STEP = (
+    "Let the sink decode the messages: value.converter AvroConverter (or JsonSchemaConverter, ProtobufConverter, AWS's "
+    "AWSKafkaAvroConverter) with the registry's address, and format.class AvroFormat or ParquetFormat"
+)
 _WRITABLE = "Let the connector write Avro, JSON, Parquet or CSV"
 _PARQUET = OtherFormat("Parquet", _renamed("parquet"))
 _BEGINNINGS = (
@@ -43,6 +50,8 @@ _BEGINNINGS = (
     (rb"PK\x03\x04", OtherFormat("a zip archive", _UNPACKED)),
     (rb"\x28\xb5\x2f\xfd", OtherFormat("zstd", _UNPACKED)),
     (rb"BZh[1-9]", OtherFormat("bzip2", _UNPACKED)),
+    (rb"\x00\x00(?!\x00{3})(?s:...)", OtherFormat("a message in Confluent's wire format", REGISTRY_STEP)),
+    (rb"\x03[\x00\x05]", OtherFormat("a message in the wire format of AWS Glue's registry", REGISTRY_STEP)),
     (rb"(?i:(\xef\xbb\xbf)?\s*<(!doctype html|html))", OtherFormat("HTML", _ANSWER)),
     (rb"(\xef\xbb\xbf)?\s*<\?xml", OtherFormat("XML", _ANSWER)),
 )
@@ -287,6 +296,12 @@ class DamagedGzip(DamagedObject):
     """A damaged gzip file; facts: `bytes`."""
 
     code = "damaged_gzip"
+
+
+class DamagedZstd(DamagedObject):
+    """A damaged zstd file; facts: `bytes`."""
+
+    code = "damaged_zstd"
 
 
 class NotParquet(SluiceError):

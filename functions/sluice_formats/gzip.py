@@ -11,6 +11,7 @@ from sluice.errors import ExpansionLimit
 from sluice_formats.errors import DamagedGzip
 
 MAGIC = b"\x1f\x8b"  # RFC 1952, 2.3.1
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"  # RFC 8878, 3.1.1
 _PIECE = 8 * 1024
 _WINDOW = 31  # zlib: a gzip wrapper and the largest window
 
@@ -44,9 +45,7 @@ def unpacked(data: bytes, limit: int) -> bytes:
             ) from error
         room -= len(part)
         if room < 0:
-            raise ExpansionLimit.beyond(
-                "decoded_bytes", f"The object unpacks to more than {limit:,} bytes", limit=limit, unit="bytes"
-            )
+            raise beyond(limit)
         content.write(part)
         at += len(piece) - len(member.unused_data)
         if member.eof:
@@ -54,6 +53,13 @@ def unpacked(data: bytes, limit: int) -> bytes:
     if member is not None:
         raise DamagedGzip("The object's gzip ends early", bytes=len(data))
     return content.getvalue()
+
+
+def beyond(limit: int) -> ExpansionLimit:
+    """The error of an object that unpacks to more than `limit` bytes."""
+    return ExpansionLimit.beyond(
+        "decoded_bytes", f"The object unpacks to more than {limit:,} bytes", limit=limit, unit="bytes"
+    )
 
 
 def unpacked_head(data: bytes, limit: int) -> bytes:

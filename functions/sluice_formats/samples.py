@@ -23,8 +23,9 @@ from sluice_formats.avro import blocks_of, decompressed, replaced_symbols, with_
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.csv_text import csv_columns, unescaped, without_mark
 from sluice_formats.errors import CorruptObject, NotCsv
-from sluice_formats.gzip import unpacked_head
+from sluice_formats.gzip import ZSTD_MAGIC, unpacked_head
 from sluice_formats.json.lines import records as json_records
+from sluice_formats.zstd import unpacked_text
 
 BLOCK_BYTES = 16 * 1024**2  # of a block once decompressed
 _DELIMITERS = (";", "\t", "|")
@@ -155,7 +156,8 @@ def _delimiter(text: bytes) -> str | None:
 
 def _lines(head: Head, limit: int) -> tuple[bytes, bool]:
     """The unpacked text up to `limit`, without a line that is cut, and whether that is all of it."""
-    text = unpacked_head(head.data, limit)
+    is_zstd = head.whole and head.data.startswith(ZSTD_MAGIC)
+    text = unpacked_text(head.data, limit) if is_zstd else unpacked_head(head.data, limit)
     whole = head.whole and len(text) < limit
     return text if whole else text[: text.rfind(b"\n") + 1], whole
 

@@ -285,7 +285,7 @@ def _check_columns(tree: YamlLines, rule: TableRule, path: Path) -> None:
 def _check_key_pattern(tree: YamlLines, own: Mapping[str, Any], rule: TableRule, path: Path) -> None:
     """Check that a rule's pattern tells the topic, where the rule is for more than one."""
     if rule.key_pattern is None:
-        if "format" in own:
+        if "format" in own and rule.dialect is None:
             tree.mistake((*path, "format"), "has no effect without key_pattern: other keys tell their format")
     elif TOPIC_GROUP not in groups_of(rule.key_pattern) and (rule.topic is None or "*" in rule.topic):
         tree.mistake(

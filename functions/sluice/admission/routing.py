@@ -18,7 +18,11 @@ READABLE_FORMATS = frozenset({AVRO, JSON, PARQUET, CSV})
 # The extensions that writers append. The codec precedes `.parquet` (topic+0+0.snappy.parquet) and follows the others.
 _EXTENSIONS = (
     (".avro", AVRO),
-    *((f"{end}{packed}", JSON) for end in (".json", ".jsonl", ".ndjson") for packed in ("", ".gz", ".gzip")),
+    *(
+        (f"{end}{packed}", JSON)
+        for end in (".json", ".jsonl", ".ndjson")
+        for packed in ("", ".gz", ".gzip", ".zst", ".zstd")
+    ),
     *((f".csv{packed}", CSV) for packed in ("", ".gz", ".gzip")),
     *((f"{codec}.parquet", PARQUET) for codec in (".snappy", ".gz", ".gzip", ".zstd", ".lz4", ".brotli", "")),
     (".bin", "bytes"),  # Confluent's ByteArrayFormat: listed, so that such a file doesn't count as stray
@@ -124,6 +128,8 @@ def classify(key: str, size: int | None, match: KeyMatch | None = None) -> Route
         return Route(IGNORED, rule="hidden_folder")
     if match is not None:
         return _matched(match, None if extension == ".gz" else file_format)
+    if file.endswith(".orc"):
+        return Route(UNROUTABLE, reason="the file is ORC: let the writer write Avro, JSON, Parquet or CSV")
     if file_format is None or extension == ".gz" and not (name and name.by_lenses):
         return Route(
             UNROUTABLE, reason="the file's extension is not one of .avro, .json, .csv (or .gz of both), .parquet"

@@ -60,7 +60,8 @@ def judge_unread(route: Route, size: int | None, config: TableConfig | None = No
         return Verdict(
             QUARANTINED,
             config,
-            reason=f"objects of format {route.format} can't be read by this release",
+            reason=f"objects of format {route.format} can't be read: the messages of Kafka lack the schemas of their "
+            "registry. Let the sink decode them, with AvroConverter and format.class AvroFormat",
             code=UNREADABLE_FORMAT,
         )
     if size == 0:

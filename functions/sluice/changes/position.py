@@ -15,7 +15,8 @@ MYSQL = "mysql"  # and MariaDB
 SQLSERVER = "sqlserver"
 ORACLE = "oracle"
 MONGODB = "mongodb"
-NUMBER = "number"  # a number that rises with every commit, such as TiDB's timestamps
+NUMBER = "number"  # a number that rises with every commit, such as TiDB's timestamps, and a step of the commit
+NUMBER_FIELD, STEP_FIELD = "change_number", "change_step"
 OFFSET_ONLY = "offset"
 ARRIVAL = "arrival"  # when the object of a row was written to S3
 NAMED = "named"  # what the name of a row's object says, then when it was written
@@ -24,7 +25,7 @@ MAX_GENERATION = 9_999
 _LSN = re.compile(r"[0-9a-fA-F]{8}:[0-9a-fA-F]{8}:[0-9a-fA-F]{4}")
 # A rollback segment id as LogMiner prints it: " 0x0000c1.0000bd4a.0010 ", redo log sequence, block and byte.
 _RS_ID = re.compile(r"\s*(?:0x)?([0-9a-fA-F]{1,8})\.([0-9a-fA-F]{1,8})\.([0-9a-fA-F]{1,4})\s*")
-_LIMIT_30 = 10**30
+_LIMIT_40 = 10**40
 _LIMIT_20 = 10**20
 _LIMIT_10 = 10**10
 
@@ -47,7 +48,7 @@ _SOURCES: tuple[_Source, ...] = (
     _Source(MYSQL, ("file", "pos", "row")),
     _Source(MONGODB, ("ts_ms", "ord"), telling="ord"),
     _Source(POSTGRES, ("lsn",)),
-    _Source(NUMBER, ("change_number",)),  # of `sluice.changes.dialects`, under no prefix
+    _Source(NUMBER, (NUMBER_FIELD, STEP_FIELD)),  # of `sluice.changes.dialects`, under no prefix
 )
 
 
@@ -141,9 +142,9 @@ def encode(generation: int, kind: str, components: Sequence[Any], offset: int) -
             if 0 <= ts_ms < _LIMIT_20 and -1 <= order < _LIMIT_10 - 1:
                 return "%04d.%020d.%010d.%020d" % (generation, ts_ms, order + 1, offset)  # noqa: UP031
         elif kind == NUMBER:
-            (number,) = components
-            if 0 <= number < _LIMIT_30:
-                return "%04d.%030d.%020d" % (generation, number, offset)  # noqa: UP031
+            number, step = components
+            if 0 <= number < _LIMIT_40 and 0 <= step < _LIMIT_20:
+                return "%04d.%040d.%020d.%020d" % (generation, number, step, offset)  # noqa: UP031
         elif kind == OFFSET_ONLY and not components:
             return "%04d.%020d" % (generation, offset)  # noqa: UP031
     except (TypeError, ValueError) as error:
@@ -164,7 +165,7 @@ _FIRST: dict[str, tuple[Any, ...]] = {
     SQLSERVER: ("00000000:00000000:0000", None, 0),
     ORACLE: (None, 0, None, None),
     MONGODB: (0, -1),
-    NUMBER: (0,),
+    NUMBER: (0, 0),
 }
 
 

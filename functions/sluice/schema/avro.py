@@ -12,7 +12,8 @@ from itertools import chain
 from typing import Any
 
 from sluice.changes.dialect import ENVELOPES, ROWS, ChangeDialect
-from sluice.changes.dialects.yugabytedb import NEXT_STEP as YUGABYTEDB_STEP
+from sluice.changes.dialects.nested import SENT
+from sluice.changes.dialects.varied_envelopes import NEXT_STEP as YUGABYTEDB_STEP
 from sluice.changes.hidden_columns import colliding
 from sluice.changes.position import (
     MONGODB,
@@ -75,7 +76,7 @@ class MetaFields:
 
     In a `flattened` record they are fields of the record. In an `envelope`, `op` is a field of the record, and
     `source_ts_ms`, the position's fields and `source_fields` are fields of its `source`. `source_fields` has the fields
-    that say where a change is from, by their words in SOURCE_WORDS.
+    that say where a change is from, by their words in SOURCE_WORDS. `sent` has the columns that an update brings.
     """
 
     op: str | None
@@ -83,6 +84,7 @@ class MetaFields:
     source_ts_ms: str | None
     position: PositionFields
     source_fields: tuple[tuple[str, str], ...] = ()
+    sent: str | None = None
 
     @property
     def source_table(self) -> tuple[str, ...]:
@@ -153,6 +155,13 @@ def read_writer_schema(schema: Mapping[str, Any], shape: str | None = None) -> W
     """
     types = NamedTypes(schema)
     record, _ = types.non_null(schema, "")  # an optional Connect schema is a union with null
+    if record["type"] == "bytes":
+        raise UnusableSchema(
+            "The records are bytes, as Kafka has them: messages that a registry's serializer wrote are in the wire "
+            "format of Confluent or AWS Glue, without their schema",
+            next_step="Let the sink decode the messages: value.converter AvroConverter with the registry's address, in "
+            "place of ByteArrayConverter",
+        )
     if record["type"] != "record":
         raise UnusableSchema(f"The schema is {record['type']!r}, not a record", source_type=str(record["type"]))
     fields = _fields(record)
@@ -325,7 +334,8 @@ def _envelope(types: NamedTypes, fields: dict[str, Mapping[str, Any]]) -> tuple[
         )
     names = _fields(source)
     time = "ts_ms" if "ts_ms" in names else None
-    return rows[0], MetaFields("op", None, time, detect(names), _source_fields(names, ("",)))
+    sent = SENT if SENT in names else None
+    return rows[0], MetaFields("op", None, time, detect(names), _source_fields(names, ("",)), sent)
 
 
 def _is_cell(column: Column) -> bool:

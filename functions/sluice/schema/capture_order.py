@@ -27,7 +27,9 @@ _ISO = re.compile(
 )
 # The change sequence of AWS DMS: a time to the hundredth of a second, and a number.
 # https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Tasks.CustomizingTasks.TableMapping.SelectionTransformation.Expressions.html
-_CHANGE_SEQUENCE = re.compile(r"[0-9]{35}")
+_SEQUENCE_DIGITS = 35
+_LONG_NUMBER = re.compile(r"[0-9]{27,40}")  # such sequences, and those of other captures (HVR's hvr_seq has 36 digits)
+_HYBRID_CLOCK = re.compile(r"([0-9]{16,19})\.([0-9]{10})")  # CockroachDB's: nanoseconds, and a counter
 _WHOLE = re.compile(r"[+-]?[0-9]{1,26}")  # longer numbers are beyond what a place holds
 _NEXT_STEP = "Name a column in `position` that holds whole numbers, dates or timestamps"
 
@@ -44,8 +46,17 @@ def check_position_column(column: Column) -> None:
 
 
 def is_change_sequence(text: str) -> bool:
-    """Whether a text is a change sequence of AWS DMS."""
-    return _CHANGE_SEQUENCE.fullmatch(text) is not None
+    """Whether a text is a sequence number as captures write it, beyond what a whole number holds."""
+    return _sequence(text) is not None
+
+
+def _sequence(text: str) -> str | None:
+    """The digits of a sequence number in 40 places, or as they are in AWS DMS's; None for any other text."""
+    parts = _HYBRID_CLOCK.fullmatch(text)
+    digits = parts[1] + parts[2] if parts else text
+    if parts is None and not _LONG_NUMBER.fullmatch(digits):
+        return None
+    return digits if len(digits) == _SEQUENCE_DIGITS else digits.zfill(40)
 
 
 def encode_capture_order(
@@ -55,8 +66,8 @@ def encode_capture_order(
 
     `before` is for a before-image, which precedes every other change at its place, whatever objects bring them.
 
-    Text of 35 digits, AWS DMS's change sequence, sorts as it is. Raises Unordered for a null, and for other text that
-    is neither a whole number nor a point in time in ISO 8601 (UTC where it names no zone).
+    Text of 27 to 40 digits is a sequence number and sorts by them, 35 as they are (AWS DMS). Raises Unordered for a
+    null, and for text that is neither a whole number nor a point in time in ISO 8601 (in UTC where it names no zone).
     """
     places = ".".join(map(_place, columns, values))
     return f"{generation:04d}.{places}.{'-' if before else ''}{offset:020d}"  # - sorts before every digit
@@ -73,8 +84,8 @@ def _place(column: Column, value: Any) -> str:
         )
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
-    if column.kind in _PLAIN_TEXTS and is_change_sequence(value):
-        return str(value)
+    if column.kind in _PLAIN_TEXTS and (digits := _sequence(value)) is not None:
+        return digits
     count = _count(column, value) if column.kind in _TEXTS else value * _STEPS[column.kind]
     if not -_BIAS < count < _BIAS:
         raise Unordered(f"The position column {column.name} is out of range", field=column.name, value=str(value)[:100])

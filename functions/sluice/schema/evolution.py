@@ -12,7 +12,7 @@ from typing import Any
 
 from sluice.changes.hidden_columns import NAMES
 from sluice.config.table import FREEZE, TableConfig
-from sluice.errors import PUSH_AND_RETRY, Incompatible, SchemaFrozen
+from sluice.errors import PUSH_AND_RETRY, Incompatible, SchemaFrozen, SluiceError
 from sluice.schema.capture_order import check_position_column
 from sluice.schema.columns import ARRAY, BOOLEAN, BYTES, INT, JSON, LONG, MAX_PRECISION, STRING, RowSchema
 
@@ -142,7 +142,7 @@ def evolve_further(stored: Mapping[str, str] | None, so_far: Mapping[str, str], 
     return Evolution(verdict, changes, {**so_far, **{change.column: change.to or "" for change in changes}})
 
 
-def refused(error: Incompatible) -> Evolution:
+def refused(error: SluiceError) -> Evolution:
     """The verdict INCOMPATIBLE, from the error of `evolve`."""
     old, new = (error.facts.get("types") or [None, None])[:2]
     change = ColumnChange(str(error.facts.get("column", "")), INCOMPATIBLE, old, new, None, str(error))

@@ -40,6 +40,7 @@ from sluice_aws.errors import ObjectGone
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
+from sluice_formats.captures.wrapped import nested_rows
 
 THREADS = 32
 # Memory of all heads that are read at the same time, of the 512 MB of reconcile, the smaller of the functions that
@@ -217,6 +218,9 @@ class Admission:
         except (UnusableSchema, UnsupportedType) as error:
             return judge_unreadable(error, config), None
         schema_id = self._schemas.keep(schema)
+        wrapped = nested_rows(writer, append_only=verdict.config.append_only, rule=verdict.config.delete_when)
+        if wrapped is not None:
+            return judge_unreadable(wrapped, verdict.config), schema_id
         try:
             self._fit.check(writer, verdict.config)
         except Incompatible as error:

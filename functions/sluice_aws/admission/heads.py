@@ -14,7 +14,7 @@ from sluice_aws.s3.objects import Objects
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.csv_text import check_head
 from sluice_formats.errors import CorruptObject, HeaderCut, NotParquet
-from sluice_formats.gzip import unpacked_head
+from sluice_formats.gzip import ZSTD_MAGIC, unpacked_head
 from sluice_formats.json.lines import schema_in_head
 from sluice_formats.parquet_footer import TAIL_BYTES, footer_bytes, read_footer
 
@@ -88,6 +88,8 @@ class Heads:
 
     def _json(self, id: ObjectId, limits: Limits, more_memory: Callable[[int], None]) -> ObjectHead:
         head = _not_empty(self._objects.head_bytes(id, FIRST_READ_BYTES))
+        if head.data.startswith(ZSTD_MAGIC):  # whose head can't be unpacked alone
+            return ObjectHead(None)
         text = unpacked_head(head.data, HEAD_LIMIT_BYTES)
         if len(text) > FIRST_READ_BYTES:
             more_memory(memory_of(len(text)))

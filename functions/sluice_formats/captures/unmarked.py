@@ -14,12 +14,11 @@ from sluice.changes.capture_marks import (
     other_deletions,
     vocabulary,
 )
-from sluice.changes.dialects.wrappers import wrapper_of
 from sluice.config.delete_when import written_marks
 from sluice.names import stored_name
 from sluice.schema.avro import WriterSchema
-from sluice.schema.columns import holds_records
 from sluice.schema.concealment import ruled
+from sluice_formats.captures.wrapped import nested_rows
 from sluice_formats.errors import DeletionsUnmarked
 from sluice_formats.records import ReaderPlan, Record
 
@@ -40,11 +39,10 @@ class UnmarkedDeletions:
         if self._plan.append_only or not rule.on or writer.dialect.holds_rows:
             return
         column = ruled(writer.row, self._plan.rules).column(rule.column or "")
+        wrapped = nested_rows(writer, append_only=False, rule=rule)
+        if wrapped is not None:
+            raise wrapped
         written = [of_row.written_name for of_row in writer.row.columns]
-        nested = [of_row.written_name for of_row in writer.row.columns if holds_records(of_row)]
-        wrapper = None if writer.of_changes else wrapper_of(written, nested)
-        if wrapper is not None:
-            raise DeletionsUnmarked.nested(wrapper)
         if rule.marks and (column is not None or writer.meta.op == rule.column):
             name = str(rule.column) if column is None else column.written_name
             if rule.is_null is None and vocabulary(name) is not None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
+from sluice.changes.dialects.nested import Reading
 from sluice.changes.dialects.registry import Translate, changes_by_fields
 from sluice.config.limits import DEFAULTS, MOST_COLUMNS, Limits
 from sluice.errors import ExpansionLimit, SchemaTooComplex, SluiceError, UnusableSchema
 from sluice.schema.connect import avro_form
 from sluice_formats.errors import DamagedJson, NotJsonLines, TooManySchemas, begins_as
 from sluice_formats.json.text import parse, parse_prefix
+
+BY_FIELDS: Translate = partial(changes_by_fields, reading=Reading(parse=parse))
 
 _BEGIN = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 _BETWEEN = re.compile(r'\s*,\s*"payload"\s*:\s*')
@@ -93,10 +97,17 @@ def lines(text: bytes) -> Iterator[bytes]:
         text = text[len(codecs.BOM_UTF8) :]
     _check_begin(text)
     begin = _blank_until(text, 0)  # passed over as one: a small gzip can hold a thousand million blank lines
+    if text[begin : begin + 1] == b"[":
+        yield from _documents(text, begin + 1)
+        return
     while begin < len(text):
         end = text.find(b"\n", begin)
         end = len(text) if end < 0 else end
-        yield from _values(text[begin:end].rstrip(b" \t\r"))
+        line = text[begin:end].rstrip(b" \t\r")
+        if line == b"{" and end < len(text):
+            yield from _documents(text, begin)
+            return
+        yield from _values(line)
         begin = _blank_until(text, end)
 
 
@@ -122,6 +133,26 @@ def _values(line: bytes) -> Iterator[bytes]:
         yield rest
 
 
+_BESIDE = re.compile(rb"[ \t\r\n,\]]*")
+
+
+def _documents(text: bytes, begin: int) -> Iterator[bytes]:
+    """The objects of an array, or of a text in which they have several lines. The last one may be cut."""
+    while True:
+        beside = _BESIDE.match(text, begin)
+        begin = beside.end() if beside is not None else begin
+        if begin >= len(text):
+            return
+        depth, end = 0, len(text)
+        for token in _TOKEN.finditer(text, begin):
+            depth += {b"{": 1, b"}": -1}.get(token[0], 0)
+            if depth <= 0 and token[0] == b"}":
+                end = token.end()
+                break
+        yield text[begin:end].strip(b" \t\r\n")
+        begin = end
+
+
 def _blank_until(text: bytes, begin: int) -> int:
     blank = _BLANK.match(text, begin)
     return blank.end() if blank is not None else begin
@@ -138,7 +169,7 @@ class Line(NamedTuple):
     record: int
 
 
-def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = changes_by_fields) -> Iterator[Line]:
+def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FIELDS) -> Iterator[Line]:
     """Every record of an object. A record that can't be read, or exceeds a limit, has an error in its place.
 
     `translate` gives the changes in a record of another capture.
@@ -223,6 +254,8 @@ def schema_in_head(head: bytes, whole: bool) -> dict[str, Any] | None:
     begin = head[len(codecs.BOM_UTF8) :] if head.startswith(codecs.BOM_UTF8) else head
     _check_begin(begin)
     line, newline, _ = begin.lstrip(b" \t\r\n").partition(b"\n")
+    if line.startswith(b"[") or newline and line.rstrip(b" \t\r") == b"{":
+        return None  # an array, or an object over several lines: the job reads on
     text = line.decode("utf-8", errors="ignore")  # the last character may be cut
     if newline or whole:
         if not line:
@@ -246,10 +279,13 @@ def _schema_part(text: str) -> tuple[Any, int] | None:
     return (schema, between.end()) if between is not None else None
 
 
+_ARRAY_OF_OBJECTS = re.compile(rb"\[[ \t\r\n]*([{\]]|\Z)")
+
+
 def _check_begin(text: bytes) -> None:
     begin = _blank_until(text, 0)
     first = text[begin : begin + 1]
-    if first and first != b"{":
+    if first and first != b"{" and not _ARRAY_OF_OBJECTS.match(text, begin):
         other = begins_as(text, NotJsonLines.code)
         raise NotJsonLines(
             f"The object does not begin as a JSON object but as {other.name if other else 'something else'}",

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any, Callable
 
-from sluice.changes.dialects.registry import Translate, changes_by_fields
+from sluice.changes.dialects.registry import Translate
 from sluice.config import placeholders as unavailable
 from sluice.config.json_types import BASE64, HEX, JSON_TEXT, declared_type
 from sluice.config.limits import Limits
@@ -27,11 +27,12 @@ from sluice.schema.connect import avro_form
 from sluice.schema.meaning import timestamp_text
 from sluice.schema.temporal import days_of
 from sluice_formats.errors import DamagedJson, NotJsonLines, SchemaNotInferred, UndecodableValue
-from sluice_formats.gzip import most_text, unpacked
+from sluice_formats.gzip import most_text
 from sluice_formats.json import lines as json_lines
 from sluice_formats.json.schema import METADATA, NUMBER_TEXT, Inference, is_whole
 from sluice_formats.json.text import NumberText, to_text
 from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
+from sluice_formats.zstd import unpacked_text
 
 
 def json_records(
@@ -39,14 +40,14 @@ def json_records(
     inferred: str | None,
     limits: Limits,
     shape: str | None = None,
-    translate: Translate = changes_by_fields,
+    translate: Translate = json_lines.BY_FIELDS,
 ) -> Records:
     """The object's records. `inferred` is the schema (Avro form, as JSON) of records that carry none.
 
     A record that can't be read, or whose values don't match its schema, is a BrokenRecord in its place. Raises
     DamagedGzip, ExpansionLimit, NotJsonLines, TooManySchemas, UnusableSchema and UnsupportedType.
     """
-    text = unpacked(body, most_text(limits))
+    text = unpacked_text(body, most_text(limits))
     return Records(lambda: sum(1 for _ in json_lines.lines(text)), _chunks(text, inferred, limits, shape, translate))
 
 
@@ -56,7 +57,7 @@ def json_schemas(
     limits: Limits,
     unavailable_value: str = unavailable.DEFAULT,
     shape: str | None = None,
-    translate: Translate = changes_by_fields,
+    translate: Translate = json_lines.BY_FIELDS,
 ) -> tuple[list[dict[str, Any]], bool]:
     """The different schemas of an object's records in Avro form, and whether they were inferred.
 
@@ -65,7 +66,7 @@ def json_schemas(
     """
     if not body:
         raise EmptyObject("The object has no bytes")
-    text = unpacked(body, most_text(limits))
+    text = unpacked_text(body, most_text(limits))
     inference: Inference | None = None
     carried: dict[int, Mapping[str, Any]] = {}
     broken: SluiceError | None = None

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 
 from sluice.changes import hidden_columns
 from sluice.config.table import TableConfig
-from sluice.errors import PUSH_AND_RETRY, Incompatible
+from sluice.errors import PUSH_AND_RETRY, Incompatible, SluiceError
 from sluice.schema.avro import WriterSchema
 from sluice.schema.columns import Column, RowSchema
 from sluice.schema.evolution import (
@@ -40,6 +40,8 @@ from sluice.schema.evolution import (
 )
 from sluice.schema.table_row import known_types, row_with_types
 from sluice.schema.union import merge_schemas
+from sluice_formats.captures.wrapped import nested_rows
+from sluice_formats.errors import DeletionsUnmarked
 from sluice_formats.records import ReaderPlan, reader_plan
 
 _TYPES: dict[str, DataType] = {
@@ -66,7 +68,7 @@ class PlannedRead:
 
     plan: ReaderPlan
     target: StructType
-    refused: Mapping[str, Incompatible]
+    refused: Mapping[str, SluiceError]
     verdicts: Mapping[str, Evolution]
     widened: tuple[str, ...]
     rewritten: tuple[str, ...]
@@ -90,7 +92,7 @@ def plan_read(
     """
     before = column_types(stored) if stored is not None else None
     agreed: RowSchema | None = None
-    refusals: dict[str, Incompatible] = {}
+    refusals: dict[str, SluiceError] = {}
     verdicts: dict[str, Evolution] = {}
     target: Mapping[str, str] = before or {}
     spark_types = {**known_types(writers, config), **(before or {})}
@@ -101,6 +103,9 @@ def plan_read(
             verdicts[writer.fingerprint] = evolve_empty(before or {})
             continue
         try:
+            wrapped = nested_rows(writer, append_only=config.append_only, rule=config.delete_when)
+            if wrapped is not None:
+                raise wrapped
             alone = evolve_table(before, row, config, untyped=writer.untyped, of_changes=writer.of_changes)
             merged = merge_schemas(agreed, row) if agreed is not None else row
             after = evolve_table(before, merged, config).target
@@ -108,7 +113,7 @@ def plan_read(
                 _refuse_rewriting(before or {}, after, config)
             verdicts[writer.fingerprint] = alone if agreed is None else evolve_further(before, target, row)
             agreed, target = merged, after
-        except Incompatible as error:
+        except (Incompatible, DeletionsUnmarked) as error:
             refusals[writer.fingerprint] = error
             verdicts[writer.fingerprint] = refused(error)
     without = _unknown_partition(config, agreed) if before is None and agreed is not None else None

@@ -640,7 +640,7 @@ def test_a_parquet_footer_longer_than_the_first_read_is_read_again(deployment):
     "ending, body, code",
     [
         (".json", b"Obj\x01", "not_json_lines"),
-        (".json", b"[]", "not_json_lines"),
+        (".json", b"[1]", "not_json_lines"),
         (".json.gz", b"\x1f\x8b" + b"\x00" * 20, "damaged_gzip"),
         (".json", b"\n \n", "not_json_lines"),
         (".parquet", wrapped_json(), "not_parquet"),

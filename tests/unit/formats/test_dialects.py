@@ -5,13 +5,16 @@ The samples are made by the products' documentation.
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from support.captures import play, rules
 from support.shapes import config, item, json_rows, lines, picked
 
-from sluice.batch.row_errors import RowError
 from sluice.changes.dialects.registry import DIALECTS
 from sluice.config.delete_when import DeleteWhen
 from sluice.errors import UnusableSchema
@@ -188,9 +191,6 @@ def yugabyte(op: str, before: Any, after: Any) -> dict[str, Any]:
 def test_the_columns_of_yugabytedb_are_their_values() -> None:
     changes = [yugabyte("c", None, cells(id=1, name="a")), yugabyte("d", cells(id=1, name="unset"), None)]
     assert picked(json_rows(lines(*changes)), "id", "name", "__deleted") == [(1, "a", False), (1, None, True)]
-    bad: list[RowError] = []
-    assert json_rows(lines(changes[0], yugabyte("u", None, cells(id=1, name="unset"))), bad=bad)[0]["id"] == 1
-    assert [(error.code, "YugabyteDB" in error.reason) for error in bad] == [("unusable_schema", True)]
 
 
 def test_cells_of_yugabytedb_with_a_schema_are_refused_by_name() -> None:
@@ -209,23 +209,31 @@ WRAPPED = {
     "PeerDB": {"_peerdb_uid": "u", "_peerdb_timestamp": 1, "_peerdb_data": '{"id":1}', "_peerdb_record_type": 0},
     "Salesforce": {"ChangeEventHeader": {"recordIds": ["001"], "changeType": "DELETE"}, "id": 1},
     "GoldenGate": {"table": "S.T", "op_type": "D", "op_ts": "2026", "pos": "1", "before": {"id": 1}},
-    "MongoDB": {"_id": {"_data": "8"}, "operationType": "delete", "ns": {"db": "a"}, "documentKey": {"_id": 1}},
+    "MongoDB": {"operationType": "delete", "ns": {"db": "a"}, "documentKey": {"_id": 1}},
     "DynamoDB's incremental": {"Metadata": {"WriteTimestampMicros": {"N": "1"}}, "Keys": {"id": {"N": "1"}}},
     "DynamoDB's exports": {"Item": {"id": {"N": "1"}}},
     "DynamoDB's streams": {"eventID": "1", "eventName": "INSERT", "dynamodb": {"Keys": {"id": {"N": "1"}}}},
-    "wal2json": {"action": "D", "schema": "public", "table": "t", "identity": [{"name": "id", "value": 1}]},
+    "wal2json": {"action": "D", "schema": "public", "table": "t", "identity": [{"name": "id", "value": "1"}]},
     "CockroachDB": {"after": {"id": 1}, "key": [1], "updated": "1.0"},
-    "Aiven": {"key": {"id": 1}, "value": {"id": 1}, "offset": 0, "timestamp": "2026-11-27T09:00:00Z"},
 }
+AIVEN = {"key": {"id": 1}, "value": {"id": 1}, "offset": 0, "timestamp": "2026-11-27T09:00:00Z"}
 
 
 @pytest.mark.parametrize("product", WRAPPED)
-def test_a_known_form_that_is_not_read_is_refused_by_its_name(product: str) -> None:
-    body = lines(WRAPPED[product])
-    with pytest.raises(DeletionsUnmarked, match=product):
-        json_rows(body, config("id", delete_when=DeleteWhen(column="op", values=("D",))))
-    data = config(next(iter(WRAPPED[product])), delete_when=DeleteWhen(on=False))
-    assert len(json_rows(body, data)) == 1
+def test_a_known_form_in_parquet_is_refused_by_its_name(product: str) -> None:
+    body = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([WRAPPED[product]]), body)
+    rule = {"topic": "x", "table": "d.t", "record_key": "id"}
+    played = play({"topics/x/a.parquet": body.getvalue()}, rules(rule))
+    assert played.refused == ["deletions_unmarked"] and product in played.reasons[0]
+    taken = play({"topics/x/a.parquet": body.getvalue()}, rules({**rule, "append_only": True, "record_key": []}))
+    assert taken.refused == []
+
+
+def test_records_beside_their_kafka_keys_are_refused_by_name() -> None:
+    with pytest.raises(DeletionsUnmarked, match="Aiven"):
+        json_rows(lines(AIVEN), config("id", delete_when=DeleteWhen(column="op", values=("D",))))
+    assert len(json_rows(lines(AIVEN), config("key", delete_when=DeleteWhen(on=False)))) == 1
 
 
 def test_rows_with_columns_of_those_names_are_rows() -> None:

@@ -9,34 +9,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sluice.changes.dialects.nested import NestedRows, at
+from sluice.changes.dialects.nested import ChangePaths, Reading, at, placed, whole
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, TRUNCATE, UPDATE
+from sluice.errors import UnusableSchema
 
 _STATEMENTS = "create alter erase rename query cindex dindex gtid xacommit xarollback mheartbeat tidb_watermark".split()
 _WHOLE = frozenset("tinyint smallint mediumint int integer bigint year".split())
 
 
-def _place(record: Mapping[str, Any]) -> dict[str, Any]:
+def _place(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     """TiDB's commit timestamp, where TiCDC has `enable-tidb-extension`; Canal's messages name no place in the log."""
-    commit = at(record, "_tidb.commitTs") or at(record, "_tidb.watermarkTs")
-    return {"change_number": commit} if type(commit) is int else {}
+    if at(record, "_tidb.onlyHandleKey") or at(record, "_tidb.claimCheckLocation"):
+        raise UnusableSchema(
+            "A message of TiCDC holds the key alone, since it was larger than Kafka takes",
+            next_step="Raise max-message-bytes of the changefeed, or let it write to the storage itself",
+        )
+    return placed(whole(at(record, "_tidb.commitTs") or at(record, "_tidb.watermarkTs")))
 
 
-def _typed(row: dict[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+def _typed(row: Any, record: Mapping[str, Any], reading: Reading) -> Any:
     """The row with numbers for whole numbers, by MySQL's types. Other values stay text, as the message has all."""
     types = record.get("mysqlType")
-    if not isinstance(types, Mapping):
+    if not isinstance(types, Mapping) or not isinstance(row, Mapping):
         return row
     return {name: _value(value, str(types.get(name, ""))) for name, value in row.items()}
 
 
 def _value(value: Any, kind: str) -> Any:
     words = kind.lower().replace("(", " ").split()
-    whole = isinstance(value, str) and words and words[0] in _WHOLE
-    return int(value) if whole and value.lstrip("-").isdecimal() and len(value) <= 20 else value
+    is_whole = isinstance(value, str) and words and words[0] in _WHOLE
+    return int(value) if is_whole and value.lstrip("-").isdecimal() and len(value) <= 20 else value
 
 
-CANAL = NestedRows(
+CANAL = ChangePaths(
     "canal",
     fields=frozenset(("database", "table", "type", "isDdl", "data")),
     operation="type",
@@ -51,5 +56,7 @@ CANAL = NestedRows(
     old="old",
     source={"db": "database", "table": "table", "ts_ms": "es"},
     place=_place,
-    typed=_typed,
+    decoded=_typed,
+    several=True,
+    partial=True,  # with binlog_row_image=MINIMAL or NOBLOB
 )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.changes.dialects.nested import IsKey, Record, change
+from sluice.changes.dialects.nested import Reading, Record, change
 from sluice.errors import UnusableSchema
 
 _TYPE = "io.debezium."
@@ -31,13 +31,13 @@ class CloudEvents:
     """The dialect: any event of Debezium, whose operation must be in the envelope."""
 
     name: str = "cloudevents"
-    fields: frozenset[str] = frozenset(("specversion", "data", "type"))
+    shapes: tuple[frozenset[str], ...] = (frozenset(("specversion", "data", "type")),)
 
-    def recognises(self, record: Record) -> bool:
+    def recognises(self, record: Record, *, named: bool = False) -> bool:
         """Whether a record, not a row of one who stores CloudEvents, is a change of Debezium."""
-        return self.fields <= record.keys() and str(record["type"]).startswith(_TYPE)
+        return self.shapes[0] <= record.keys() and str(record["type"]).startswith(_TYPE)
 
-    def changes(self, record: Record, is_key: IsKey) -> Sequence[dict[str, Any]]:
+    def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
         """Debezium's change. Raises UnusableSchema for an event whose operation isn't in the envelope."""
         data = record["data"]
         if isinstance(data, dict) and data.keys() == {"schema", "payload"}:

@@ -1,50 +1,72 @@
-"""CockroachDB's changefeeds with `envelope=enriched`: Debezium's envelope, with the key of a deletion beside it.
+"""CockroachDB's changefeeds: `envelope=enriched`, which is Debezium's, and the default `wrapped`.
 
 https://www.cockroachlabs.com/docs/stable/changefeed-message-envelopes
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.changes.dialects.nested import IsKey, Record, at, change
-from sluice.changes.hidden_columns import DELETE
+from sluice.changes.dialects.nested import Reading, Record, at, change, clock, placed
+from sluice.changes.hidden_columns import DELETE, MESSAGE, UPDATE
+from sluice.errors import UnusableSchema
 
-_CLOCK = re.compile(r"([0-9]{1,19})\.([0-9]{10})")  # the hybrid clock: nanoseconds since 1970, and a counter
 _SOURCE = {"db": "database_name", "schema": "schema_name", "table": "table_name"}
+_WRAPPED = frozenset("after before key updated mvcc_timestamp topic crdb_region".split())
 
 
 @dataclass(frozen=True)
-class EnrichedChangefeed:
-    """The dialect: its messages need the properties `source`, and `key_in_value` where deletions have no row before."""
+class Changefeed:
+    """The dialect. `enriched` needs the property `source`. `wrapped` is known by the clock in `updated`, or by a rule.
+
+    Deletions have their key in `key` where they have no row before: as a rule names the record key, if it is a list.
+    """
 
     name: str = "cockroachdb"
-    fields: frozenset[str] = frozenset(("op", "source", "after"))
+    shapes: tuple[frozenset[str], ...] = (frozenset(("after",)), frozenset(("resolved",)))
 
-    def recognises(self, record: Record) -> bool:
-        """Whether the source says that it is CockroachDB."""
-        return self.fields <= record.keys() and at(record, "source.origin") == "cockroachdb"
+    def recognises(self, record: Record, *, named: bool = False) -> bool:
+        """Whether the source says that it is CockroachDB, or the fields are those of a wrapped change."""
+        if "resolved" in record:
+            return record.keys() <= {"resolved", "__crdb__"} and clock(record["resolved"]) is not None
+        if {"op", "source", "after"} <= record.keys():
+            return bool(at(record, "source.origin") == "cockroachdb")
+        timed = any(clock(record.get(name)) is not None for name in ("updated", "mvcc_timestamp"))
+        is_row = "after" in record and isinstance(record["after"], (dict, type(None)))
+        return is_row and record.keys() <= _WRAPPED and (timed or named)
 
-    def changes(self, record: Record, is_key: IsKey) -> Sequence[dict[str, Any]]:
-        """The change, in the order of the clock at which it was committed."""
-        source = {word: at(record, f"source.{name}") for word, name in _SOURCE.items()}
-        clock = _CLOCK.fullmatch(str(at(record, "source.mvcc_timestamp") or at(record, "source.ts_hlc")))
-        if clock is not None:
-            source |= {"ts_ms": int(clock[1]) // 10**6, "change_number": int(clock[1] + clock[2])}
-        before = record.get("before")
-        if record["op"] == DELETE and before is None:
-            before = _key_of(record)
-        return [change(record["op"], before, record["after"], source)]
+    def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
+        """The change, in the order of the clock at which it was committed. Raises UnusableSchema."""
+        if "resolved" in record:
+            return [change(MESSAGE, None, None, {})]
+        source, updated = {}, record.get("mvcc_timestamp") or record.get("updated")
+        if "source" in record:
+            names = ((word, at(record, f"source.{name}")) for word, name in _SOURCE.items())
+            source = {word: name for word, name in names if name is not None}
+            updated = at(record, "source.mvcc_timestamp") or at(record, "source.ts_hlc")
+        time = clock(updated)
+        if time is not None:
+            source |= {"ts_ms": time[0] // 10**6, **placed(time[0] * 10**10 + time[1])}
+        before, after = record.get("before"), record["after"]
+        op = record.get("op", DELETE if after is None else UPDATE)
+        if op == DELETE and before is None:
+            before = _key_of(record, reading)
+        return [change(op, before, after, source)]
 
 
-def _key_of(record: Record) -> dict[str, Any] | None:
-    key, names = record.get("key"), at(record, "source.primary_keys")
-    if isinstance(key, list) and isinstance(names, list) and len(key) == len(names):
+def _key_of(record: Record, reading: Reading) -> dict[str, Any] | None:
+    key, names = record.get("key"), at(record, "source.primary_keys") or list(reading.key)
+    if isinstance(key, list) and isinstance(names, list) and names:
+        if len(key) != len(names):
+            raise UnusableSchema(
+                f"The key of a deletion has {len(key)} values, and the table's record key {len(names)} columns",
+                next_step="Name the columns of the source's primary key in the rule's record_key, in its order",
+                column="key",
+            )
         key = dict(zip(names, key))
     return key if isinstance(key, dict) else None
 
 
-COCKROACHDB = EnrichedChangefeed()
+COCKROACHDB = Changefeed()

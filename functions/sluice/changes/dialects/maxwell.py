@@ -8,22 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sluice.changes.dialects.nested import NestedRows
+from sluice.changes.dialects.nested import ChangePaths, Reading
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, UPDATE
 
-_STATEMENTS = ("bootstrap-start", "bootstrap-complete", "table-create", "table-alter", "table-drop")
+_STATEMENTS = (
+    *("bootstrap-start", "bootstrap-complete", "table-create", "table-alter", "table-drop"),
+    *("database-create", "database-alter", "database-drop"),
+)
 
 
-def _place(record: Mapping[str, Any]) -> dict[str, Any]:
+def _place(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     """The binlog's place, with `output_binlog_position`: the changes of one statement share it, in order."""
     file, _, pos = str(record.get("position") or "").rpartition(":")
     source = {"ts_ms": record["ts"] * 1000} if type(record.get("ts")) is int else {}
     return {**source, "file": file, "pos": int(pos), "row": 0} if file and pos.isdecimal() else source
 
 
-MAXWELL = NestedRows(
+MAXWELL = ChangePaths(
     "maxwell",
-    fields=frozenset(("database", "table", "type", "ts")),
+    fields=frozenset(("database", "type", "ts")),
     operation="type",
     operations={
         "insert": CREATE,
@@ -36,4 +39,5 @@ MAXWELL = NestedRows(
     old="old",
     source={"db": "database", "table": "table", "server_id": "server_id", "gtid": "gtid"},
     place=_place,
+    partial=True,  # with binlog_row_image=MINIMAL or NOBLOB
 )

@@ -6,49 +6,79 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache, partial
 from typing import Any, Callable
 
+from sluice.changes.dialects.airbyte import AIRBYTE
 from sluice.changes.dialects.canal import CANAL
 from sluice.changes.dialects.cloud_events import CLOUD_EVENTS
 from sluice.changes.dialects.cockroachdb import COCKROACHDB
+from sluice.changes.dialects.dynamodb import DYNAMODB_EXPORTS, DYNAMODB_STREAMS
+from sluice.changes.dialects.goldengate import GOLDENGATE
 from sluice.changes.dialects.maxwell import MAXWELL
-from sluice.changes.dialects.nested import CaptureDialect, IsKey
-from sluice.changes.dialects.yugabytedb import YUGABYTEDB
+from sluice.changes.dialects.messages import DMS_MESSAGES, PEERDB, QLIK_MESSAGES
+from sluice.changes.dialects.mongodb import MONGODB_EVENTS
+from sluice.changes.dialects.nested import UNTOLD, CaptureDialect, Reading, in_order
+from sluice.changes.dialects.salesforce import SALESFORCE
+from sluice.changes.dialects.varied_envelopes import SPANNER, YUGABYTEDB
+from sluice.changes.dialects.wal2json import WAL2JSON
 from sluice.errors import UnusableSchema
 
-_ALL: tuple[CaptureDialect, ...] = (CLOUD_EVENTS, CANAL, MAXWELL, COCKROACHDB, YUGABYTEDB)
+_VARIED = (CLOUD_EVENTS, COCKROACHDB, YUGABYTEDB, SPANNER)  # Debezium's envelope, varied
+_ALL: tuple[CaptureDialect, ...] = (
+    *_VARIED,
+    CANAL,
+    MAXWELL,
+    GOLDENGATE,
+    WAL2JSON,
+    MONGODB_EVENTS,
+    DYNAMODB_EXPORTS,
+    DYNAMODB_STREAMS,
+    AIRBYTE,
+    DMS_MESSAGES,
+    QLIK_MESSAGES,
+    PEERDB,
+    SALESFORCE,
+)
 DIALECTS = {dialect.name: dialect for dialect in _ALL}
-OF_DEBEZIUM = tuple(dialect.name for dialect in (CLOUD_EVENTS, COCKROACHDB, YUGABYTEDB))  # Debezium's envelope, varied
+OF_DEBEZIUM = tuple(dialect.name for dialect in _VARIED)
 
 Translate = Callable[[dict[str, Any]], Sequence[dict[str, Any]]]  # raises UnusableSchema
 
 
-def translator(of_rule: str | None, looked_for: Collection[str], is_key: IsKey = lambda name: False) -> Translate:
+def translator(of_rule: CaptureDialect | str | None, looked_for: Collection[str], reading: Reading) -> Translate:
     """What gives the changes in a record of a table, in Debezium's envelope; a record of no dialect as it is.
 
     `of_rule` is the dialect of the table's rule: a record of another form is refused. Without one a record's fields
     show it, among the dialects `looked_for`.
     """
     if of_rule is not None:
-        return partial(_changes_of_rule, DIALECTS[of_rule], is_key)
-    return partial(changes_by_fields, looked_for=looked_for, is_key=is_key)
+        dialect = DIALECTS[of_rule] if isinstance(of_rule, str) else of_rule
+        return partial(_changes_of_rule, dialect, reading)
+    return partial(changes_by_fields, looked_for=looked_for, reading=reading)
 
 
 def changes_by_fields(
-    record: dict[str, Any], *, looked_for: Collection[str] = DIALECTS, is_key: IsKey = lambda name: False
+    record: dict[str, Any], *, looked_for: Collection[str] = DIALECTS, reading: Reading = UNTOLD
 ) -> Sequence[dict[str, Any]]:
     """The changes in a record of the dialect that its fields show (`translator`)."""
+    dialect = shown_by(record, looked_for)
+    return [record] if dialect is None else in_order(dialect.changes(record, reading), reading)
+
+
+def shown_by(record: dict[str, Any], looked_for: Collection[str] = DIALECTS) -> CaptureDialect | None:
+    """The dialect that a record's fields show; None for a row, and for Debezium's own changes."""
     for dialect in _with_fields(tuple(record)):
         if dialect.name in looked_for and dialect.recognises(record):
-            return dialect.changes(record, is_key)
-    return [record]
+            return dialect
+    return None
 
 
-def _changes_of_rule(dialect: CaptureDialect, is_key: IsKey, record: dict[str, Any]) -> Sequence[dict[str, Any]]:
-    if not dialect.recognises(record):
+def _changes_of_rule(dialect: CaptureDialect, reading: Reading, record: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    if not dialect.recognises(record, named=True):
         raise UnusableSchema(f"The record is no change in the form `{dialect.name}`, which the table's rule names")
-    return dialect.changes(record, is_key)
+    return in_order(dialect.changes(record, reading), reading)
 
 
 @lru_cache(maxsize=1024)
 def _with_fields(names: tuple[str, ...]) -> tuple[CaptureDialect, ...]:
-    """The dialects whose fields are among a record's."""
-    return tuple(dialect for dialect in _ALL if dialect.fields <= frozenset(names))
+    """The dialects of which one shape's fields are among a record's."""
+    present = frozenset(names)
+    return tuple(dialect for dialect in _ALL if any(shape <= present for shape in dialect.shapes))

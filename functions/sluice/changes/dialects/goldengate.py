@@ -1,0 +1,69 @@
+"""Changes as Oracle GoldenGate for Big Data's JSON and Avro formatters write them, by operation or by row.
+
+https://docs.oracle.com/en/middleware/goldengate/big-data/23/gadbd/using-pluggable-formatters.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.changes.dialects.nested import ChangePaths, Reading, Record, placed, whole
+from sluice.changes.hidden_columns import CREATE, DELETE, TRUNCATE, UPDATE
+
+_METADATA = frozenset("table op_type op_ts current_ts pos primary_keys tokens csn xid".split())
+_MISSING = "_isMissing"  # with includeIsMissingFields, of a column that the trail lacks
+
+
+def _place(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+    """The place in the trail, and the parts of the table's name: catalog, schema and table."""
+    parts = dict(zip(("table", "schema", "db"), reversed(str(record.get("table") or "").split("."))))
+    return {**parts, **placed(whole(record.get("pos")))}
+
+
+def _present(row: Any, record: Mapping[str, Any], reading: Reading) -> Any:
+    """The row without the columns that the trail lacks, and without their marks."""
+    if not isinstance(row, Mapping) or not any(name.endswith(_MISSING) for name in row):
+        return row
+    absent = {name for name, value in row.items() if name.endswith(_MISSING)}
+    absent |= {name.removesuffix(_MISSING) for name in absent if row[name]}
+    return {name: value for name, value in row.items() if name not in absent}
+
+
+_OPERATIONS = ChangePaths(
+    "goldengate",
+    fields=frozenset(("table", "op_type", "op_ts")),
+    operation="op_type",
+    operations={"i": CREATE, "u": UPDATE, "d": DELETE, "t": TRUNCATE},
+    row="after",
+    before="before",
+    place=_place,
+    decoded=_present,
+    partial=True,  # unless all columns are logged
+)
+
+
+@dataclass(frozen=True)
+class GoldenGate:
+    """The dialect: operations with `before` and `after`, and rows with their metadata where a rule names it."""
+
+    name: str = _OPERATIONS.name
+    shapes: tuple[frozenset[str], ...] = _OPERATIONS.shapes
+
+    def recognises(self, record: Record, *, named: bool = False) -> bool:
+        """Whether a record is an operation, or if a rule `named` the dialect a row."""
+        if "before" in record or "after" in record:
+            return _OPERATIONS.recognises(record, named=named)
+        of_rows = named or record.get("op_type") == "T" and record.keys() <= _METADATA
+        return of_rows and str(record.get("op_type")).lower() in _OPERATIONS.operations
+
+    def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
+        """The changes. Those by row hold the row before a deletion as those by operation do."""
+        if "before" not in record and "after" not in record and record.get("op_type") != "T":
+            row = {name: value for name, value in record.items() if name not in _METADATA}
+            record = {**record, "before" if str(record["op_type"]).lower() == "d" else "after": row}
+        return _OPERATIONS.changes(record, reading)
+
+
+GOLDENGATE = GoldenGate()

@@ -1,0 +1,158 @@
+"""Changes of MongoDB: events of its change streams, and envelopes of Debezium's connector with documents as text.
+
+https://www.mongodb.com/docs/manual/reference/change-events/
+https://debezium.io/documentation/reference/3.5/connectors/mongodb.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sluice.changes.dialects.nested import ChangePaths, Reading, Record, at, change, whole
+from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, UPDATE
+from sluice.errors import UnusableSchema
+
+_STATEMENTS = (
+    "drop rename dropdatabase invalidate create modify createindexes dropindexes shardcollection reshardcollection "
+    "refinecollectionshardkey startindexbuild abortindexbuild updatesearchindex"
+).split()
+_LOOK_UP = "Let the change stream return whole documents: fullDocument updateLookup, or a post-image"
+# https://www.mongodb.com/docs/manual/reference/mongodb-extended-json/
+_PLAIN_TYPES = ("$oid", "$numberInt", "$numberLong", "$numberDouble", "$numberDecimal", "$uuid", "$symbol")
+_NUMBER_TYPES = _PLAIN_TYPES[1:5]
+
+
+def _document(value: Any, record: Mapping[str, Any], reading: Reading) -> Any:
+    """A document whose values of MongoDB's Extended JSON are plain: numbers, text of ids, times in ISO 8601."""
+    return _plain(value, reading)
+
+
+def _plain(value: Any, reading: Reading) -> Any:
+    if isinstance(value, list):
+        return [_plain(item, reading) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        (kind, held), *_ = value.items()
+        if kind in _NUMBER_TYPES and isinstance(held, str):
+            return _number(held, reading)
+        if kind in _PLAIN_TYPES:
+            return held
+        if kind == "$date":
+            return _time(_plain(held, reading))
+        if kind == "$binary" and isinstance(held, dict):
+            return held.get("base64")
+    return {name: _plain(member, reading) for name, member in value.items()}
+
+
+def _number(text: str, reading: Reading) -> Any:
+    try:
+        return reading.parse(text)
+    except Exception as error:  # whatever the parser raises for text that is no number
+        raise UnusableSchema(f"The number {text[:40]!r} of a document can't be read") from error
+
+
+def _time(value: Any) -> Any:
+    """A point in time in ISO 8601, of a number of milliseconds; other forms, and far times, stay as they are."""
+    if type(value) is not int:
+        return value
+    try:
+        moment = datetime(1970, 1, 1) + timedelta(milliseconds=value)
+    except OverflowError:
+        return value
+    return f"{moment.isoformat(timespec='milliseconds')}Z"
+
+
+def _place(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+    """The cluster time: seconds, and the number of the operation in them."""
+    seconds, number = (whole(at(record, f"clusterTime.$timestamp.{part}")) for part in "ti")
+    return {} if seconds is None or number is None else {"ts_ms": seconds * 1000, "ord": number}
+
+
+_EVENTS = ChangePaths(
+    "mongodb",
+    fields=frozenset(("operationType", "ns")),
+    operation="operationType",
+    operations={
+        "insert": CREATE,
+        "update": UPDATE,
+        "replace": UPDATE,
+        "delete": DELETE,
+        **dict.fromkeys(_STATEMENTS, MESSAGE),
+    },
+    row="fullDocument",
+    before="fullDocumentBeforeChange",
+    key="documentKey",
+    source={"db": "ns.db", "table": "ns.coll"},
+    place=_place,
+    decoded=_document,
+)
+_UPDATED = ChangePaths(
+    "mongodb",
+    fields=_EVENTS.fields,
+    operation="operationType",
+    operations={"update": UPDATE},
+    row="fullDocument",
+    key="documentKey",
+    source=_EVENTS.source,
+    place=_place,
+    decoded=_document,
+    partial=True,
+)
+
+
+@dataclass(frozen=True)
+class MongoDb:
+    """The dialect. An update without its document has the fields that changed, unless one lies within another."""
+
+    name: str = "mongodb"
+    shapes: tuple[frozenset[str], ...] = (_EVENTS.fields, frozenset(("source", "op")))
+
+    def recognises(self, record: Record, *, named: bool = False) -> bool:
+        """Whether a record is an event, or Debezium's envelope around documents as text."""
+        if at(record, "source.connector") == "mongodb" and "op" in record:
+            sides = [record.get(side) for side in ("before", "after")]
+            return all(side is None or isinstance(side, str) for side in sides)
+        return _EVENTS.recognises(record, named=named)
+
+    def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
+        """The changes. Raises UnusableSchema for an update or a deletion that doesn't say of which document."""
+        if "operationType" not in record:
+            return [_of_debezium(record, reading)]
+        if str(record["operationType"]).lower() == "update" and not isinstance(record.get("fullDocument"), dict):
+            return _UPDATED.changes({**record, "fullDocument": _updated(record)}, reading)
+        return _EVENTS.changes(record, reading)
+
+
+def _updated(record: Record) -> dict[str, Any]:
+    """The fields that an update says it changed."""
+    updated, removed = at(record, "updateDescription.updatedFields"), at(record, "updateDescription.removedFields")
+    if (
+        not isinstance(updated, dict)
+        or not isinstance(removed or [], list)
+        or at(record, "updateDescription.truncatedArrays")
+        or any("." in str(name) for name in (*updated, *(removed or ())))
+    ):
+        raise UnusableSchema("An update of a change stream has no whole document", next_step=_LOOK_UP)
+    return {**updated, **dict.fromkeys(map(str, removed or ()))}
+
+
+def _of_debezium(record: Record, reading: Reading) -> dict[str, Any]:
+    before, after = (
+        None if record.get(side) is None else _document(reading.parse(record[side]), record, reading)
+        for side in ("before", "after")
+    )
+    source = {**record["source"], "table": record["source"].get("collection")}
+    if after is None and before is None and record["op"] != MESSAGE:
+        raise UnusableSchema(
+            "A change of Debezium's MongoDB connector has no document before it and none after",
+            next_step="Capture documents before and after changes (change_streams_update_full_with_pre_image), or let "
+            "ExtractNewDocumentState write rows",
+        )
+    return change(record["op"], before, None if record["op"] == DELETE else after, source)
+
+
+MONGODB_EVENTS = MongoDb()

@@ -1,0 +1,166 @@
+"""Plays objects of other captures through admission, reading and the rule by which changes make rows, without a JVM."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+from botocore.exceptions import ClientError
+
+from sluice.admission.routing import CHANGE_FILE
+from sluice.batch.manifest import ManifestObject
+from sluice.batch.sources import judge_sources
+from sluice.changes import hidden_columns as hidden
+from sluice.changes.log_restart import SeenObject
+from sluice.changes.row_history import Change, Row, row_after
+from sluice.changes.source_tables import Floors
+from sluice.config.document import Configuration
+from sluice.config.table import TableConfig
+from sluice.errors import SluiceError
+from sluice.ledger.keys import PENDING
+from sluice.objects import ObjectId
+from sluice_aws.admission.admit import open_admission
+from sluice_aws.s3.objects import Objects
+from sluice_cli.config.source import read_tables
+from sluice_formats.decode import Decoded, decode
+from sluice_spark.merge.plan import plan_read
+from sluice_spark.merge.schemas import scan_in_driver, writer_schemas
+
+HOME = Path(__file__).parents[1] / "data" / "captures"
+SAMPLES: Mapping[str, Mapping[str, Any]] = yaml.safe_load((HOME / "samples.yaml").read_text(encoding="utf-8"))
+
+
+class HeldObjects:
+    """A bucket in memory, as far as objects are read and schemas kept."""
+
+    def __init__(self) -> None:
+        self._bodies: dict[tuple[str, str], bytes] = {}
+
+    def put_object(self, Bucket: str, Key: str, Body: bytes, **_: Any) -> None:
+        self._bodies[Bucket, Key] = Body
+
+    def get_object(self, Bucket: str, Key: str, Range: str | None = None, **_: Any) -> dict[str, Any]:
+        body = self._bodies.get((Bucket, Key))
+        if body is None:
+            raise ClientError({"Error": {"Code": "NoSuchKey"}}, "GetObject")
+        if not body and Range:
+            raise ClientError({"Error": {"Code": "InvalidRange"}}, "GetObject")
+        begin, end = re.fullmatch("bytes=([0-9]*)-([0-9]*)", Range or "bytes=0-").groups()  # type: ignore[union-attr]
+        part = body[int(begin) : int(end) + 1 if end else None] if begin else body[-int(end) :]
+        return {
+            "Body": io.BytesIO(part),
+            "ETag": "e",
+            "ContentLength": len(part),
+            "ContentRange": f"bytes 0-0/{len(body)}",
+        }
+
+
+@dataclass
+class Played:
+    """What became of a table's objects: its live rows, and the codes and reasons of what was set aside."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    def refuse(self, code: str | None, reason: str | None) -> None:
+        self.refused.append(str(code))
+        self.reasons.append(str(reason))
+
+
+def rules(rule: Mapping[str, Any]) -> Configuration:
+    """The configuration of one rule."""
+    return read_tables(yaml.safe_dump({"tables": [dict(rule)]}))
+
+
+def objects_of(name: str) -> dict[str, bytes]:
+    """The objects of a sample, by their keys."""
+    home = HOME / name / "bronze"
+    files = sorted(path for path in home.rglob("*") if path.is_file())
+    return {path.relative_to(home).as_posix(): path.read_bytes() for path in files}
+
+
+def play(bodies: Mapping[str, bytes], configuration: Configuration) -> Played:
+    """Admit objects, read those of the rule's table as one batch, and make rows of their changes."""
+    s3, played = HeldObjects(), Played()
+    objects = Objects(s3)
+    judge = open_admission(objects, ledger=None, silver_bucket="silver", now=lambda: 0)  # type: ignore[arg-type]
+    items: list[ManifestObject] = []
+    config: TableConfig | None = None
+    for number, (key, body) in enumerate(bodies.items()):
+        s3.put_object("bronze", key, body)
+        route, verdict, schema = judge.judge(ObjectId("bronze", key, "v1"), len(body), configuration)
+        if route.kind != CHANGE_FILE and verdict.table is None and len(bodies) > 1:
+            continue  # of another file beside the changes
+        if verdict.state != PENDING or verdict.config is None:
+            played.refuse(verdict.code or verdict.state, verdict.reason)
+            continue
+        config = verdict.config
+        parts = (len(body), schema, route.format or "", route.topic or "", route.kafka_partition, route.offset)
+        items.append(ManifestObject("bronze", key, "v1", *parts, number, modified_at=1_764_230_000_000))
+    if config is not None:
+        _merge(objects, items, config, played)
+    return played
+
+
+def _merge(objects: Objects, items: list[ManifestObject], config: TableConfig, played: Played) -> None:
+    found = writer_schemas(
+        objects, "silver", items, scan=partial(_scan, objects, config), stored={}, shape=config.shape
+    )
+    for error in found.errors:
+        played.refuse(error.code, error.reason)
+    planned = plan_read(config, batch="b", writers=found.in_order, stored=None, inferred=found.inferred)
+    decoded: list[Decoded] = []
+    for item in items:
+        marks = found.of_object.get(item.id.hash, ())
+        unfit = next((planned.refused[mark] for mark in marks if mark in planned.refused), None)
+        if unfit is not None:
+            played.refuse(unfit.code, unfit.message)
+        elif item.id.hash in found.of_object:
+            try:
+                decoded.append(decode(objects.whole(item.id), item, planned.plan))
+            except SluiceError as error:
+                played.refuse(error.code, str(error))
+    seen: list[SeenObject] = [each.seen for each in decoded]
+    for other in judge_sources(None, seen, config)[1].values():
+        played.refuse(other.code, str(other))
+        decoded = [each for each in decoded if each.seen.object not in {item.id.hash for item in items}]
+    for each in decoded:
+        for row in each.rows:
+            played.refuse(row.code, row.reason)
+    played.rows = _live_rows(decoded, config)
+
+
+def _scan(objects: Objects, config: TableConfig, items: Any) -> Any:
+    return scan_in_driver(objects, objects=items, config=config)
+
+
+def _live_rows(decoded: list[Decoded], config: TableConfig) -> list[dict[str, Any]]:
+    changes: defaultdict[tuple[Any, ...], list[Change]] = defaultdict(list)
+    floors, names = Floors(topic=config.topic), dict[str, None]()
+    for batch in (batch for each in decoded for batch in each.batches):
+        own = [name for name in batch.schema.names if not name.startswith(("_sluice_", "__deleted"))]
+        names.update(dict.fromkeys(name for name in own if name not in config.record_key))
+        for row in batch.to_pylist():
+            op, source = row[hidden.OP], row.get(hidden.SOURCE)
+            if op == hidden.TRUNCATE:
+                floors = floors.raised([(source, row[hidden.POSITION])])
+            if op in (hidden.TRUNCATE, hidden.MESSAGE):
+                continue
+            unchanged = frozenset(row[hidden.UNCHANGED] or ())
+            values = {name: row[name] for name in own if name not in (*config.record_key, *unchanged)}
+            change = Change(row[hidden.POSITION], op, row[hidden.DELETED], values, unchanged, source)
+            changes[tuple(row[name] for name in config.record_key)].append(change)
+    made: list[dict[str, Any]] = []
+    for key, of_key in changes.items():
+        after: Row | None = row_after(None, of_key, columns=list(names), floor=floors)
+        if after is not None and not after.deleted:
+            made.append({**dict(zip(config.record_key, key)), **after.values})
+    return sorted(made, key=str)

@@ -1,0 +1,388 @@
+"""Change files of other products, from admission to rows: each sample of one small story ends right, or is refused.
+
+The story: three rows are inserted, the first is updated twice in a transaction, and the second is deleted.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import cramjam
+import pytest
+from support.captures import SAMPLES, Played, objects_of, play, rules
+from support.shapes import lines
+
+from sluice.config.limits import Limits
+from sluice.errors import ExpansionLimit
+from sluice_formats.json.records import json_schemas
+
+RIGHT = [[1, "Anna3"], [3, "Cara"]]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_sample_ends_right_or_is_refused_by_its_name(name: str) -> None:
+    sample = SAMPLES[name]
+    played = play(objects_of(name), rules(sample["rule"]))
+    if "refused" in sample:
+        assert set(played.refused) == {sample["refused"]} and not played.rows
+        assert sample["says"] in played.reasons[0]
+        return
+    assert played.refused == [], played.reasons
+    key, name_column = sample["rule"]["record_key"], next(name for name in played.rows[0] if name.lower() == "name")
+    assert [[row[key], row[name_column]] for row in played.rows] == sample.get("rows", RIGHT)
+
+
+def rows_of(*records: Any, key: str = "id", name: str = "topics/s.cust/s.cust+0+0.json", **settings: Any) -> Played:
+    """What becomes of an object of these records in a table of its own."""
+    rule = {"topic": "s.cust", "table": "d.cust", "record_key": key, **settings}
+    return play({name: lines(*records)}, rules(rule))
+
+
+def maxwell(kind: str, at: int, data: Any, **more: Any) -> dict[str, Any]:
+    place = {"database": "s", "table": "cust", "ts": 1764230000, "position": f"bin.000001:{at}"}
+    return {**place, "type": kind, "data": data, **more}
+
+
+def goldengate(op: str, at: int, **sides: Any) -> dict[str, Any]:
+    return {"table": "S.CUST", "op_type": op, "op_ts": "2026-11-27 09:00:00.000000", "pos": f"{at:020d}", **sides}
+
+
+def wal2json(action: str, at: int | None = None, **sides: Any) -> dict[str, Any]:
+    columns = {side: [{"name": name, "value": value} for name, value in row.items()] for side, row in sides.items()}
+    return {"action": action, "schema": "s", "table": "cust", **({"lsn": f"0/{at:X}"} if at else {}), **columns}
+
+
+def by_transaction(*changes: tuple[str, Any, Any], **more: Any) -> dict[str, Any]:
+    made = [
+        {
+            "kind": kind,
+            "schema": "s",
+            "table": "cust",
+            **({"columnnames": [*row], "columntypes": [], "columnvalues": [*row.values()]} if row else {}),
+            **({"oldkeys": {"keynames": [*old], "keytypes": ["x"], "keyvalues": [*old.values()]}} if old else {}),
+        }
+        for kind, row, old in changes
+    ]
+    return {**more, "change": made}
+
+
+def mongo(kind: str, at: int, id: int, document: Any = None, **more: Any) -> dict[str, Any]:
+    time = {"$timestamp": {"t": 1764230000, "i": at}}
+    event = {"_id": {"_data": "82"}, "operationType": kind, "clusterTime": time, "ns": {"db": "s", "coll": "cust"}}
+    return {**event, "documentKey": {"_id": id}, **({"fullDocument": document} if document else {}), **more}
+
+
+def typed(**row: Any) -> dict[str, Any]:
+    return {name: {"N": str(value)} if isinstance(value, int) else {"S": value} for name, value in row.items()}
+
+
+def stream(kind: str, at: int, **images: Any) -> dict[str, Any]:
+    change = {"Keys": typed(id=1), "SequenceNumber": str(10**24 + at), **images}
+    return {"eventID": "1", "eventName": kind, "eventSource": "aws:dynamodb", "dynamodb": change}
+
+
+def exported(at: int, **images: Any) -> dict[str, Any]:
+    return {"Metadata": {"WriteTimestampMicros": {"N": str(1764230000000000 + at)}}, "Keys": typed(id=1), **images}
+
+
+def dms(operation: str, data: Any = None, kind: str = "data", **more: Any) -> dict[str, Any]:
+    named = {"schema-name": "s", "table-name": "cust", "timestamp": "2026-11-27T09:00:00.000000Z"}
+    return {
+        **({"data": data} if data else {}),
+        "metadata": {"record-type": kind, "operation": operation, **named, **more},
+    }
+
+
+def qlik(operation: str, at: int, data: Any, before: Any = None) -> dict[str, Any]:
+    headers = {"operation": operation, "changeSequence": f"{20261127090000000000000000000000000 + at}"}
+    return {"magic": "atMSG", "type": "DT", "message": {"data": data, "beforeData": before, "headers": headers}}
+
+
+def peerdb(kind: int, at: int, data: Any, unchanged: str = "") -> dict[str, Any]:
+    beside = {"_peerdb_uid": "u", "_peerdb_timestamp": 1764230000000000000 + at, "_peerdb_match_data": ""}
+    row = {"_peerdb_data": json.dumps(data), "_peerdb_record_type": kind, "_peerdb_unchanged_toast_columns": unchanged}
+    return {**beside, **row}
+
+
+def salesforce(kind: str, at: int, *ids: str, **fields: Any) -> dict[str, Any]:
+    lists = {name: fields.pop(name) for name in ("changedFields", "nulledFields") if name in fields}
+    header = {"entityName": "Account", "recordIds": [*ids], "changeType": kind, "commitNumber": at, "sequenceNumber": 1}
+    return {"ChangeEventHeader": {**header, "commitTimestamp": 1764230000000, **lists}, **fields}
+
+
+def cockroach(at: int, after: Any, key: Any = None, **more: Any) -> dict[str, Any]:
+    return {"after": after, "key": key, "updated": f"1764230000000000000.{at:010d}", **more}
+
+
+def airbyte(at: int, row: Any, *, deleted: bool = False, text: bool = False, **place: Any) -> dict[str, Any]:
+    captured = {**row, "_ab_cdc_deleted_at": "2026-11-27T09:00:00Z" if deleted else None, **place}
+    data = json.dumps(captured) if text else captured
+    return {"_airbyte_raw_id": f"{at}", "_airbyte_extracted_at": 1764230000000, "_airbyte_data": data}
+
+
+def debezium(connector: str, op: str, after: Any, before: Any = None, **source: Any) -> dict[str, Any]:
+    named = {"connector": connector, "name": "s", "db": "s", "table": "cust", "collection": "cust"}
+    return {"before": before, "after": after, "source": {**named, **source}, "op": op}
+
+
+def cells(**row: Any) -> dict[str, Any]:
+    return {name: {"value": value, "set": True} for name, value in row.items()}
+
+
+WIDE = {"id": 1, "name": "Anna", "note": "kept", "n": 7}
+CASES: dict[str, tuple[list[Any], list[Any]]] = {
+    "maxwell, an update of a minimal row image": (
+        [maxwell("insert", 1, WIDE), maxwell("update", 2, {"id": 1, "name": "Anna2"}, old={"name": "Anna"})],
+        [{**WIDE, "name": "Anna2"}],
+    ),
+    "maxwell, statements of a database and of a table": (
+        [
+            {"type": "database-create", "database": "s", "ts": 1764230000000, "sql": "create database s"},
+            {"type": "table-alter", "database": "s", "table": "cust", "ts": 1764230000000, "def": {}, "old": {}},
+            maxwell("insert", 1, WIDE),
+        ],
+        [WIDE],
+    ),
+    "goldengate, an update without columns that it left alone": (
+        [goldengate("I", 1, after=WIDE), goldengate("U", 2, before={"id": 1}, after={"id": 1, "name": "Anna2"})],
+        [{**WIDE, "name": "Anna2"}],
+    ),
+    "goldengate, an update of the key": (
+        [goldengate("I", 1, after=WIDE), goldengate("U", 2, before={"id": 1}, after={**WIDE, "id": 5})],
+        [{**WIDE, "id": 5}],
+    ),
+    "goldengate, a truncate": ([goldengate("I", 1, after=WIDE), goldengate("T", 2)], []),
+    "goldengate, later objects of the trail come first": (
+        [goldengate("D", 3, before=WIDE), goldengate("U", 2, before=WIDE, after=WIDE), goldengate("I", 1, after=WIDE)],
+        [],
+    ),
+    "wal2json, an update without an unchanged large value": (
+        [wal2json("I", 1, columns=WIDE), wal2json("U", 2, columns={"id": 1, "name": "b", "n": 8}, identity={"id": 1})],
+        [{**WIDE, "name": "b", "n": 8}],
+    ),
+    "wal2json, an update of the key": (
+        [wal2json("I", 1, columns=WIDE), wal2json("U", 2, columns={**WIDE, "id": 5}, identity={"id": 1})],
+        [{**WIDE, "id": 5}],
+    ),
+    "wal2json, beginnings, ends and messages": (
+        [
+            {"action": "B", "xid": 7, "lsn": "0/1"},
+            wal2json("I", 1, columns=WIDE),
+            {"action": "M", "transactional": False, "prefix": "p", "content": "x"},
+            {"action": "C", "xid": 7, "lsn": "0/2", "nextlsn": "0/3"},
+        ],
+        [WIDE],
+    ),
+    "wal2json, a truncate": ([wal2json("I", 1, columns=WIDE), wal2json("T", 2)], []),
+    "wal2json, a transaction with a row that changes twice": (
+        [
+            by_transaction(("insert", WIDE, None), ("update", {**WIDE, "name": "b"}, {"id": 1}), nextlsn="0/5"),
+            by_transaction(),
+            by_transaction(("update", {"id": 1, "name": "c", "n": 9}, {"id": 1}), nextlsn="0/9"),
+        ],
+        [{**WIDE, "name": "c", "n": 9}],
+    ),
+    "wal2json, such a transaction without a place in the log": (
+        [by_transaction(("insert", WIDE, None), ("update", {"id": 1, "name": "b"}, {"id": 1}))],
+        [{**WIDE, "name": "b"}],
+    ),
+    "wal2json, a transaction that inserts and deletes": (
+        [by_transaction(("insert", WIDE, None), ("delete", None, {"id": 1}), ("insert", {**WIDE, "id": 2}, None))],
+        [{**WIDE, "id": 2}],
+    ),
+    "mongodb, an update without its document": (
+        [
+            mongo("insert", 1, 1, {"_id": 1, **WIDE}),
+            mongo("update", 2, 1, updateDescription={"updatedFields": {"name": "b"}, "removedFields": ["n"]}),
+        ],
+        [{"_id": 1, **WIDE, "name": "b", "n": None}],
+    ),
+    "mongodb, values of extended JSON": (
+        [
+            {"operationType": "drop", "ns": {"db": "s", "coll": "cust"}},
+            mongo(
+                "insert",
+                1,
+                1,
+                {"_id": 1, "id": {"$oid": "65a"}, "n": {"$numberLong": "9"}, "at": {"$date": 0}},
+            ),
+        ],
+        [{"_id": 1, "id": "65a", "n": 9, "at": "1970-01-01T00:00:00.000Z"}],
+    ),
+    "mongodb, envelopes of Debezium": (
+        [
+            debezium("mongodb", "c", '{"_id": 1, "id": 1, "n": {"$numberLong": "9"}}', ts_ms=5, ord=1),
+            debezium("mongodb", "c", '{"_id": 2, "id": 2, "n": 1.5}', ts_ms=5, ord=2),
+            debezium("mongodb", "d", None, '{"_id": 2}', ts_ms=5, ord=3),
+        ],
+        [{"_id": 1, "id": 1, "n": 9.0}],
+    ),
+    "dynamodb_stream, changes of an item": (
+        [
+            {
+                "Records": [
+                    stream("INSERT", 1, NewImage=typed(**WIDE)),
+                    stream("MODIFY", 2, NewImage=typed(id=1, name="b")),
+                ]
+            },
+        ],
+        [{"id": 1, "name": "b", "note": None, "n": None}],
+    ),
+    "dynamodb_stream, an item that is removed": (
+        [stream("REMOVE", 2, OldImage=typed(**WIDE)), stream("INSERT", 1, NewImage=typed(**WIDE))],
+        [],
+    ),
+    "dynamodb_export, every type": (
+        [
+            exported(
+                1,
+                NewImage={
+                    "id": {"N": "1"},
+                    "price": {"N": "1.50"},
+                    "gone": {"NULL": True},
+                    "on": {"BOOL": True},
+                    "tags": {"SS": ["a", "b"]},
+                    "map": {"M": {"x": {"L": [{"N": "1"}, {"S": "y"}]}}},
+                },
+            )
+        ],
+        [{"id": 1, "price": 1.5, "on": True, "tags": '["a","b"]', "map": '{"x":[1,"y"]}'}],
+    ),
+    "dynamodb_export, an item that is deleted": (
+        [exported(2, OldImage=typed(**WIDE)), exported(1, NewImage=typed(**WIDE))],
+        [],
+    ),
+    "airbyte, the binlog's place in rows as text": (
+        [
+            airbyte(1, {**WIDE, "name": "b"}, text=True, _ab_cdc_log_file="bin.000002", _ab_cdc_log_pos=4.0),
+            airbyte(2, WIDE, text=True, _ab_cdc_log_file="bin.000001", _ab_cdc_log_pos=900.0),
+        ],
+        [{**WIDE, "name": "b"}],
+    ),
+    "airbyte, a deletion": ([airbyte(1, WIDE, _ab_cdc_lsn=1.0), airbyte(2, WIDE, deleted=True, _ab_cdc_lsn=2.0)], []),
+    "dms, a load and changes, with its control messages": (
+        [
+            dms("create-table", kind="control"),
+            dms("load", WIDE),
+            dms("load", {**WIDE, "id": 2}),
+            dms("update", {"id": 1, "name": "b"}, **{"transaction-id": 5}),
+            dms("delete", {"id": 2}, **{"transaction-id": 5}),
+        ],
+        [{"id": 1, "name": "b", "note": None, "n": None}],
+    ),
+    "qlik, changes and a reload": (
+        [qlik("REFRESH", 0, WIDE), qlik("UPDATE", 2, {**WIDE, "id": 5}, WIDE), qlik("INSERT", 1, {**WIDE, "id": 2})],
+        [{**WIDE, "id": 2}, {**WIDE, "id": 5}],
+    ),
+    "peerdb, an update without unchanged large values": (
+        [peerdb(0, 1, WIDE), peerdb(1, 2, {**WIDE, "name": "b", "note": ""}, unchanged="note")],
+        [{**WIDE, "name": "b"}],
+    ),
+    "salesforce, changed and nulled fields, and several records": (
+        [
+            salesforce("CREATE", 1, "001", "002", Name={"FirstName": "A", "LastName": "B"}, City="X", Phone="1"),
+            salesforce("UPDATE", 2, "001", changedFields=["City", "Phone"], City="Y", Name=None, Phone=None),
+            salesforce("UPDATE", 3, "002", changedFields=["Name.FirstName"], Name={"FirstName": "C"}),
+            salesforce("UPDATE", 4, "002", nulledFields=["City"]),
+        ],
+        [
+            {"Id": "001", "Name_FirstName": "A", "Name_LastName": "B", "City": "Y", "Phone": None},
+            {"Id": "002", "Name_FirstName": "C", "Name_LastName": "B", "City": None, "Phone": "1"},
+        ],
+    ),
+    "cockroachdb, wrapped, with resolved records and rows before": (
+        [
+            cockroach(1, WIDE, key=[1]),
+            {"resolved": "1764230000000000009.0000000000"},
+            cockroach(3, {**WIDE, "id": 2}, before=None),
+            cockroach(2, None, key=[1]),
+            cockroach(4, None, before={"id": 2}),
+            cockroach(5, {**WIDE, "id": 3}),
+        ],
+        [{**WIDE, "id": 3}],
+    ),
+    "yugabytedb, an update without columns that it left alone": (
+        [
+            debezium("yugabytedb", "c", cells(**WIDE)),
+            debezium(
+                "yugabytedb",
+                "u",
+                {**dict.fromkeys(WIDE), **cells(id=1, n=8)},
+            ),
+        ],
+        [{**WIDE, "n": 8}],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_changes_of_a_capture_make_its_rows(case: str) -> None:
+    records, expected = CASES[case]
+    played = rows_of(*records, key=next(iter(expected[0])) if expected else "id")
+    assert (played.rows, played.refused) == (expected, []), played.reasons
+    dialect = case.partition(",")[0]
+    assert rows_of(*records, key=next(iter(expected[0])) if expected else "id", format=dialect).rows == expected
+
+
+REFUSED = {
+    "spanner": ([debezium("spanner", "u", {"id": 1}, value_capture_type="NEW_VALUES")], "NEW_ROW"),
+    "dynamodb_stream": ([stream("MODIFY", 1)], "StreamViewType"),
+    "mongodb": ([mongo("update", 1, 1, updateDescription={"updatedFields": {"a.b": 1}})], "updateLookup"),
+    "salesforce": ([salesforce("GAP_UPDATE", 1, "001")], "GAP_UPDATE"),
+    "canal": (
+        [
+            {
+                **{"database": "s", "table": "cust", "type": "UPDATE", "isDdl": False, "data": [{"id": "1"}]},
+                "_tidb": {"commitTs": 1, "onlyHandleKey": True},
+            }
+        ],
+        "max-message-bytes",
+    ),
+    "cockroachdb": ([cockroach(1, None, key=[1, 2])], "record_key"),
+    "dynamodb_export": ([exported(1, OldImage={"other": {"N": "1"}}, Keys={"other": {"N": "1"}})], "record_key"),
+}
+
+
+@pytest.mark.parametrize("dialect", REFUSED)
+def test_a_change_that_lacks_what_a_row_needs_is_set_aside_alone(dialect: str) -> None:
+    records, step = REFUSED[dialect]
+    (_, sound), *_ = [(case, rows) for case, rows in CASES.items() if case.startswith(dialect)] or [("", ([], []))]
+    key = "_id" if dialect == "mongodb" else "Id" if dialect == "salesforce" else "id"
+    played = rows_of(*records, *sound[0][:1], key=key)
+    assert set(played.refused) == {"unusable_schema"} and step in played.reasons[0]
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.json.gz", "x.json.zst"])
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("between", ["", "\n", ",\n"])
+def test_documents_may_have_several_lines_or_lie_in_an_array(name: str, indent: int | None, between: str) -> None:
+    documents = [{"id": number, "name": "a} {\n", "more": {"x": [1, {"y": 2}]}} for number in (1, 2, 3)]
+    text = between.join(json.dumps(document, indent=indent) for document in documents)
+    body = (f"[{text}]" if between == ",\n" else text).encode()
+    packed = {"gz": gzip.compress, "zst": lambda data: bytes(cramjam.zstd.compress(data)), "json": bytes}
+    played = play({f"topics/s.cust/{name}": packed[name.rpartition(".")[2]](body)}, rules(PLAIN))
+    assert ([row["id"] for row in played.rows], played.refused) == ([1, 2, 3], [])
+
+
+PLAIN = {"topic": "s.cust", "table": "d.cust", "record_key": "id"}
+
+
+def test_a_document_of_several_lines_that_is_cut_is_set_aside() -> None:
+    body = b'{\n  "id": 1\n}\n{\n  "id": 2\n}\n{\n  "id": '
+    played = play({"topics/s.cust/x.json": body}, rules(PLAIN))
+    assert ([row["id"] for row in played.rows], played.refused) == ([1, 2], ["damaged_json"])
+
+
+def test_zstd_beyond_the_limit_is_refused() -> None:
+    body = bytes(cramjam.zstd.compress(b'{"id": 1}\n' * 10**6 * 7))
+    with pytest.raises(ExpansionLimit):
+        json_schemas(body, {}, Limits(decoded_bytes=64 * 1024**2))
+
+
+@pytest.mark.parametrize("begin", [b"\0\0\0\0\x11", b"\x03\0" + b"u" * 16, b"\x03\x05" + b"u" * 16])
+def test_messages_in_the_wire_format_of_a_registry_are_named(begin: bytes) -> None:
+    for name in ("x.json", "x.avro"):
+        played = play({f"topics/s.cust/{name}": begin + b"\x02\x02a"}, rules(PLAIN))
+        assert "wire format" in played.reasons[0] and "AvroConverter" in played.reasons[0]
