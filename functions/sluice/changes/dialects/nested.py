@@ -155,21 +155,21 @@ def _nowhere(record: Record, reading: Reading) -> Mapping[str, Any]:
 class ChangePaths:
     """A dialect whose records hold their changes at paths.
 
-    `fields` are those that every record has, unless a rule names the dialect. `each` is the path of a list of changes,
-    of which the others are relative. `row` is that of the row after a change or of a list of rows, or of the deleted
-    row; `before` that of the former row, `old` of the former values of what an update changed, and `key` that of the
-    key of the row. `operations` are Debezium's by the words of the field `operation` in lower case; MESSAGE is that of
-    records without a row. Without an `operation` a change without a row is a deletion. `source` are paths by Debezium's
-    words for the metadata, and `place` makes the fields of the position. `decoded` gives a row or a key as an object of
-    columns, where the dialect writes another form. A `partial` dialect's updates may lack columns that they left alone.
-    In place of the `operation`, `is_deletion` may say which changes are. Rows may be JSON text where there are `texts`,
-    and a list of rows where there are `several`.
+    `fields` are those that every record has, unless a rule names the dialect. `listed` is the path of a list of
+    changes, of which the others are relative. `row` is that of the row after a change or of a list of rows, or of
+    the deleted row; `before` that of the former row, `old` of the former values of what an update changed, and
+    `key` that of the key of the row. `operations` are Debezium's by the words of the field `operation` in lower
+    case; MESSAGE is that of records without a row. Without an `operation` a change without a row is a deletion.
+    `source` are paths by Debezium's words for the metadata, and `place` makes the fields of the position. `decoded`
+    gives a row or a key as an object of columns, where the dialect writes another form. A `partial` dialect's
+    updates may lack columns that they left alone. In place of the `operation`, `is_deletion` may say which changes
+    are. Rows may be JSON text where there are `texts`, and a list of rows where there are `several`.
     """
 
     name: str
     fields: frozenset[str]
     row: str = ""
-    each: str = ""
+    listed: str = ""
     before: str = ""
     old: str = ""
     key: str = ""
@@ -204,12 +204,12 @@ class ChangePaths:
 
     def _parts(self, record: Record) -> list[Record] | None:
         """The changes of a record, each with the record's own fields; None where its list is none."""
-        if not self.each:
+        if not self.listed:
             return [record]
-        listed = at(record, self.each)
-        if not isinstance(listed, list) or not all(isinstance(part, dict) for part in listed):
+        parts = at(record, self.listed)
+        if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
             return None
-        return [{**record, **part} for part in listed]
+        return [{**record, **part} for part in parts]
 
     def _op(self, part: Record) -> str | None:
         if self.operation:

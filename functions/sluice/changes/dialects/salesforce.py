@@ -44,11 +44,11 @@ class ChangeEvents:
         time, table = whole(header.get("commitTimestamp")), header.get("entityName")
         source = {**({} if time is None else {"ts_ms": time}), **({"table": table} if table else {})}
         source |= placed(number, step or 0)
-        row = _columns(record, header) if op != DELETE else {}
+        fields = _columns(record, header) if op != DELETE else {}
         if op == UPDATE:
-            source[SENT] = [_ID, *row]
-        rows = [{_ID: id, **row} for id in header["recordIds"]]
-        return [change(op, None, each, source) if op != DELETE else change(op, each, None, source) for each in rows]
+            source[SENT] = [_ID, *fields]
+        rows = [{_ID: id, **fields} for id in header["recordIds"]]
+        return [change(op, None, row, source) if op != DELETE else change(op, row, None, source) for row in rows]
 
 
 def _columns(record: Record, header: Record) -> dict[str, Any]:

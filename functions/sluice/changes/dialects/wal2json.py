@@ -53,7 +53,7 @@ _BY_CHANGE = ChangePaths(
 _BY_TRANSACTION = ChangePaths(
     "wal2json",
     fields=frozenset(("change",)),
-    each="change",
+    listed="change",
     operation="kind",
     operations={"insert": CREATE, "update": UPDATE, "delete": DELETE, "truncate": TRUNCATE, "message": MESSAGE},
     row="columns",
