@@ -53,10 +53,8 @@ def not_a_column(name: str) -> str:
         return f"{name!r} is not a column name: write several as a list, [{', '.join(listed)}]"
     whose, _, rest = name.partition(".")
     stored = stored_name(rest if whose in _PARTS_OF_A_CHANGE else name)
-    is_stored_name = (
-        stored != name and COLUMN.fullmatch(stored) and "{" not in name
-    )  # which begins a template's placeholder
-    return f"{name!r} is not a column name{f': a table has it as {stored}' if is_stored_name else ''}"
+    renamed = stored != name and COLUMN.fullmatch(stored) and "{" not in name  # which begins a template's placeholder
+    return f"{name!r} is not a column name{f': a table has it as {stored}' if renamed else ''}"
 
 
 def did_you_mean(given: str, choices: Iterable[str], *, likeness: float = 0.6) -> str:

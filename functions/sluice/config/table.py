@@ -456,10 +456,10 @@ class TableConfig(TableSettings, _TableIdentity):
     def pinned(self) -> dict[str, Any]:
         """What the ledger keeps of a table that has data: its topic, and the settings that can't change any more."""
         values = self.to_dict()
-        settings_kept = {
+        settings = {
             name: values[name] for name in (*FIXED, "topic") if values[name] is not None
         }  # the ledger has no nulls
-        return {**settings_kept, **self._hashed_key, **self._named_history}
+        return {**settings, **self._hashed_key, **self._named_history}
 
     @property
     def _named_history(self) -> dict[str, str]:
@@ -531,17 +531,13 @@ def refuse_changes(config: TableConfig, pinned: Mapping[str, Any] | None, *, wha
     if not pinned:
         return
     wanted = config.pinned
-    wanted_settings = fixed_settings(wanted)
-    changes = {
-        name: (old, wanted_settings[name])
-        for name, old in fixed_settings(pinned).items()
-        if old != wanted_settings[name]
-    }
+    new = fixed_settings(wanted)
+    changes = {name: (old, new[name]) for name, old in fixed_settings(pinned).items() if old != new[name]}
     if pinned.get(_HASHED_KEY) != wanted.get(_HASHED_KEY):
         changes[_HASHED_KEY] = (pinned.get(_HASHED_KEY), wanted.get(_HASHED_KEY))
-    pinned_history, given = kept_history(pinned), kept_history(wanted)
-    if pinned_history and given and pinned_history != given:
-        changes[_HISTORY] = (pinned_history, given)
+    old_history, given = kept_history(pinned), kept_history(wanted)
+    if old_history and given and old_history != given:
+        changes[_HISTORY] = (old_history, given)
     if changes:
         described = "; ".join(
             f"{name} is {in_words(old)} and would become {in_words(new)}"

@@ -119,9 +119,7 @@ def _nearly(setting: str, names: Collection[str], columns: Collection[str], of: 
     left = sorted(set(columns).difference(names))
     for name in sorted(set(names).difference(columns)):
         near = [
-            candidate
-            for candidate in left
-            if difflib.SequenceMatcher(None, name.lower(), candidate.lower()).ratio() >= _NEAR
+            column for column in left if difflib.SequenceMatcher(None, name.lower(), column.lower()).ratio() >= _NEAR
         ]
         if near:
             yield f"{setting}: {name} is not a column of {of} (did you mean {near[0]}?)"
@@ -176,15 +174,11 @@ def unknown_in_table(
 
 def named_anew(config: TableConfig, before: TableConfig | None) -> list[tuple[str, str]]:
     """Return the settings but `expect` that name columns which the rule in force doesn't, each with the column."""
-    names_before, now = (
-        {}
-        if settings is None
-        else {COLUMNS: settings.columns.named, TYPES: tuple(settings.json_types), **_named(settings)}
-        for settings in (before, config)
+    then, now = (
+        {} if rule is None else {COLUMNS: rule.columns.named, TYPES: tuple(rule.json_types), **_named(rule)}
+        for rule in (before, config)
     )
-    return [
-        (setting, name) for setting, names in now.items() for name in names if name not in names_before.get(setting, ())
-    ]
+    return [(setting, name) for setting, names in now.items() for name in names if name not in then.get(setting, ())]
 
 
 def unmarked_operations(sample: TopicSample, writer: WriterSchema) -> tuple[str, tuple[str, ...]] | None:

@@ -175,12 +175,9 @@ def keys_of_several(
 
 def _may_join(column: Column) -> bool:
     words = {word.lower() for word in _WORD.findall(column.name)}
-    is_key_like = _names_itself(column.name, "")[1] or not _LINE.isdisjoint(words) or _is_day(column)
+    likely = _names_itself(column.name, "")[1] or not _LINE.isdisjoint(words) or _is_day(column)
     return (
-        is_key_like
-        and column.kind not in _KEYLESS
-        and COLUMN.fullmatch(column.name) is not None
-        and not is_measure(column)
+        likely and column.kind not in _KEYLESS and COLUMN.fullmatch(column.name) is not None and not is_measure(column)
     )
 
 

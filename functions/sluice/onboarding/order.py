@@ -92,18 +92,12 @@ def positions_of_keys(
 
     With `loaded`, rows of a full load may lack them.
     """
-    several = [
-        rows_of_key
-        for rows_of_key in rows_of_keys(key, rows, writer.row.names)
-        if len({row for _, row in rows_of_key}) > 1
-    ]
+    several = [group for group in rows_of_keys(key, rows, writer.row.names) if len({row for _, row in group}) > 1]
     return tuple(
         column.name
         for at, column in enumerate(writer.row.columns)
         if column.name not in key
-        and all(
-            len({row[at] for _, row in rows_of_key}) == len({row for _, row in rows_of_key}) for rows_of_key in several
-        )
+        and all(len({row[at] for _, row in group}) == len({row for _, row in group}) for group in several)
         and _orders(column, _having(column.name, rows) if loaded else rows)
     )
 

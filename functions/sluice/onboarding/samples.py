@@ -187,24 +187,22 @@ def rows_of_keys(
     key: Sequence[str], rows: Sequence[SampledRow], columns: Sequence[str]
 ) -> list[list[tuple[tuple[Any, ...], tuple[Any, ...]]]]:
     """Return for each value of the key its rows: the place of each, and its values in these columns."""
-    rows_by_key: dict[tuple[Any, ...], list[tuple[tuple[Any, ...], tuple[Any, ...]]]] = {}
+    by_key: dict[tuple[Any, ...], list[tuple[tuple[Any, ...], tuple[Any, ...]]]] = {}
     for row in rows:
         values = tuple(_hashable(row.values.get(name)) for name in columns)
-        of_key = rows_by_key.setdefault(tuple(_hashable(row.values.get(name)) for name in key), [])
+        of_key = by_key.setdefault(tuple(_hashable(row.values.get(name)) for name in key), [])
         of_key.append((tuple(map(_hashable, row.place)), values))
-    return list(rows_by_key.values())
+    return list(by_key.values())
 
 
 def shared_keys(columns: Sequence[str], rows: Sequence[SampledRow]) -> tuple[int, int]:
     """Count the values that rows have in these columns, and those that several different rows of one place have."""
-    places_by_key: dict[tuple[Any, ...], dict[tuple[Any, ...], set[Any]]] = {}
+    by_key: dict[tuple[Any, ...], dict[tuple[Any, ...], set[Any]]] = {}
     for row in rows:
         key = tuple(_hashable(row.values.get(name)) for name in columns)
-        of_place = places_by_key.setdefault(key, {}).setdefault(tuple(map(_hashable, row.place)), set())
+        of_place = by_key.setdefault(key, {}).setdefault(tuple(map(_hashable, row.place)), set())
         of_place.add(tuple(map(_hashable, row.values.values())))
-    return len(places_by_key), sum(
-        any(len(values) > 1 for values in places.values()) for places in places_by_key.values()
-    )
+    return len(by_key), sum(any(len(values) > 1 for values in places.values()) for places in by_key.values())
 
 
 def columns_of_deletions(rows: Sequence[SampledRow], columns: Sequence[str]) -> tuple[frozenset[str], int]:
