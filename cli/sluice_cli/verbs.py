@@ -236,15 +236,15 @@ app = typer.Typer(
 )
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
         from importlib.metadata import PackageNotFoundError, version
 
         try:
-            found = version(DISTRIBUTION)
+            release = version(DISTRIBUTION)
         except PackageNotFoundError:
-            found = "from its sources, not installed"
-        print(f"sluice {found}", flush=True)
+            release = "from its sources, not installed"
+        print(f"sluice {release}", flush=True)
         raise typer.Exit()
 
 

@@ -29,15 +29,15 @@ def judged_now(record: ObjectRecord, configuration: Configuration | None) -> Obj
         return record
     from sluice_aws.admission.reassign import is_freed, renamed  # not for the help of a verb
 
-    named = renamed(record, configuration)
-    if named.topic is None:
+    current = renamed(record, configuration)
+    if current.topic is None:
         return record
-    match = configuration.match_topic(named.topic)
-    if match.config is not None and is_freed(named, match.config):
-        return replace(named, table=match.config.table, reason=taken(match.config.table))
+    match = configuration.match_topic(current.topic)
+    if match.config is not None and is_freed(current, match.config):
+        return replace(current, table=match.config.table, reason=taken(match.config.table))
     if match.config is not None or record.code is not None:
         return record
-    return replace(named, reason=(match.reason or "")[:MAX_REASON])
+    return replace(current, reason=(match.reason or "")[:MAX_REASON])
 
 
 def taken(table: str) -> str:
@@ -73,12 +73,12 @@ def tells_topic(key: str) -> bool:
 
 def rule_steps(proposed: int, unnamed: int) -> list[str]:
     """What brings rules to waiting objects: so many for which discover proposes one, and so many others."""
-    found = []
+    lines = []
     if proposed:
-        found.append(f"{Step('config discover')} proposes rules for {f'{proposed:,} of ' if unnamed else ''}them")
+        lines.append(f"{Step('config discover')} proposes rules for {f'{proposed:,} of ' if unnamed else ''}them")
     if unnamed:
-        found.append(f"{counted(unnamed, 'name tells', 'names tell')} no topic or format: {UNNAMED}")
-    return found
+        lines.append(f"{counted(unnamed, 'name tells', 'names tell')} no topic or format: {UNNAMED}")
+    return lines
 
 
 def rule_step(record: ObjectRecord) -> str | None:
@@ -93,6 +93,6 @@ def rule_step(record: ObjectRecord) -> str | None:
 def reasons_by_code(reasons: Iterable[Mapping[str, Any]], unit: str) -> list[tuple[int, Sequence[Mapping[str, Any]]]]:
     """The reasons of each code, whose texts differ in a column or a position, with its number; the largest first."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
-    for each in reasons:
-        groups.setdefault(each.get("code") or each["reason"], []).append(each)
-    return sorted(((sum(each[unit] for each in texts), texts) for texts in groups.values()), key=lambda one: -one[0])
+    for entry in reasons:
+        groups.setdefault(entry.get("code") or entry["reason"], []).append(entry)
+    return sorted(((sum(row[unit] for row in texts), texts) for texts in groups.values()), key=lambda one: -one[0])

@@ -54,7 +54,7 @@ def _request(request: ServiceRequest) -> dict[str, Any]:
     )
 
 
-def _entry(table: str, service: str, state: str, **known: Any) -> dict[str, Any]:
+def _entry(table: str, service: str, state: str, **facts: Any) -> dict[str, Any]:
     return {
         "table": table,
         "service": service,
@@ -72,7 +72,7 @@ def _entry(table: str, service: str, state: str, **known: Any) -> dict[str, Any]
         "error": None,
         "instant": None,
         "open": False,
-        **known,
+        **facts,
     }
 
 
@@ -80,9 +80,9 @@ def due_entries(
     configuration: Configuration | None, states: Iterable[TableState], requests: Sequence[ServiceRequest], now: int
 ) -> list[dict[str, str]]:
     """The services that are due and not requested yet, each with the reason; none without a configuration."""
-    found = () if configuration is None else due_tables(configuration, states, by_table(requests), now)
+    due = () if configuration is None else due_tables(configuration, states, by_table(requests), now)
     return [
-        {"table": each.table, "service": each.service, "reason": each.reason} for table in found for each in table.due
+        {"table": item.table, "service": item.service, "reason": item.reason} for table in due for item in table.due
     ]
 
 

@@ -58,8 +58,8 @@ def completed(text: str, **names: str | None) -> str:
     A retry, which errors name by the code alone, names the table too.
     """
 
-    def command(found: re.Match[str]) -> str:
-        words = found[1]
+    def command(match: re.Match[str]) -> str:
+        words = match[1]
         if names.get("TABLE") and _RETRY_OF_CODE.search(words):
             words += " --table TABLE"
         for place, name in names.items():

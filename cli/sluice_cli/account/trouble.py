@@ -45,13 +45,13 @@ def troubles(status: Mapping[str, Any]) -> tuple[Trouble, ...]:
         [_lane("paused", lane) for lane in lanes if lane["state"] == PAUSED],
         [_paused_table(table) for table in tables if table["paused"]],
     )
-    return tuple(each for found in kinds for each in _shortened(found))
+    return tuple(trouble for of_kind in kinds for trouble in _shortened(of_kind))
 
 
-def _shortened(found: Sequence[Trouble]) -> Iterator[Trouble]:
-    yield from found[:SHOWN]
-    if len(found) > SHOWN:
-        yield Trouble(found[0].name, f"{len(found) - SHOWN:,} more of these", found[0].section)
+def _shortened(of_kind: Sequence[Trouble]) -> Iterator[Trouble]:
+    yield from of_kind[:SHOWN]
+    if len(of_kind) > SHOWN:
+        yield Trouble(of_kind[0].name, f"{len(of_kind) - SHOWN:,} more of these", of_kind[0].section)
 
 
 def _lane(name: str, lane: Mapping[str, Any]) -> Trouble:
@@ -83,10 +83,10 @@ def _late(tables: Sequence[Mapping[str, Any]]) -> Iterator[Trouble]:
 
 
 def _quarantined(status: Mapping[str, Any]) -> Iterator[Trouble]:
-    found, rows = status["set_aside"][QUARANTINED], status["quarantined_rows"]
+    aside, rows = status["set_aside"][QUARANTINED], status["quarantined_rows"]
     parts = []
-    if found["objects"]:
-        parts.append(f"{_number(found, 'objects', 'object')} ({_most_often(found['reasons'], 'objects')})")
+    if aside["objects"]:
+        parts.append(f"{_number(aside, 'objects', 'object')} ({_most_often(aside['reasons'], 'objects')})")
     if rows["rows"]:
         of = f"{_number(rows, 'rows', 'row')} of {_number(rows, 'objects', 'object')}"
         parts.append(f"{of} ({_most_often(rows['reasons'], 'rows')})")
@@ -101,10 +101,10 @@ def _most_often(reasons: Sequence[Mapping[str, Any]], unit: str) -> str:
 
 
 def _parked(status: Mapping[str, Any]) -> Iterator[Trouble]:
-    found = status["set_aside"][PARKED]
-    if found["objects"]:
-        text = f"{_number(found, 'objects', 'object')}, most often: {cut(found['reasons'][0]['reason'])}"
-        rules = (Step("config discover"),) if found["rules_proposed"] else ()
+    aside = status["set_aside"][PARKED]
+    if aside["objects"]:
+        text = f"{_number(aside, 'objects', 'object')}, most often: {cut(aside['reasons'][0]['reason'])}"
+        rules = (Step("config discover"),) if aside["rules_proposed"] else ()
         yield Trouble("parked", text, "aside", (Step("quarantine list", "--parked"), *rules))
 
 
@@ -113,5 +113,5 @@ def _paused_table(table: Mapping[str, Any]) -> Trouble:
     return Trouble("paused", f"Table {table['table']}: {waits} pending", "tables", (Step("config show"),))
 
 
-def _number(found: Mapping[str, Any], name: str, noun: str) -> str:
-    return f"{counted(found[name], noun)}{' and more' if found['more'] else ''}"
+def _number(aside: Mapping[str, Any], name: str, noun: str) -> str:
+    return f"{counted(aside[name], noun)}{' and more' if aside['more'] else ''}"

@@ -31,14 +31,14 @@ class Nearest:
 
     def steps(self, command: Sequence[str], since: int | None, now: int) -> list[str]:
         """What shows them: a verb and its choices, with other times than since `since` (epoch ms)."""
-        found = []
+        lines = []
         if self.before is not None and since is not None:
-            found.append(f"{Step(*command, '--before', moment(since))} shows what was before")
+            lines.append(f"{Step(*command, '--before', moment(since))} shows what was before")
         if self.after is not None:
             until = self.after + HOUR_MS
             ends = ["--before", moment(until)] if until <= now else []  # the future can't be asked for
-            found.append(f"{Step(*command, '--since', moment(self.after), *ends)} shows what came after")
-        return found
+            lines.append(f"{Step(*command, '--since', moment(self.after), *ends)} shows what came after")
+        return lines
 
 
 def moment(at: int) -> str:

@@ -170,7 +170,7 @@ def discover(
         against = [
             proposal.choices[name].evidence[0] for name in proposal.open if name in chosen.get(proposal.topic, {})
         ]
-        why = "".join(f" ({visible(each)})" for each in against)
+        why = "".join(f" ({visible(text)})" for text in against)
         say(f"open: {proposal.topic}: {', '.join(proposal.open)}{why}. {_how(proposal)}")
     if still_open and write:
         shown = shell_text(["sluice", "config", "discover", "--file", str(file)])
@@ -183,13 +183,13 @@ def _proposals(
     samples: Sequence[TopicSample], before: Configuration | None, chosen: Chosen, database: str | None
 ) -> list[Proposal]:
     taken = {rule.table for rule in before.rules if not PLACEHOLDER.search(rule.table)} if before is not None else set()
-    found: list[Proposal] = []
+    proposals: list[Proposal] = []
     for sample in samples:
         proposal = propose(sample, database=database, chosen=chosen.get(sample.topic, {}), taken=frozenset(taken))
         taken.update(proposal.table.value)
-        unsettled = {each.topic for each in found if each.open}
-        found.append(replace(proposal, behind=tuple(topic for topic in proposal.nested if topic in unsettled)))
-    return found
+        unsettled = {item.topic for item in proposals if item.open}
+        proposals.append(replace(proposal, behind=tuple(topic for topic in proposal.nested if topic in unsettled)))
+    return proposals
 
 
 def _example(keys: Sequence[str]) -> str:
@@ -198,8 +198,8 @@ def _example(keys: Sequence[str]) -> str:
 
 def _replaced(written: Configuration | None, in_force: Configuration | None) -> str:
     """The end of a message that names the rules which a push of the file removes; empty where it removes none."""
-    kept = {rule.table for rule in written.rules} if written is not None else set()
-    gone = [rule.table for rule in in_force.rules if rule.table not in kept] if in_force is not None else []
+    tables_left = {rule.table for rule in written.rules} if written is not None else set()
+    gone = [rule.table for rule in in_force.rules if rule.table not in tables_left] if in_force is not None else []
     if not gone:
         return ""
     lost = f"{', '.join(gone[:NAMED])}{f' and {len(gone) - NAMED:,} more' if len(gone) > NAMED else ''}"
@@ -241,7 +241,7 @@ def _chosen(
             f"{database!r} is not a database name",
             next_step="Use a lower-case letter, then lower-case letters, digits or _",
         )
-    found: Chosen = {}
+    chosen: Chosen = {}
     given = {"record_key": key, "partition_by": partition, "position": position, "table": table}
     for name, written in given.items():
         for entry in written or ():
@@ -272,14 +272,14 @@ def _chosen(
             twice = next((part for part in parts if parts.count(part) > 1), None)
             if twice is not None:
                 raise UsageError(f"{entry!r} names {twice} twice", next_step="As in --key tickit.ecomm.sale=salesid")
-            if name in found.setdefault(topic, {}):
+            if name in chosen.setdefault(topic, {}):
                 several = "several columns are one choice, as in --key TOPIC=COLUMN,COLUMN"
                 raise UsageError(
-                    f"Topic {topic} has {', '.join(found[topic][name]) or NO_COLUMN} and {value} for the same option",
+                    f"Topic {topic} has {', '.join(chosen[topic][name]) or NO_COLUMN} and {value} for the same option",
                     next_step=f"Give one{'' if name == 'table' else f': {several}'}",
                 )
-            found[topic][name] = parts
-    return found
+            chosen[topic][name] = parts
+    return chosen
 
 
 def _known_topics(chosen: Chosen, topics: Mapping[str, object]) -> None:
@@ -293,12 +293,12 @@ def _known_topics(chosen: Chosen, topics: Mapping[str, object]) -> None:
 
 def describe(proposal: Proposal) -> dict[str, Any]:
     """Return a proposal as plain JSON values."""
-    found = asdict(proposal)
+    described = asdict(proposal)
     for name, choice in proposal.choices.items():
-        found[name] = {
+        described[name] = {
             "value": list(choice.value),
             "confidence": choice.confidence,
             "evidence": list(choice.evidence),
             "alternatives": [list(other) for other in choice.alternatives],
         }
-    return {**found, "notes": list(proposal.notes), "open": list(proposal.open)}
+    return {**described, "notes": list(proposal.notes), "open": list(proposal.open)}

@@ -76,32 +76,30 @@ def import_properties(
         of = f"{properties.name} names it: copy it into the folder of that file"
         made = [
             (beside, translate(of_table(entries, _entries(beside, 0, of)), table=name, table_type=chosen))
-            for name, beside in ((name, properties.parent / Path(named).name) for name, named in several.items())
+            for name, beside in ((name, properties.parent / Path(other).name) for name, other in several.items())
         ]
     else:
         made = [(properties, translate(entries, topic=topic, table=table, table_type=chosen))]
-    is_open = any(found.open for _, found in made)
+    is_open = any(one.open for _, one in made)
     added = None
     if write and not is_open:
         added = add_rules(
             file,
             len(made),
-            lambda indent: "".join(_indented(_lines(found, origin), indent) for origin, found in made),
+            lambda indent: "".join(_indented(_lines(one, origin), indent) for origin, one in made),
         )
     written = {"written": added is not None, "file": str(file)}
     if as_json:
-        each = [asdict(found) for _, found in made]
-        print_json({"tables": each, **written} if several else {**each[0], **written})
+        described = [asdict(one) for _, one in made]
+        print_json({"tables": described, **written} if several else {**described[0], **written})
     else:
-        print(
-            added or "\n".join(["tables:", *(f"  {line}" for origin, found in made for line in _lines(found, origin))])
-        )
-    for origin, found in made:
+        print(added or "\n".join(["tables:", *(f"  {line}" for origin, one in made for line in _lines(one, origin))]))
+    for origin, translation in made:
         of_file = f"{origin.name}: " if several else ""
         if not as_json:
-            for item in found.left_out:
+            for item in translation.left_out:
                 say(f"left out: {comment(f'{of_file}{item.option}: {item.why}')[2:]}")
-        for line in found.open:
+        for line in translation.open:
             say(f"open: {comment(f'{of_file}{line}')[2:]}")
     if is_open:
         if write and not as_json:
@@ -128,18 +126,18 @@ def _entries(file: Path, depth: int, advice: str = "Name a .properties file") ->
 def _type(written: str | None) -> str | None:
     if written is None:
         return None
-    known = {"cow": COW, "copy_on_write": COW, "mor": MOR, "merge_on_read": MOR}
-    if written.lower() not in known:
+    types = {"cow": COW, "copy_on_write": COW, "mor": MOR, "merge_on_read": MOR}
+    if written.lower() not in types:
         raise UsageError(f"{written!r} is not a table type", next_step="Use cow or mor")
-    return known[written.lower()]
+    return types[written.lower()]
 
 
-def _lines(found: Translation, origin: Path) -> list[str]:
-    rule = found.rule
+def _lines(translation: Translation, origin: Path) -> list[str]:
+    rule = translation.rule
     lines = [
         comment(f"from {origin.name}"),
-        *(comment(f"note: {note}") for note in found.notes),
-        *(comment(f"OPEN: {line}") for line in found.open),
+        *(comment(f"note: {note}") for note in translation.notes),
+        *(comment(f"OPEN: {line}") for line in translation.open),
     ]
     body = [
         f"- topic: {_text(rule.get('topic'))}",
@@ -151,12 +149,12 @@ def _lines(found: Translation, origin: Path) -> list[str]:
     body.append(f"  table_type: {_text(rule['table_type'])}")
     if "time_travel" in rule:
         body.append(f"  time_travel: {_text(rule['time_travel'])}")
-    if found.ordering is not None:
-        body.append(f"  # position: {found.ordering}   # only where a query captured the rows")
+    if translation.ordering is not None:
+        body.append(f"  # position: {translation.ordering}   # only where a query captured the rows")
     options = rule.get("hudi")
     if isinstance(options, dict):
         body += ["  hudi:", *(f"    {scalar(name)}: {scalar(value)}" for name, value in options.items())]
-    return lines + ([f"# {line}" for line in body] if found.open else body)
+    return lines + ([f"# {line}" for line in body] if translation.open else body)
 
 
 def _indented(lines: list[str], indent: int) -> str:

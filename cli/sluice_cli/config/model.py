@@ -38,8 +38,8 @@ def _form(title: str, meaning: str, settings: tuple[Setting, ...], *, defaults: 
 def _field(setting: Setting, settings: tuple[Setting, ...], *, defaults: bool) -> tuple[Any, Any]:
     """Return type and default of a model's field. A group also has the settings whose keys are below its own."""
     if setting.value is None:
-        below = (each for each in settings if each.path[:-1] == setting.path)
-        kind = _group(setting, tuple(replace(each, key=each.path[-1]) for each in below))
+        below = (setting_below for setting_below in settings if setting_below.path[:-1] == setting.path)
+        kind = _group(setting, tuple(replace(setting_below, key=setting_below.path[-1]) for setting_below in below))
     else:
         kind = Annotated[Any, BeforeValidator(setting.value.parse), WithJsonSchema(dict(setting.value.schema))]
     if setting.required:
@@ -85,23 +85,23 @@ class TablesFile(_Form):
 
 def field_values(kind: type, written: BaseModel) -> dict[str, Any]:
     """Return what the file says, by the fields of the dataclass that its settings belong to. Groups are mappings."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for setting in settings_of(kind):
         value: Any = written
         for key in setting.path:
             value = getattr(value, key, None)
         if value is not None:
-            found[setting.name] = field_values(type(setting.default), value) if setting.value is None else value
-    return found
+            values[setting.name] = field_values(type(setting.default), value) if setting.value is None else value
+    return values
 
 
 def laid_over(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Return `values` with `more` over them; mappings are laid over each other key by key."""
-    found = dict(values)
+    merged = dict(values)
     for name, value in more.items():
-        below = found.get(name)
-        found[name] = laid_over(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-    return found
+        below = merged.get(name)
+        merged[name] = laid_over(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
 
 
 def built(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,10 +127,10 @@ def _without_nulls(node: object) -> object:
         return [_without_nulls(item) for item in node]
     if not isinstance(node, dict):
         return node
-    kept = {key: _without_nulls(value) for key, value in node.items() if not (key == "default" and value is None)}
-    options = kept.get("anyOf")
+    left = {key: _without_nulls(value) for key, value in node.items() if not (key == "default" and value is None)}
+    options = left.get("anyOf")
     if isinstance(options, list) and {"type": "null"} in options:
         options = [option for option in options if option != {"type": "null"}]
-        kept.pop("anyOf")
-        kept = {**options[0], **kept} if len(options) == 1 else {**kept, "anyOf": options}
-    return kept
+        left.pop("anyOf")
+        left = {**options[0], **left} if len(options) == 1 else {**left, "anyOf": options}
+    return left

@@ -37,12 +37,12 @@ def sample_object(
 
 def _parquet(objects: Objects, id: ObjectId, rows: int) -> ObjectSample:
     schema = read_head(objects, id, PARQUET).schema
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     try:
         for chunk in parquet_records(objects.whole(id, PARQUET_LIMITS.object_bytes), PARQUET_LIMITS).chunks:
-            found += [record for record in chunk.records if isinstance(record, dict)]
-            if len(found) > rows:
+            records += [record for record in chunk.records if isinstance(record, dict)]
+            if len(records) > rows:
                 break
     except (ObjectTooLarge, ExpansionLimit):
         return ObjectSample(schema, (), "rows of large Parquet objects are not sampled: only the schema is known")
-    return ObjectSample(schema, tuple(found[:rows]), whole=len(found) <= rows)
+    return ObjectSample(schema, tuple(records[:rows]), whole=len(records) <= rows)

@@ -62,12 +62,12 @@ _VALUES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def meant_key(written: object, known: Container[str]) -> str | None:
+def meant_key(written: object, keys: Container[str]) -> str | None:
     """Our key for a word of another tool, if a mapping may hold it (`known`)."""
     for shorter in _without_prefix(written):
-        found = _MEANT.get(shorter, shorter if shorter != written else None)
-        if found is not None and found in known:
-            return found
+        key = _MEANT.get(shorter, shorter if shorter != written else None)
+        if key is not None and key in keys:
+            return key
     return None
 
 
@@ -81,11 +81,11 @@ def _without_prefix(written: object) -> tuple[str, ...]:
     return (word, *(word[len(prefix) :] for prefix in _PREFIXES if word.startswith(prefix)))
 
 
-def meant_value(key: object, written: Any, known: Container[str]) -> str | None:
+def meant_value(key: object, written: Any, values: Container[str]) -> str | None:
     """Our value of a setting for a word of another tool: `mor` for `MERGE_ON_READ`."""
     word = _plain(written)
-    found = _VALUES.get(str(key), {}).get(word, word)
-    return found if found in known and found != written else None
+    value = _VALUES.get(str(key), {}).get(word, word)
+    return value if value in values and value != written else None
 
 
 def _plain(written: object) -> str:

@@ -100,13 +100,13 @@ class PlannedTable:
     @property
     def risks(self) -> tuple[str, ...]:
         """What the push can lose or stop for the table."""
-        found = [f"{each.key}: {each.risk}" for each in self.settings if each.risk]
-        return (*([self.risk] if self.risk else []), *found, *self.unfit)
+        texts = [f"{change.key}: {change.risk}" for change in self.settings if change.risk]
+        return (*([self.risk] if self.risk else []), *texts, *self.unfit)
 
     def sets(self, setting: str) -> bool:
         """True if the push makes the table, gives it a topic, or changes this setting or another of its group."""
         group = setting.partition(".")[0]
-        return self.kind == NEW or any(each.key.partition(".")[0] in (group, "topic") for each in self.settings)
+        return self.kind == NEW or any(change.key.partition(".")[0] in (group, "topic") for change in self.settings)
 
     @property
     def frees(self) -> bool:
@@ -150,7 +150,7 @@ class Plan:
     @property
     def risks(self) -> tuple[str, ...]:
         """What the push can lose or stop, each with its table."""
-        return tuple(f"{each.table}: {risk}" for each in self.tables for risk in each.risks)
+        return tuple(f"{table.table}: {risk}" for table in self.tables for risk in table.risks)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -160,9 +160,9 @@ class Plan:
             "changes": self.changes,
             "refused": bool(self.refusals),
             "risks": list(self.risks),
-            "tables": [{**asdict(each), "risks": list(each.risks)} for each in self.tables],
-            "lanes": [asdict(each) for each in self.lanes],
-            "rules": [asdict(each) for each in self.rules],
+            "tables": [{**asdict(table), "risks": list(table.risks)} for table in self.tables],
+            "lanes": [asdict(lane) for lane in self.lanes],
+            "rules": [asdict(rule) for rule in self.rules],
             "refusals": list(self.refusals),
             "warnings": list(self.warnings),
             "notes": list(self.notes),
@@ -185,22 +185,22 @@ def plan_push(
     tables has, `claimed` are the tables whose rows a batch is about to write by the settings that it pinned.
     """
     old = before or Configuration(rules=(), lanes=())
-    known = dict.fromkeys((*topics, *_named_topics(old), *_named_topics(after)))
-    tables_before, tables_after = _tables(old, known), _tables(after, known)
+    all_topics = dict.fromkeys((*topics, *_named_topics(old), *_named_topics(after)))
+    tables_before, tables_after = _tables(old, all_topics), _tables(after, all_topics)
     have_rows = frozenset(with_data).union(claimed)
     remarks = (_by_table(review.refusals), _by_table(review.warnings))
     tables = []
     for name in sorted({*tables_before, *tables_after, *remarks[0], *waiting}):
         old_table, new_table = tables_before.get(name), tables_after.get(name)
         change = _table_change(name, old_table, new_table, pinned=with_data.get(name), has_rows=name in have_rows)
-        refusals, warnings = (found.get(name, ()) for found in remarks)
+        refusals, warnings = (by_table.get(name, ()) for by_table in remarks)
         if old_table and not new_table and (heir := after.table_for_topic(old_table.topic)):
             change = replace(change, risk=f"objects of topic {old_table.topic} go to {heir.table} from now on")
         elif old_table and not new_table and after.ignore.of_topic(old_table.topic):
             change = replace(change, risk=f"objects of topic {old_table.topic} are ignored from now on")
-        named = bool(refusals) and all(remark.names_step for remark in review.refusals if remark.table == name)
+        all_named = bool(refusals) and all(remark.names_step for remark in review.refusals if remark.table == name)
         change = replace(change, refusals=refusals, warnings=warnings, waiting=waiting.get(name, ObjectsWaiting()))
-        change = replace(change, steps_named=named)
+        change = replace(change, steps_named=all_named)
         if change.kind != CHANGED or change.settings or refusals or change.waiting.parked:
             tables.append(change)
     return Plan(
@@ -208,14 +208,14 @@ def plan_push(
         after.version,
         tuple(tables),
         tuple(_lane_changes(old, after)),
-        tuple(_rule_changes(old, after, known)),
+        tuple(_rule_changes(old, after, all_topics)),
         tuple(dict.fromkeys(remark.text for remark in review.refusals)),
         tuple(dict.fromkeys(remark.text for remark in review.warnings)),
-        released=sum(each.parked for each in waiting.values()),
+        released=sum(waiting_objects.parked for waiting_objects in waiting.values()),
     )
 
 
-def with_misfits(plan: Plan, found: Fit) -> tuple[Plan, tuple[TableMisfit, ...]]:
+def with_misfits(plan: Plan, fit: Fit) -> tuple[Plan, tuple[TableMisfit, ...]]:
     """Add the misfits that need a yes to their tables, and return the others, which are warnings.
 
     A yes is needed where the push itself names a column that nothing has, or a key that several rows share: what it was
@@ -224,13 +224,13 @@ def with_misfits(plan: Plan, found: Fit) -> tuple[Plan, tuple[TableMisfit, ...]]
     """
     tables = {table.table: table for table in plan.tables}
     others = []
-    for each in found.misfits:
-        table, setting = tables.get(each.table), each.misfit.setting
-        if table is None or setting is None or not (table.sets(setting) or each.misfit.effect and table.frees):
-            others.append(each)
+    for misfit in fit.misfits:
+        table, setting = tables.get(misfit.table), misfit.misfit.setting
+        if table is None or setting is None or not (table.sets(setting) or misfit.misfit.effect and table.frees):
+            others.append(misfit)
         else:
-            tables[each.table] = replace(table, unfit=(*table.unfit, each.misfit.consequence))
-    return replace(plan, tables=tuple(tables.values()), notes=found.notes), tuple(others)
+            tables[misfit.table] = replace(table, unfit=(*table.unfit, misfit.misfit.consequence))
+    return replace(plan, tables=tuple(tables.values()), notes=fit.notes), tuple(others)
 
 
 def known_topics(configuration: Configuration, topics: Iterable[str]) -> dict[str, TableConfig]:
@@ -243,19 +243,19 @@ def _named_topics(configuration: Configuration) -> list[str]:
 
 
 def _tables(configuration: Configuration, topics: Iterable[str]) -> dict[str, TableConfig]:
-    found: dict[str, TableConfig] = {}
+    by_name: dict[str, TableConfig] = {}
     for topic in topics:
         config = configuration.table_for_topic(topic)
         if config is not None:
-            found.setdefault(config.table, config)
-    return found
+            by_name.setdefault(config.table, config)
+    return by_name
 
 
 def _by_table(remarks: Iterable[Remark]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, dict[str, None]] = {}
+    texts_by_table: dict[str, dict[str, None]] = {}
     for remark in remarks:
-        found.setdefault(remark.table, {})[remark.text] = None
-    return {table: tuple(texts) for table, texts in found.items()}
+        texts_by_table.setdefault(remark.table, {})[remark.text] = None
+    return {table: tuple(texts) for table, texts in texts_by_table.items()}
 
 
 def _table_change(
@@ -268,10 +268,10 @@ def _table_change(
         return PlannedTable(name, old.topic, REMOVED, risk=risk)
     settings = tuple(_setting_changes(old, new, settings_of(TableSettings), has_rows=has_rows))
     settings = tuple(
-        replace(each, risk=each.risk and completed(each.risk, TABLE=new.table, LANE=new.lane)) for each in settings
+        replace(item, risk=item.risk and completed(item.risk, TABLE=new.table, LANE=new.lane)) for item in settings
     )
     if pinned:
-        settings = tuple(_beside_data(each, new, pinned) for each in settings)
+        settings = tuple(_beside_data(change, new, pinned) for change in settings)
     if old.topic != new.topic:
         of_data = bool(pinned) and pinned_topic(pinned) == new.topic
         topic = SettingChange("topic", old.topic, new.topic, rebuild=bool(pinned) and not of_data, of_data=of_data)
@@ -297,19 +297,19 @@ def _setting_changes(
     has_rows: bool | None = None,
 ) -> Iterator[SettingChange]:
     """Yield the changed settings. Those of a table, which has rows or hasn't (`has_rows`), come with their risks."""
-    for each in settings:
-        had, gets = getattr(old, each.name), getattr(new, each.name)
-        key = f"{prefix}{each.key}"
-        if had == gets:
+    for setting in settings:
+        old_value, new_value = getattr(old, setting.name), getattr(new, setting.name)
+        key = f"{prefix}{setting.key}"
+        if old_value == new_value:
             continue
-        if each.value is None:
-            yield from _setting_changes(had, gets, each.group, prefix=f"{key}.", has_rows=has_rows)
+        if setting.value is None:
+            yield from _setting_changes(old_value, new_value, setting.group, prefix=f"{key}.", has_rows=has_rows)
             continue
         yield SettingChange(
             key,
-            _written(each, had),
-            _written(each, gets),
-            None if has_rows is None else risk_of(key, had, gets, has_rows=has_rows),
+            _written(setting, old_value),
+            _written(setting, new_value),
+            None if has_rows is None else risk_of(key, old_value, new_value, has_rows=has_rows),
         )
 
 
@@ -325,10 +325,10 @@ def _lane_changes(old: Configuration, new: Configuration) -> Iterator[OtherChang
     names = set(old.lane_names()), set(new.lane_names())
     for name in sorted(names[0] | names[1]):
         kind = NEW if name not in names[0] else REMOVED if name not in names[1] else CHANGED
-        had = LaneConfig(name=name) if kind == NEW else old.lane(name)
-        found = () if kind == REMOVED else tuple(_setting_changes(had, new.lane(name), settings_of(LaneConfig)))
-        if kind != CHANGED or found:
-            yield OtherChange(name, kind, found)
+        before = LaneConfig(name=name) if kind == NEW else old.lane(name)
+        settings = () if kind == REMOVED else tuple(_setting_changes(before, new.lane(name), settings_of(LaneConfig)))
+        if kind != CHANGED or settings:
+            yield OtherChange(name, kind, settings)
 
 
 def _rule_changes(old: Configuration, new: Configuration, topics: Iterable[str]) -> Iterator[OtherChange]:
@@ -338,11 +338,11 @@ def _rule_changes(old: Configuration, new: Configuration, topics: Iterable[str])
         for configuration in (old, new)
     ]
     for pattern in sorted({*rules[0], *rules[1]}):
-        had, gets = rules[0].get(pattern), rules[1].get(pattern)
-        kind = NEW if had is None else REMOVED if gets is None else CHANGED
-        found = tuple(_setting_changes(had, gets, settings_of(TableRule))) if had and gets else ()
-        if kind != CHANGED or found:
-            yield OtherChange(pattern, kind, found)
+        old_rule, new_rule = rules[0].get(pattern), rules[1].get(pattern)
+        kind = NEW if old_rule is None else REMOVED if new_rule is None else CHANGED
+        settings = tuple(_setting_changes(old_rule, new_rule, settings_of(TableRule))) if old_rule and new_rule else ()
+        if kind != CHANGED or settings:
+            yield OtherChange(pattern, kind, settings)
     ignored = tuple(_setting_changes(old.ignore, new.ignore, settings_of(Ignore)))
     if ignored:
         yield OtherChange("ignore", CHANGED, ignored)
@@ -378,7 +378,7 @@ def lines_of(plan: Plan, *, refusals: bool) -> Iterator[str]:
     for title, changes in (("lane", plan.lanes), ("rule", plan.rules)):
         for change in changes:
             yield f"{change.kind:<8} {title} {change.name}"
-            yield from (f"  {_setting_line(each)}" for each in change.settings)
+            yield from (f"  {_setting_line(setting)}" for setting in change.settings)
     if refusals:
         yield from (f"refused  {refusal}" for refusal in plan.refusals)
     yield _total(plan)
@@ -421,12 +421,12 @@ def _total(plan: Plan) -> str:
         for table in plan.tables
         if table.kind != CHANGED or table.settings or table.refusals
     )
-    named = ", ".join(f"{counts[kind]:,} {kind}" for kind in (NEW, CHANGED, REMOVED, REFUSED) if counts[kind])
+    kinds = ", ".join(f"{counts[kind]:,} {kind}" for kind in (NEW, CHANGED, REMOVED, REFUSED) if counts[kind])
     patterns = sum(change.kind == NEW for change in plan.rules)
     takes = "takes" if patterns == 1 else "take"
     to_come = f"one of each topic that {counted(patterns, 'new rule')} with a pattern {takes}" if patterns else ""
     tables = (
-        f"Tables: {', and '.join(filter(None, (named, to_come)))}" if named or patterns else "No known table changes"
+        f"Tables: {', and '.join(filter(None, (kinds, to_come)))}" if kinds or patterns else "No known table changes"
     )
     marked = f"; {counted(len(plan.risks), 'change')} marked with ! can lose or stop something" if plan.risks else ""
     return f"{tables}{marked}"

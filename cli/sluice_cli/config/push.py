@@ -84,16 +84,16 @@ def plan(file: File, with_waiting: WithWaiting = False, as_json: Json = False, s
       sluice config plan tables.yaml
     """
     configuration, of_file = read_with_warnings(file)
-    found, of_stack, _ = _planned(chosen_target(stack), configuration, with_waiting)
+    planned, of_stack, _ = _planned(chosen_target(stack), configuration, with_waiting)
     warnings = (*of_file, *of_stack)
-    _say(warnings, found.notes)
+    _say(warnings, planned.notes)
     if as_json:
-        print_json({**found.to_dict(), "warnings": list(warnings)})
+        print_json({**planned.to_dict(), "warnings": list(warnings)})
     else:
-        _print(found, refusals=True)
-    if found.refusals:
+        _print(planned, refusals=True)
+    if planned.refusals:
         raise typer.Exit(REFUSED)
-    if found.changes:
+    if planned.changes:
         raise typer.Exit(CHANGES)
 
 
@@ -121,22 +121,22 @@ def push(
     configuration, of_file = read_with_warnings(file)
     target = chosen_target(stack)
     ledger = target.ledger
-    found, of_stack, before = _planned(target, configuration, with_waiting)
+    planned, of_stack, before = _planned(target, configuration, with_waiting)
     warnings = (*of_file, *of_stack)
-    _say(warnings, found.notes)
+    _say(warnings, planned.notes)
     if not as_json:
-        _print(found, refusals=False)
-    if found.refusals:
+        _print(planned, refusals=False)
+    if planned.refusals:
         raise ChangeRefused(
-            "Refused, nothing has changed:\n" + "\n".join(found.refusals),
-            next_step=_step_of_refused(found, configuration, before),
-            refusals=found.refusals,
+            "Refused, nothing has changed:\n" + "\n".join(planned.refusals),
+            next_step=_step_of_refused(planned, configuration, before),
+            refusals=planned.refusals,
         )
-    if found.risks and not yes:
+    if planned.risks and not yes:
         if as_json:
-            say("\n".join(found.risks))
+            say("\n".join(planned.risks))
         ask(
-            f"{counted(len(found.risks), 'change')} can lose or stop something. Push?",
+            f"{counted(len(planned.risks), 'change')} can lose or stop something. Push?",
             otherwise=f"{Step('config plan')} to see what would be done",
         )
     changed = before is None or before.version != configuration.version
@@ -146,12 +146,12 @@ def push(
         raise PushedMeanwhile("Another push came between the plan and this one; nothing has changed")
     begun = begun_meanwhile(target, before, configuration) if changed else ()
     unparked = unpark(ledger, configuration, epoch_ms)
-    known = lane_names(ledger, before, configuration)
+    lanes_known = lane_names(ledger, before, configuration)
     moved = 0
-    while more := reroute(ledger, configuration, known, before=epoch_ms(), now=epoch_ms).objects:
+    while more := reroute(ledger, configuration, lanes_known, before=epoch_ms(), now=epoch_ms).objects:
         moved += more
-    again = _end_backoffs(ledger, found) if changed else ()
-    lanes = _wake(target, unparked, known if changed else ())
+    again = _end_backoffs(ledger, planned) if changed else ()
+    lanes = _wake(target, unparked, lanes_known if changed else ())
     if as_json:
         print_json(
             {
@@ -163,7 +163,7 @@ def push(
                 "backoff_ended": list(again),
                 "woken": sorted(lanes),
                 "warnings": list(warnings),
-                "plan": found.to_dict(),
+                "plan": planned.to_dict(),
             }
         )
     else:
@@ -240,7 +240,7 @@ def _step_of_refused(plan: Plan, configuration: Configuration, before: Configura
             continue
         topics = (table.topic, *(change.old for change in table.settings if change.key == "topic"))
         configs = (rules.table_for_topic(topic) for rules in (before, configuration) if rules for topic in topics)
-        config = next((each for each in configs if each is not None and each.table == table.table), None)
+        config = next((one for one in configs if one is not None and one.table == table.table), None)
         if config is None:
             return ChangeRefused.next_step
         tables.add(table.table)
@@ -252,7 +252,7 @@ def _step_of_refused(plan: Plan, configuration: Configuration, before: Configura
         return ChangeRefused.next_step
     return re.sub(
         r"`([^`]*)(LANE|TABLE)`",
-        lambda found: ", ".join(f"`{found[1]}{name}`" for name in names[found[2]]),
+        lambda match: ", ".join(f"`{match[1]}{name}`" for name in names[match[2]]),
         ChangeRefused.next_step,
     )
 
@@ -264,11 +264,11 @@ def _planned(
     ledger = target.ledger
     before = configuration_in_force(target)
     claimed, first, states = with_open_batches(target, before)
-    known = known_tables(ledger, before, states)
-    found = review(
+    in_use = known_tables(ledger, before, states)
+    reviewed = review(
         configuration,
         states,
-        known,
+        in_use,
         {lane.lane: lane for lane in ledger.lanes.all()},
         () if with_waiting else raised_generations(ledger, before, configuration),
         first,
@@ -277,7 +277,7 @@ def _planned(
     topics = dict.fromkeys(
         (
             *(topic for state in states if (topic := pinned_topic(state.pinned)) is not None),
-            *sorted(table.topic for table in known),
+            *sorted(table.topic for table in in_use),
             *sorted({record.topic for record in parked if record.topic is not None}),
         )
     )
@@ -288,15 +288,15 @@ def _planned(
         topics=topics,
         with_data={state.table: state.pinned for state in states if state.pinned and state.table not in first},
         claimed=claimed,
-        review=found,
-        waiting=waiting.by_table(parked, known),
+        review=reviewed,
+        waiting=waiting.by_table(parked, in_use),
     )
     made = replace(made, tables=waiting.with_quarantined(made.tables))
     # A refused setting is looked at, too: the rebuild that makes its change would be in vain for a misspelt column.
     fit = fit_of_stack(target, configuration, before)
     made, unasked = with_misfits(made, fit)
     warnings = (
-        *(remark.text for remark in found.warnings),
+        *(remark.text for remark in reviewed.warnings),
         *_other_partitions(target, made, before, configuration),
         *absent_secrets(target, before, configuration),
         *map(str, unasked),
@@ -307,28 +307,28 @@ def _planned(
 def _other_partitions(target: Target, plan: Plan, before: Configuration | None, after: Configuration) -> Iterator[str]:
     """Yield a warning for each table that a rebuild writes with other partitions, which Glue can't change in place."""
     for table in plan.tables:
-        changes = {each.key: each for each in table.settings}
+        changes = {setting.key: setting for setting in table.settings}
         if before is None or "partition_by" not in changes:
             continue
         old = before.table_for_topic(changes["topic"].old if "topic" in changes else table.topic)
         new = after.table_for_topic(table.topic)
         if old is None or new is None or not (old.catalog.sync and new.catalog.sync):
             continue
-        had, gets = (names_of(each) for each in (old, new))
-        kept = {entry.table for entry in had.entries} & {entry.table for entry in gets.entries}
-        if had.database != gets.database or not kept:
+        old_names, new_names = (names_of(config) for config in (old, new))
+        same = {entry.table for entry in old_names.entries} & {entry.table for entry in new_names.entries}
+        if old_names.database != new_names.database or not same:
             continue
         rebuilt = f"{REPLACED}{table.table}/"  # a table that never had data is not in the catalog
         change = changes["partition_by"]
         keeps = f"{table.table} gets other partitions, and Glue can't change those that it has"
         if change.rebuild:
-            drop = drop_in_glue(target, had.database, sorted(kept), new.lane)
+            drop = drop_in_glue(target, old_names.database, sorted(same), new.lane)
             yield f"{keeps}. After the rebuild, and {drop}"
         elif not change.of_data and next(target.objects.keys(target.silver, rebuilt), None):
             glue = target.client("glue")
-            kept = {name for name in kept if has_other_partitions(glue, had.database, name, new.partition_by)}
-            if kept:
-                yield f"{keeps}: {drop_in_glue(target, had.database, sorted(kept), new.lane)}"
+            same = {name for name in same if has_other_partitions(glue, old_names.database, name, new.partition_by)}
+            if same:
+                yield f"{keeps}: {drop_in_glue(target, old_names.database, sorted(same), new.lane)}"
 
 
 class _Counted:
@@ -342,21 +342,21 @@ class _Counted:
         self._old = known_topics(before, topics) if before else {}
         self._new = known_topics(after, topics)
 
-    def by_table(self, parked: Sequence[Any], known: Iterable[TableInUse]) -> dict[str, ObjectsWaiting]:
+    def by_table(self, parked: Sequence[Any], in_use: Iterable[TableInUse]) -> dict[str, ObjectsWaiting]:
         """Return the parked and pending objects that the push frees."""
         freed = Counter(table for record in parked if (table := self._freed_for(record)) is not None)
-        found = {
+        by_name = {
             table: ObjectsWaiting(parked=number, counted_all=len(parked) <= COUNTED) for table, number in freed.items()
         }
-        for use in known:
+        for use in in_use:
             if use.busy and self._is_released(use.table):
                 waiting = self._ledger.pending.oldest_of(use.lane, {use.table: COUNTED_PENDING})
                 number = sum(item.table == use.table for item in waiting)
-                had = found.get(use.table, ObjectsWaiting())
-                found[use.table] = replace(
-                    had, pending=had.pending + number, counted_all=had.counted_all and number < COUNTED_PENDING
+                count = by_name.get(use.table, ObjectsWaiting())
+                by_name[use.table] = replace(
+                    count, pending=count.pending + number, counted_all=count.counted_all and number < COUNTED_PENDING
                 )
-        return found
+        return by_name
 
     def with_quarantined(self, tables: Sequence[PlannedTable]) -> tuple[PlannedTable, ...]:
         """Add the quarantined objects and rows of tables whose settings change, but those that nothing lets be read."""
@@ -374,9 +374,9 @@ class _Counted:
                 by_table.setdefault(record.table, []).append(record)
 
         def waiting(table: PlannedTable) -> ObjectsWaiting:
-            found = by_table.get(table.table, [])
-            whole = [record.code or "unknown" for record in found if record.state == QUARANTINED]
-            holed = [record for record in found if record.state != QUARANTINED]
+            records = by_table.get(table.table, [])
+            whole = [record.code or "unknown" for record in records if record.state == QUARANTINED]
+            holed = [record for record in records if record.state != QUARANTINED]
             return replace(
                 table.waiting,
                 quarantined=len(whole),

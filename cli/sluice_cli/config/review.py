@@ -75,7 +75,7 @@ class Review:
 def review(
     configuration: Configuration,
     tables: Iterable[TableState],
-    known: Iterable[TableInUse],
+    in_use: Iterable[TableInUse],
     lanes: Mapping[str, LaneState],
     raised: Iterable[RaisedGeneration] = (),
     first: Mapping[str, ClaimedPart] = MappingProxyType({}),
@@ -97,12 +97,12 @@ def review(
     }
     reviews = [
         *(_review_data(state, configuration, feeding, first.get(state.table)) for state in states),
-        *(_review_backlog(table, configuration, own_topics.get(table.table), lanes) for table in known),
+        *(_review_backlog(table, configuration, own_topics.get(table.table), lanes) for table in in_use),
         *(_refused(table.table, _generation_refusal(table), names_step=True) for table in raised),
     ]
     return Review(
-        tuple(dict.fromkeys(refusal for each in reviews for refusal in each.refusals)),
-        tuple(dict.fromkeys(warning for each in reviews for warning in each.warnings)),
+        tuple(dict.fromkeys(refusal for part in reviews for refusal in part.refusals)),
+        tuple(dict.fromkeys(warning for part in reviews for warning in part.warnings)),
     )
 
 
@@ -145,8 +145,8 @@ def _review_backlog(
     """Review what becomes of a table's pending and claimed objects."""
     config = configuration.table_for_topic(table.topic)
     if config is not None and config.table == table.table:
-        found = _lane_refusals(table, config, lanes)
-        return Review(tuple(Remark(table.table, reason, names_step=True) for reason in found))
+        refusals = _lane_refusals(table, config, lanes)
+        return Review(tuple(Remark(table.table, reason, names_step=True) for reason in refusals))
     if not table.busy:
         return Review()
     if config is None:
@@ -201,7 +201,7 @@ def raised_generations(
     Claimed objects don't count: their manifest pins the generation. Nor do objects with a generation of their own, and
     objects that follow parked ones of their Kafka partition: they are of the log that began again.
     """
-    found = []
+    raised = []
     for lane in lane_names(ledger, before) if before else ():
         for topic, table in sorted({(item.topic, item.table) for item in ledger.pending.oldest(lane, 1)}):
             old, new = before.table_for_topic(topic) if before else None, configuration.table_for_topic(topic)
@@ -215,26 +215,26 @@ def raised_generations(
                 and not began_again(marks, item.kafka_partition, item.offset, generation=old.generation)
             ]
             if waiting:
-                found.append(RaisedGeneration(table, old.generation, new.generation, len(waiting)))
-    return tuple(found)
+                raised.append(RaisedGeneration(table, old.generation, new.generation, len(waiting)))
+    return tuple(raised)
 
 
 def known_tables(ledger: Ledger, before: Configuration | None, states: Iterable[TableState]) -> tuple[TableInUse, ...]:
     """Return the tables of each lane: by pending objects, unsettled batches, and the configuration in force."""
-    found: dict[tuple[str, str], TableInUse] = {}
+    in_use: dict[tuple[str, str], TableInUse] = {}
     topics = {state.table: topic for state in states if (topic := pinned_topic(state.pinned)) is not None}
     for table, topic in topics.items():
         config = before.table_for_topic(topic) if before else None
         if config is not None:
-            found[(table, config.lane)] = TableInUse(table, topic, config.lane, busy=False)
+            in_use[(table, config.lane)] = TableInUse(table, topic, config.lane, busy=False)
     for lane in lane_names(ledger, before):
         for item in ledger.pending.oldest(lane, 1):
-            found[(item.table, lane)] = TableInUse(item.table, item.topic, lane, busy=True)
+            in_use[(item.table, lane)] = TableInUse(item.table, item.topic, lane, busy=True)
         for pointer in ledger.batches.unsettled(lane):
             for table in set(pointer.tables) - set(pointer.settled_tables):
                 if table in topics:
-                    found[(table, lane)] = TableInUse(table, topics[table], lane, busy=True)
-    return tuple(found.values())
+                    in_use[(table, lane)] = TableInUse(table, topics[table], lane, busy=True)
+    return tuple(in_use.values())
 
 
 def absent_secrets(target: Target, before: Configuration | None, configuration: Configuration) -> Iterator[str]:
@@ -242,10 +242,10 @@ def absent_secrets(target: Target, before: Configuration | None, configuration: 
 
     Objects of its table wait until it does, with the error `hash_key_unusable`.
     """
-    known = {rule.columns.key for rule in before.rules} if before else set()
+    secrets = {rule.columns.key for rule in before.rules} if before else set()
     new: dict[str, list[str]] = {}
     for rule in configuration.rules:
-        if rule.columns.key is not None and rule.columns.key not in known:
+        if rule.columns.key is not None and rule.columns.key not in secrets:
             new.setdefault(rule.columns.key, []).append(rule.table)
     for name, tables in new.items():
         if not exists(target.client("secretsmanager"), name):
@@ -269,14 +269,14 @@ def claimed_tables(ledger: Ledger, before: Configuration | None) -> frozenset[st
 
 def open_parts(target: Target, before: Configuration | None) -> dict[str, ClaimedPart]:
     """Return the parts that open batches still have to write, by table, with the settings that their manifests fix."""
-    found, manifests = {}, ManifestStore(target.objects, target.silver)
+    parts, manifests = {}, ManifestStore(target.objects, target.silver)
     for lane in lane_names(target.ledger, before):
         for pointer in target.ledger.batches.unsettled(lane):
             manifest = manifests.manifest(pointer.s3_key)
             for table, part in manifest.tables.items() if manifest is not None else ():
                 if table not in pointer.settled_tables:
-                    found[table] = ClaimedPart(lane, part.table_config.pinned)
-    return found
+                    parts[table] = ClaimedPart(lane, part.table_config.pinned)
+    return parts
 
 
 def with_open_batches(
@@ -304,8 +304,8 @@ def begun_meanwhile(target: Target, before: Configuration | None, configuration:
 
 def with_first_data(states: Iterable[TableState], first: Mapping[str, ClaimedPart]) -> list[TableState]:
     """Return the states, with the settings of open parts where a table has no data."""
-    known = {state.table: state for state in states}
+    by_name = {state.table: state for state in states}
     settings = {
-        table: replace(known.get(table, TableState(table)), pinned=part.pinned) for table, part in first.items()
+        table: replace(by_name.get(table, TableState(table)), pinned=part.pinned) for table, part in first.items()
     }
-    return list({**known, **settings}.values())
+    return list({**by_name, **settings}.values())

@@ -171,15 +171,15 @@ def configuration_text(configuration: Configuration) -> str:
 
 def _settings(of: Any, settings: Iterable[Setting]) -> dict[str, Any]:
     """What the file would say of a rule, a lane or a group: what differs from the defaults."""
-    found: dict[str, Any] = {}
-    for each in settings:
-        value, place = getattr(of, each.name), found
-        if value is None or value == each.default:
+    values: dict[str, Any] = {}
+    for setting in settings:
+        value, place = getattr(of, setting.name), values
+        if value is None or value == setting.default:
             continue
-        for key in each.path[:-1]:
+        for key in setting.path[:-1]:
             place = place.setdefault(key, {})
-        place[each.path[-1]] = _settings(value, each.group) if each.value is None else _value(each, value)
-    return {key: _Switch("off") if value == {"enabled": False} else value for key, value in found.items()}
+        place[setting.path[-1]] = _settings(value, setting.group) if setting.value is None else _value(setting, value)
+    return {key: _Switch("off") if value == {"enabled": False} else value for key, value in values.items()}
 
 
 def _value(setting: Setting, value: Any) -> Any:

@@ -88,15 +88,15 @@ def read_with_warnings(
 
 def _unknown_options(tree: YamlLines, rules: Iterable[tuple[int, TableRule]]) -> Iterator[str]:
     """Yield a warning for every option under `hudi` that is neither allowed nor refused, once for each place of it."""
-    found = set()
+    warnings = set()
     for number, rule in rules:
         for option, warning in ((option, unknown(option)) for option in rule.hudi):
             line = tree.line(("tables", number, "hudi", option))
             place = rule.table if line else "defaults"
             line = line or tree.line(("defaults", "hudi", option))
             if warning is not None:
-                found.add((line or 1, f"{place}: hudi: {warning}"))
-    yield from (f"line {line}: {warning}" for line, warning in sorted(found))
+                warnings.add((line or 1, f"{place}: hudi: {warning}"))
+    yield from (f"line {line}: {warning}" for line, warning in sorted(warnings))
 
 
 def _quotes(given: Any, message: str) -> str:
@@ -128,25 +128,25 @@ def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -
     try:
         return model.model_validate(written)
     except ValidationError as error:
-        wrong = {found["loc"]: found for found in error.errors(include_url=False)}
-    for place, found in sorted(wrong.items(), key=lambda item: item[1]["type"] == "missing"):
-        message = found["msg"].removeprefix("Value error, ")
-        if found["type"] == "extra_forbidden":
-            known = _keys(model, place[:-1])
-            message = f"is unknown{_meant(place[-1], known)}"
-            meant = meant_key(place[-1], known) or meant_name(str(place[-1]), known)
+        wrong = {detail["loc"]: detail for detail in error.errors(include_url=False)}
+    for place, fault in sorted(wrong.items(), key=lambda item: item[1]["type"] == "missing"):
+        message = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] == "extra_forbidden":
+            keys = _keys(model, place[:-1])
+            message = f"is unknown{_meant(place[-1], keys)}"
+            meant = meant_key(place[-1], keys) or meant_name(str(place[-1]), keys)
             if meant is not None:
                 tree.misnamed((*path, *place[:-1], meant))
             if model is Settings and place[-1] in Rule.model_fields and len(place) == 1:
                 message = "is a setting of a rule alone: write it under tables"
-        elif found["type"] == "missing":
+        elif fault["type"] == "missing":
             if tree.has_mistake((*path, *place)):
                 continue
             message = "is missing"
-        elif found["type"] == "model_type":
-            message = _no_mapping(found["input"])
+        elif fault["type"] == "model_type":
+            message = _no_mapping(fault["input"])
         else:
-            given = found.get("input")
+            given = fault.get("input")
             meant = meant_value(place[-1], given, _WORDS.get(str(place[-1]), ()))
             advice = f"; {meant} is meant" if meant else _quotes(given, message)
             message = f"{_needed(place[-1], given, message)}{advice}"
@@ -203,7 +203,7 @@ def _rule(
     tree: YamlLines, own: Mapping[str, Any], defaults: Mapping[str, Any], path: Path, lanes: Mapping[str, LaneConfig]
 ) -> TableRule | None:
     """Return the rule of its own settings over the defaults, or None if it has a mistake."""
-    known = len(tree.mistakes)
+    before = len(tree.mistakes)
     _check_lane(tree, own, path, lanes)
     values = laid_over(defaults, own)
     _check_record_key(tree, own, values, path)
@@ -233,7 +233,7 @@ def _rule(
         _check_all_used(tree, rule, groups, path)
     if groups is not None:
         _check_templates(tree, rule, groups, path)
-    return rule if len(tree.mistakes) == known else None
+    return rule if len(tree.mistakes) == before else None
 
 
 def _check_record_key(tree: YamlLines, own: Mapping[str, Any], values: Mapping[str, Any], path: Path) -> None:
@@ -251,10 +251,10 @@ def _check_record_key(tree: YamlLines, own: Mapping[str, Any], values: Mapping[s
 def _check_delete_when(tree: YamlLines, own: Mapping[str, Any], rule: TableRule, path: Path) -> None:
     """Check that deletions are marked by a column and its values, or by `is`, or not at all."""
     marked = rule.delete_when
-    told = bool(marked.values) + (marked.is_null is not None)
-    if told > 1:
+    marks = bool(marked.values) + (marked.is_null is not None)
+    if marks > 1:
         tree.mistake((*path, "delete_when"), "has values and is: one of them says which rows are deletions")
-    elif (marked.column is None) != (not told):
+    elif (marked.column is None) != (not marks):
         missing = "column" if marked.column is None else "values"
         tree.mistake((*path, "delete_when"), f"needs {missing} too, as in {{column: Op, values: [D]}}")
     elif rule.append_only and "delete_when" in own and marked.marks:
@@ -266,7 +266,7 @@ def _check_columns(tree: YamlLines, rule: TableRule, path: Path) -> None:
     columns = rule.columns
     for key, wrong in columns.mistakes().items():
         tree.mistake((*path, "columns", key), wrong)
-    named = (
+    listed = (
         ("record_key", rule.record_key, False),
         ("partition_by", rule.partition_by, False),
         ("position", rule.position_columns, True),
@@ -277,7 +277,7 @@ def _check_columns(tree: YamlLines, rule: TableRule, path: Path) -> None:
         misused = columns.misused(name, as_is=True)
         if misused is not None:
             tree.mistake((*path, "expect", "columns"), f"{misused}: only not_null can be expected of it")
-    for key, names, as_is in named:
+    for key, names, as_is in listed:
         for wrong in filter(None, (columns.misused(name, as_is=as_is) for name in names)):
             tree.mistake((*path, key), wrong)
 
@@ -366,8 +366,8 @@ def _check_all_used(tree: YamlLines, rule: TableRule, groups: Mapping[str, int],
         missing = ", ".join(f"{{{number}}}" for number in sorted(set(groups.values()) - used))
         tree.mistake((*path, "table"), f"must use {missing}: otherwise two topics would be written into one table")
     if isinstance(rule.history, str):
-        kept = {groups[name] for name in PLACEHOLDER.findall(rule.history_table or "") if name in groups}
-        missing = ", ".join(f"{{{number}}}" for number in sorted(used - kept))
+        used_in_history = {groups[name] for name in PLACEHOLDER.findall(rule.history_table or "") if name in groups}
+        missing = ", ".join(f"{{{number}}}" for number in sorted(used - used_in_history))
         if missing:
             tree.mistake((*path, "history"), f"must use {missing}: otherwise two tables would have one history")
 
@@ -409,14 +409,14 @@ def _check_reachable(tree: YamlLines, rules: list[tuple[int, TableRule]], ignore
             tree.mistake(("tables", number, "topic"), f"is never reached: tables[{earlier}] takes {rule.topic} first")
 
 
-def _meant(written: Any, known: Any) -> str:
-    reason = left_out(written) if "topic" in known else None  # of a rule
+def _meant(written: Any, keys: Any) -> str:
+    reason = left_out(written) if "topic" in keys else None  # of a rule
     if reason is not None:
         return f"; {reason}"
-    other = meant_key(written, known)
+    other = meant_key(written, keys)
     if other is not None:
         return f"; {other} is meant"
-    if "hudi" in known and str(written).startswith(PREFIX):
+    if "hudi" in keys and str(written).startswith(PREFIX):
         return f"; it {refusal(str(written)) or 'is an option of Hudi: write it under hudi'}"
-    few = f"; known are {', '.join(map(str, known))}" if len(known) <= _FEW_NAMES else ""
-    return did_you_mean(str(written), known) or few
+    few = f"; known are {', '.join(map(str, keys))}" if len(keys) <= _FEW_NAMES else ""
+    return did_you_mean(str(written), keys) or few

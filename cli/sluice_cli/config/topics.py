@@ -97,8 +97,8 @@ def waiting_topics(ledger: Ledger, configuration: Configuration | None = None) -
     """
     topics: dict[str, list[ObjectRecord]] = {}
     unnamed: list[ObjectRecord] = []
-    found = iter(ledger.objects.in_state(PARKED))
-    for record in islice(found, LOOKED_AT):
+    records = iter(ledger.objects.in_state(PARKED))
+    for record in islice(records, LOOKED_AT):
         if record.code is not None or left_out(record, configuration) is not None:
             continue
         record = record if configuration is None else renamed(record, configuration)
@@ -106,7 +106,7 @@ def waiting_topics(ledger: Ledger, configuration: Configuration | None = None) -
             unnamed.append(record)
         else:
             topics.setdefault(record.topic, []).append(record)
-    more = next(found, None) is not None
+    more = next(records, None) is not None
     return Waiting({topic: sorted(topics[topic], key=_age) for topic in sorted(topics)}, unnamed, more)
 
 
@@ -118,7 +118,7 @@ def with_layouts(waiting: Waiting, objects: Objects) -> Waiting:
     rule that matches counts.
     """
     layouts: dict[str, Layout] = {}
-    found: dict[str, list[ObjectRecord]] = {}
+    records_of: dict[str, list[ObjectRecord]] = {}
     reasons: dict[str, list[str]] = {}
     named_keys = _Keys((record.id.key, topic) for topic, records in waiting.topics.items() for record in records)
     for record in waiting.unnamed:
@@ -129,16 +129,16 @@ def with_layouts(waiting: Waiting, objects: Objects) -> Waiting:
             continue
         if layout.topic not in layouts and needs_format(layout, key):
             layout = replace(layout, format=_format_of(objects, record.id))
-        known = layouts.setdefault(layout.topic, layout)
-        route = known.route(key, record.size)
+        first_layout = layouts.setdefault(layout.topic, layout)
+        route = first_layout.route(key, record.size)
         if route.kind != CHANGE_FILE:
-            reasons.setdefault(NO_FORMAT if known.fits(key) else ANOTHER_LAYOUT, []).append(key)
+            reasons.setdefault(NO_FORMAT if first_layout.fits(key) else ANOTHER_LAYOUT, []).append(key)
             continue
-        if layout.topic in waiting.topics and next(named_keys.fitting(known), None) is None:
+        if layout.topic in waiting.topics and next(named_keys.fitting(first_layout), None) is None:
             same = f"other objects' names tell the topic {layout.topic} too: a `key_pattern` in its rule takes these"
             reasons.setdefault(same, []).append(key)
             continue
-        found.setdefault(known.topic, []).append(
+        records_of.setdefault(first_layout.topic, []).append(
             replace(
                 record,
                 topic=route.topic,
@@ -149,17 +149,17 @@ def with_layouts(waiting: Waiting, objects: Objects) -> Waiting:
         )
     bucket = waiting.unnamed[0].id.bucket if waiting.unnamed else ""
     with ThreadPoolExecutor(THREADS, thread_name_prefix="layouts") as pool:
-        beside = pool.map(lambda topic: _named_beside(layouts[topic], named_keys, bucket, objects), list(found))
-        for topic, named in zip(list(found), beside, strict=True):
-            if named is not None:
-                keys = [record.id.key for record in found.pop(topic)]
-                reason = f"a pattern for its folder would also take the objects of topic {named}"
+        beside = pool.map(lambda topic: _named_beside(layouts[topic], named_keys, bucket, objects), list(records_of))
+        for topic, other_topic in zip(list(records_of), beside, strict=True):
+            if other_topic is not None:
+                keys = [record.id.key for record in records_of.pop(topic)]
+                reason = f"a pattern for its folder would also take the objects of topic {other_topic}"
                 reasons.setdefault(reason, []).extend(keys)
-    ordered = sorted(found, key=lambda topic: (-len(layouts[topic].key_pattern), topic))
-    found_keys = _Keys((record.id.key, topic) for topic, records in found.items() for record in records)
+    ordered = sorted(records_of, key=lambda topic: (-len(layouts[topic].key_pattern), topic))
+    found_keys = _Keys((record.id.key, topic) for topic, records in records_of.items() for record in records)
     left = {key for keys in reasons.values() for key in keys}
     return Waiting(
-        {**waiting.topics, **{topic: sorted(found[topic], key=_age) for topic in ordered}},
+        {**waiting.topics, **{topic: sorted(records_of[topic], key=_age) for topic in ordered}},
         [record for record in waiting.unnamed if record.id.key in left],
         waiting.more,
         {topic: layouts[topic] for topic in ordered},
@@ -184,9 +184,9 @@ class _Keys:
                 yield topic
 
 
-def _named_beside(layout: Layout, named: _Keys, bucket: str, objects: Objects) -> str | None:
+def _named_beside(layout: Layout, other_keys: _Keys, bucket: str, objects: Objects) -> str | None:
     """A topic that the names of objects tell whose keys the layout's pattern fits too; None where there is none."""
-    topic = next(named.fitting(layout), None)
+    topic = next(other_keys.fitting(layout), None)
     if topic is not None:
         return topic
     # Objects that a rule in force takes don't wait.
@@ -218,18 +218,18 @@ def sample_topics(
         records = waiting.topics[topic]
         small = sum(record.size for record in records) <= SMALL * len(records)
         reach = Reach(per_topic or (SMALL_OBJECTS if small else OBJECTS))
-        found = sample_topic(objects, topic, records, reach)
+        sample = sample_topic(objects, topic, records, reach)
         layout = waiting.layouts.get(topic)
         if layout is not None:
-            found = replace(
-                found,
+            sample = replace(
+                sample,
                 layout=layout.writer,
                 key_pattern=layout.key_pattern,
                 format=layout.format,
                 nested=tuple(waiting.nested.get(topic, ())),
             )
         said(topic)
-        return found
+        return sample
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="discover") as pool:
         return list(pool.map(one, waiting.topics))
@@ -262,11 +262,11 @@ def sample_topic(
     """
     read = _read(objects, spread(records, reach.objects), reach, csv)
     problems: dict[str, list[str]] = {}
-    for each in read:
-        if each.problem:
-            problems.setdefault(each.problem, []).append(each.record.id.key)
-    sound = [each for each in read if each.found is not None]
-    samples = [(each.record.id.key, each.found) for each in sound if each.found is not None]
+    for look in read:
+        if look.problem:
+            problems.setdefault(look.problem, []).append(look.record.id.key)
+    sound = [part for part in read if part.found is not None]
+    samples = [(part.record.id.key, part.found) for part in sound if part.found is not None]
     writer, rows, inferred, lacked = _understood(
         samples, problems, not any(record.offset is not None for record in records), shape
     )
@@ -274,7 +274,7 @@ def sample_topic(
     if writer is not None and folders:
         added = tuple(plain_column(name, STRING, True, "folder") for name in folders)
         writer = replace(writer, row=with_path_columns(writer.row, added))
-    fields, file = _keys(objects, [each.record for each in sound][-KEYED:])
+    fields, file = _keys(objects, [part.record for part in sound][-KEYED:])
     return TopicSample(
         topic,
         len(records),
@@ -299,10 +299,10 @@ def sample_topic(
 
 def _read(objects: Objects, chosen: Sequence[WaitingObject], reach: Reach, csv: CsvForm | None) -> list[_Read]:
     """Read objects, the smallest first: what these leave of their share of the rows goes to the others."""
-    found: dict[int, _Read] = {}
+    looks: dict[int, _Read] = {}
     left = reach.rows
     for place in sorted(range(len(chosen)), key=lambda place: chosen[place].size):
-        share = max(1, left // (len(chosen) - len(found)))
+        share = max(1, left // (len(chosen) - len(looks)))
         record, sample, problem = chosen[place], None, None
         try:
             sample = sample_object(objects, record.id, record.format or AVRO, share, reach.object_bytes, csv)
@@ -312,8 +312,8 @@ def _read(objects: Objects, chosen: Sequence[WaitingObject], reach: Reach, csv: 
             problem = f"{error.code}: {error.message}"
             if isinstance(error, CsvWithoutHeader):
                 problem += f": {NO_HEADER}"
-        found[place] = _Read(record, sample, problem)
-    return [found[place] for place in range(len(chosen))]
+        looks[place] = _Read(record, sample, problem)
+    return [looks[place] for place in range(len(chosen))]
 
 
 def _understood(
@@ -336,11 +336,11 @@ def _understood(
             continue
         writers.append(writer)
         newest = writer if newest is None else _with_columns(writer, newest)
-        found = (sampled_row(record, writer) for record in sample.records)
-        places = (row if any(row.place) else replace(row, place=(number,)) for row in found if row is not None)
+        sampled = (sampled_row(record, writer) for record in sample.records)
+        places = (row if any(row.place) else replace(row, place=(number,)) for row in sampled if row is not None)
         rows += [replace(row, values={**folder_values(key), **row.values}) if by_folders else row for row in places]
-    names = {name for each in writers for name in each.row.names}
-    lacked = frozenset(name for name in names if not all(name in each.row.names for each in writers))
+    names = {name for schema in writers for name in schema.row.names}
+    lacked = frozenset(name for name in names if not all(name in schema.row.names for schema in writers))
     return newest, tuple(rows), newest is not None and writers[-1] is inferred, lacked
 
 
@@ -348,8 +348,8 @@ def path_columns_of(writer: WriterSchema | None, records: Sequence[WaitingObject
     """The columns that the folders of rows' objects name and the rows lack: Hive's, not those of a Kafka sink."""
     if writer is None or writer.of_changes or any(record.offset is not None for record in records):
         return ()
-    named = [folder_values(record.id.key) for record in records]
-    return tuple(name for name in (named[0] if named else ()) if writer.row.column(name) is None)
+    values = [folder_values(record.id.key) for record in records]
+    return tuple(name for name in (values[0] if values else ()) if writer.row.column(name) is None)
 
 
 def _with_columns(writer: WriterSchema, others: WriterSchema) -> WriterSchema:
@@ -427,8 +427,8 @@ def wait_for_admission(
     unseen = [identity for page in pages for identity, listed in page.items() if listed.modified_at >= since]
     progress_at = clock()
     while unseen:
-        known = ledger.objects.get(unseen)
-        left = [identity for identity in unseen if identity not in known]
+        admitted = ledger.objects.get(unseen)
+        left = [identity for identity in unseen if identity not in admitted]
         if len(left) < len(unseen):
             progress_at = clock()
         unseen = left

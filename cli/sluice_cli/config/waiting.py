@@ -61,11 +61,11 @@ def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuratio
     Only the objects of tables without data are looked at, and the rules of those of which none waits. A table with data
     has its key, and its objects were merged by it. Quarantined objects count too: after a correction they are retried.
     """
-    found, topics, have_data = _waiting(ledger, configuration, before)
-    looked_at = list(found)[:TABLES]
+    waiting_tables, topics, have_data = _waiting(ledger, configuration, before)
+    looked_at = list(waiting_tables)[:TABLES]
 
     def one(table: TableConfig) -> tuple[Sequence[Misfit], str | None]:
-        listed = found[table].objects
+        listed = waiting_tables[table].objects
         most = min(OBJECTS_OF_TABLE, OBJECTS // len(looked_at), len(listed))
         share = min(BYTES_OF_TABLE, BYTES // len(looked_at)) // most
         reach = Reach(most, min(ROWS_OF_TABLE, ROWS // len(looked_at)), share)
@@ -74,18 +74,18 @@ def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuratio
         except Exception as error:  # a look stops no push: whoever pushes may not be allowed to read bronze
             return [Misfit(f"objects that wait can't be looked at: {visible(str(error))}")], None
         left_out = () if sample.writer is None else sample.writer.left_out_of(table.source_words)
-        told = [partly_looked_at(sample, found[table].more), left_out_note(left_out) if left_out else None]
-        return (*misfits(sample, table), *_unfit_types(sample, table)), "; ".join(filter(None, told))
+        remarks = [partly_looked_at(sample, waiting_tables[table].more), left_out_note(left_out) if left_out else None]
+        return (*misfits(sample, table), *_unfit_types(sample, table)), "; ".join(filter(None, remarks))
 
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="waiting") as pool:
         looks = list(zip(looked_at, pool.map(one, looked_at), strict=True))
-    warnings = [TableMisfit(table.table, misfit) for table, (each, _) in looks for misfit in each]
+    warnings = [TableMisfit(table.table, misfit) for table, (unfit, _) in looks for misfit in unfit]
     for table in known_topics(configuration, topics.known).values():
         if table.table not in have_data and table not in looked_at:
             warnings += [TableMisfit(table.table, misfit) for misfit in instants_declared(table)]
     notes = [f"{table.table}: {partial}" for table, (_, partial) in looks if partial]
-    if len(found) > TABLES:
-        left = f"objects wait of {counted(len(found) - TABLES, 'more table')} that nothing looked at"
+    if len(waiting_tables) > TABLES:
+        left = f"objects wait of {counted(len(waiting_tables) - TABLES, 'more table')} that nothing looked at"
         warnings.append(TableMisfit("", Misfit(left)))
     warnings += [TableMisfit("", Misfit(text)) for text in topics_without_objects(configuration, topics)]
     return Fit(tuple(warnings), tuple(notes))
@@ -137,8 +137,8 @@ def misfits_of_tables(
     One GET per table with `expect`, and one per writer schema of tables whose settings name other columns than before.
     """
     topics = [pinned_topic(state.pinned) for state in ledger.tables.all() if state.pinned]
-    found = {configuration.table_for_topic(topic) for topic in topics if topic is not None}
-    now = {table: before.table_for_topic(table.topic) if before else None for table in found if table}
+    tables_of = {configuration.table_for_topic(topic) for topic in topics if topic is not None}
+    now = {table: before.table_for_topic(table.topic) if before else None for table in tables_of if table}
     tables = sorted(
         (table for table, old in now.items() if table.expect.columns or named_anew(table, old)),
         key=lambda table: table.table,
@@ -158,8 +158,8 @@ def misfits_of_tables(
     with ThreadPoolExecutor(THREADS, thread_name_prefix="columns") as pool:
         return tuple(
             TableMisfit(table.table, misfit)
-            for table, each in zip(tables, pool.map(one, tables), strict=True)
-            for misfit in each
+            for table, unfit in zip(tables, pool.map(one, tables), strict=True)
+            for misfit in unfit
         )
 
 
@@ -174,14 +174,14 @@ def _waiting(
     states = [state for state in ledger.tables.all() if state.pinned]
     have_data = {state.table for state in states}
     topics = {topic for state in states if (topic := pinned_topic(state.pinned)) is not None}
-    found: dict[TableConfig, _Found] = {}
+    by_table: dict[TableConfig, _Found] = {}
 
     def take(topic: str | None, waiting: Sequence[WaitingObject]) -> _Found:
         topics.update([topic] if topic else ())
         table = configuration.table_for_topic(topic) if topic else None
         if table is None or table.table in have_data:
             return _Found()
-        listed = found.setdefault(table, _Found())
+        listed = by_table.setdefault(table, _Found())
         listed.objects.extend(waiting)
         return listed
 
@@ -203,5 +203,5 @@ def _waiting(
     without_table = {
         topic: len(listed) for topic, listed in parked.topics.items() if configuration.table_for_topic(topic) is None
     }
-    ordered = dict(sorted(found.items(), key=lambda each: each[0].table))
+    ordered = dict(sorted(by_table.items(), key=lambda entry: entry[0].table))
     return ordered, TopicsWaiting(topics, without_table, claimed, parked.more), have_data

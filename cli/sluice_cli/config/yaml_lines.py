@@ -224,16 +224,16 @@ def _rejoined(node: yaml.Node | None, path: Path) -> Iterator[tuple[Path, str]]:
         if isinstance(current, yaml.SequenceNode):
             pending.extend((item, (*where, number)) for number, item in enumerate(current.value))
         elif isinstance(current, yaml.MappingNode):
-            kept: list[tuple[yaml.Node, yaml.Node]] = []
+            pairs: list[tuple[yaml.Node, yaml.Node]] = []
             for key, value in current.value:
-                if current.flow_style and kept and _completes(kept[-1][1], key, value):
-                    first = kept[-1][1]
+                if current.flow_style and pairs and _completes(pairs[-1][1], key, value):
+                    first = pairs[-1][1]
                     first.value = f"{first.value},{key.value}"
-                    yield (*where, kept[-1][0].value), first.value
+                    yield (*where, pairs[-1][0].value), first.value
                 else:
-                    kept.append((key, value))
-            current.value = kept
-            pending.extend((value, (*where, key.value)) for key, value in kept if isinstance(key, yaml.ScalarNode))
+                    pairs.append((key, value))
+            current.value = pairs
+            pending.extend((value, (*where, key.value)) for key, value in pairs if isinstance(key, yaml.ScalarNode))
 
 
 def _completes(before: yaml.Node, key: yaml.Node, value: yaml.Node) -> bool:

@@ -142,14 +142,14 @@ class Backfill:
 
     def plan(self, tick: Callable[[str, int], None]) -> Workload:
         """What the ledger doesn't know: by table, and by the reason why no run would merge it. Reads no object."""
-        found = Workload()
+        work = Workload()
         listed = 0
         for page, _ in self._pages():
             listed += len(page)
             for identity, version, _ in self._unknown(page):
-                self._expect(found, identity, version.size)
+                self._expect(work, identity, version.size)
             tick("Versions in bronze", listed)
-        return found
+        return work
 
     def admit(self, throttle: Throttle, advance: Callable[[int], None]) -> BackfillEnd:
         """Admit what the ledger doesn't know, page by page. A page is behind the checkpoint once it is written."""
@@ -163,7 +163,7 @@ class Backfill:
                     if ignored is not None:
                         self._ledger.objects.forget(ignored)
                 admissions = self._listed.admit(chunk)
-                done.states.update(each.written.state for each in admissions.done.values())
+                done.states.update(admission.written.state for admission in admissions.done.values())
                 done.failed += ((id.key, f"{cause.code}: {cause.reason}") for id, cause in admissions.failed.items())
                 advance(sum(done.states.values()))
                 throttle.after(len(chunk))
@@ -195,15 +195,17 @@ class Backfill:
 
     def _unknown(self, page: Sequence[ListedVersion]) -> list[tuple[ObjectId, ListedVersion, ObjectRecord | None]]:
         """The objects without a record, and with their records those that were ignored and are no more."""
-        named = {
-            identify(each.bucket, each.key, each.version_id, each.etag, bucket_versioned=self._listed.versioned): each
-            for each in page
+        versions = {
+            identify(
+                version.bucket, version.key, version.version_id, version.etag, bucket_versioned=self._listed.versioned
+            ): version
+            for version in page
         }
-        known = self._ledger.objects.get(named) if named else {}
+        admitted = self._ledger.objects.get(versions) if versions else {}
         return [
-            (identity, version, known.get(identity))
-            for identity, version in named.items()
-            if identity not in known or self._is_taken_back(known[identity])
+            (identity, version, admitted.get(identity))
+            for identity, version in versions.items()
+            if identity not in admitted or self._is_taken_back(admitted[identity])
         ]
 
     def _is_taken_back(self, record: ObjectRecord) -> bool:
@@ -211,13 +213,13 @@ class Backfill:
             return False
         return route_of(record.id.key, record.size, self._listed.configuration).kind != IGNORED
 
-    def _expect(self, found: Workload, identity: ObjectId, size: int) -> None:
+    def _expect(self, work: Workload, identity: ObjectId, size: int) -> None:
         """Count an object by the verdict that its key and its size allow."""
         configuration = self._listed.configuration
         route = route_of(identity.key, size, configuration)
         config = configuration.table_for_topic(route.topic) if configuration is not None and route.topic else None
         verdict = judge_unread(route, size, config) or judge_read(route, configuration)
         if verdict.state == PENDING and verdict.table is not None:
-            found.add(verdict.table, size)
+            work.add(verdict.table, size)
         else:
-            found.left[f"{verdict.state}: {verdict.reason or verdict.rule}"] += 1
+            work.left[f"{verdict.state}: {verdict.reason or verdict.rule}"] += 1

@@ -24,10 +24,10 @@ def described(records: Sequence[ObjectRecord]) -> str:
     words = {OBJECT: "{}", ROWS: "rows of {}", PARKED: "{} parked"}
     parts = ", ".join(words[name].format(counted(kinds[name], "object")) for name in sorted(kinds))
     tables = sorted({record.table or record.topic or "no table" for record in records})
-    named = ", ".join(tables[:TABLES_NAMED])
+    tables_shown = ", ".join(tables[:TABLES_NAMED])
     more = f" and {len(tables) - TABLES_NAMED:,} more" if len(tables) > TABLES_NAMED else ""
     number = "1 entry" if len(records) == 1 else f"{len(records):,} entries"
-    return f"{number} ({parts}) of {named}{more}"
+    return f"{number} ({parts}) of {tables_shown}{more}"
 
 
 def codes(record: ObjectRecord) -> tuple[str, ...]:
@@ -72,9 +72,9 @@ def describe(record: ObjectRecord) -> dict[str, Any]:
 
 def describe_decision(decision: Decision) -> dict[str, Any]:
     """An entry of the audit trail as plain JSON values."""
-    found = asdict(decision)
-    identity = found.pop("id")
-    return {"id": decision.id.hash, **identity, **found}
+    fields = asdict(decision)
+    identity = fields.pop("id")
+    return {"id": decision.id.hash, **identity, **fields}
 
 
 def lines_of(record: ObjectRecord) -> list[tuple[str, str]]:
@@ -82,7 +82,7 @@ def lines_of(record: ObjectRecord) -> list[tuple[str, str]]:
     listed = clock(int(record.listed_at)) if record.listed_at else None
     parked = record.state == PARKED
     by_code = ", ".join(f"{rows:,} {code}" for code, rows in sorted(record.row_codes.items()))
-    named = {
+    facts = {
         "id": record.id.hash,
         "kind": kind(record),
         "key": record.id.key,
@@ -100,4 +100,4 @@ def lines_of(record: ObjectRecord) -> list[tuple[str, str]]:
         "parked": listed if parked else None,
         "quarantined": None if parked else listed,
     }
-    return [(name, value) for name, value in named.items() if value]
+    return [(name, value) for name, value in facts.items() if value]

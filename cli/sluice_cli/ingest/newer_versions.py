@@ -41,8 +41,8 @@ def newer_versions(
         return [(record.id, newer_merged(record, versions, written_at)) for record in of_it]
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="versions") as pool:
-        found = [each for of_it in pool.map(of_key, entries.items()) for each in of_it]
-    return {identity: newer for identity, newer in found if newer is not None}
+        pairs = [pair for of_it in pool.map(of_key, entries.items()) for pair in of_it]
+    return {identity: newer for identity, newer in pairs if newer is not None}
 
 
 def newer_merged(
@@ -54,39 +54,39 @@ def newer_merged(
     were discarded, doesn't count, nor do the bytes of one. The time of admission doesn't tell: notices come in any
     order, and a listing has the newest version first.
     """
-    others = [each for each in versions if each.id != record.id]
-    whole = [each for each in others if each.state == COMMITTED and not each.quarantined_rows + each.discarded_rows]
-    merged_bytes = {(each.etag, each.size) for each in whole if each.etag is not None}
-    same = [each for each in others if each.state == SUPERSEDED and (each.etag, each.size) in merged_bytes]
-    merged = sorted([*whole, *same], key=lambda each: (each.admitted_at, each.id))
-    later = [each for each in merged if _follows(each.sequencer, record.sequencer)]
+    others = [one for one in versions if one.id != record.id]
+    whole = [one for one in others if one.state == COMMITTED and not one.quarantined_rows + one.discarded_rows]
+    merged_bytes = {(one.etag, one.size) for one in whole if one.etag is not None}
+    same = [one for one in others if one.state == SUPERSEDED and (one.etag, one.size) in merged_bytes]
+    merged = sorted([*whole, *same], key=lambda one: (one.admitted_at, one.id))
+    later = [one for one in merged if _follows(one.sequencer, record.sequencer)]
     if later:
-        return max(later, key=lambda each: (each.sequencer or "", each.id))
-    unordered = [each for each in merged if not (each.sequencer and record.sequencer)][-COMPARED:]
+        return max(later, key=lambda one: (one.sequencer or "", one.id))
+    unordered = [one for one in merged if not (one.sequencer and record.sequencer)][-COMPARED:]
     own = written_at(record.id) if unordered else None
     if own is None:
         return None
-    return next((each for each in reversed(unordered) if (written_at(each.id) or 0) > own), None)
+    return next((one for one in reversed(unordered) if (written_at(one.id) or 0) > own), None)
 
 
-def _follows(sequencer: str | None, other: str | None) -> bool:
+def _follows(sequencer: str | None, one: str | None) -> bool:
     """Compare two sequencers of one key as S3 documents it: hexadecimal text, the shorter one padded on the right.
 
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
     """
-    if not (sequencer and other):
+    if not (sequencer and one):
         return False
-    digits = max(len(sequencer), len(other))
-    return sequencer.upper().ljust(digits, "0") > other.upper().ljust(digits, "0")
+    digits = max(len(sequencer), len(one))
+    return sequencer.upper().ljust(digits, "0") > one.upper().ljust(digits, "0")
 
 
 def discard_advice(records: Sequence[ObjectRecord], newer: NewerVersions) -> str:
     """The next step for entries that each have a newer version: one command for the first NAMED of them."""
-    found = {newer[record.id].state for record in records}
+    states = {newer[record.id].state for record in records}
     what, words, then = "newer versions of these keys", _OF_SEVERAL, "discard the entries"
     if len(records) == 1:
         what, words, then = "a newer version of this key", _OF_ONE, "discard it"
-    how = " or ".join(word for state, word in words.items() if state in found)
+    how = " or ".join(word for state, word in words.items() if state in states)
     discard = Step("quarantine discard", *(record.id.hash[:SHORT_ID] for record in records[:NAMED]))
     more = f" and {len(records) - NAMED:,} more" if len(records) > NAMED else ""
     return f"{what} {how}; {then}: {discard}{more}"

@@ -222,7 +222,7 @@ def _utf8(file: Path, key: str) -> bytes:
 
 def _files(path: str, stack_folder: Path, left_out: list[NotCopied]) -> Iterator[tuple[Path, str]]:
     """The files of a path, each with its name inside it. Adds to `left_out` what is not copied of a folder."""
-    named = Path(path)
+    given = Path(path)
     if not path:
         raise UsageError(
             "A path is empty", next_step=f"Is a variable unset? The folder that you are in is {Step('put', '.')}"
@@ -232,29 +232,29 @@ def _files(path: str, stack_folder: Path, left_out: list[NotCopied]) -> Iterator
             f"{visible(path)} is in S3, and put copies files of this machine",
             next_step="Copy it with `aws s3 cp`: to this machine, then put the files, or directly to the bronze bucket",
         )
-    if named.is_dir():
-        yield from _files_of_folder(named, stack_folder.resolve(), left_out)
-    elif named.is_file():
-        yield named, named.name
+    if given.is_dir():
+        yield from _files_of_folder(given, stack_folder.resolve(), left_out)
+    elif given.is_file():
+        yield given, given.name
     else:
-        raise _not_a_file(named)
+        raise _not_a_file(given)
 
 
-def _not_a_file(named: Path) -> UsageError:
+def _not_a_file(given: Path) -> UsageError:
     """The error for a path that is neither a file nor a folder. The path is not opened: a pipe would block."""
-    shown = visible(str(named))
+    shown = visible(str(given))
     if shown == "-":
         return UsageError(
             "Stdin is not read: the name of a file tells its topic and format",
             next_step="Write it into a file with such a name, and put that",
         )
-    if named.is_symlink() and not named.exists():
+    if given.is_symlink() and not given.exists():
         return UsageError(
-            f"{shown} is a link to {visible(os.readlink(named))}, which doesn't exist",
+            f"{shown} is a link to {visible(os.readlink(given))}, which doesn't exist",
             next_step="Name the file itself, or fix the link",
         )
     for is_kind, kind in _NOT_FILES:
-        if is_kind(named):
+        if is_kind(given):
             return UsageError(
                 f"{shown} is {kind}, not a file",
                 next_step="Write what it gives into a file, and put that: an object's size is known before it is sent",
@@ -266,21 +266,21 @@ def _files_of_folder(folder: Path, stack_folder: Path, left_out: list[NotCopied]
     inside = folder.resolve()
     for parent, folders, files in os.walk(folder):
         for name in sorted(folders):
-            found = Path(parent, name)
-            why = _folder_left_out(found, stack_folder)
+            path = Path(parent, name)
+            why = _folder_left_out(path, stack_folder)
             if why:
                 folders.remove(name)
-                left_out.append(NotCopied(str(found), why))
+                left_out.append(NotCopied(str(path), why))
         for name in sorted(files):
-            found = Path(parent, name)
+            path = Path(parent, name)
             if name.startswith("."):
-                left_out.append(NotCopied(str(found), "hidden"))
-            elif not found.resolve().is_relative_to(inside):
-                left_out.append(NotCopied(str(found), "a link that leads out of the folder"))
-            elif not found.is_file():
-                left_out.append(NotCopied(str(found), "not a file, or gone"))
+                left_out.append(NotCopied(str(path), "hidden"))
+            elif not path.resolve().is_relative_to(inside):
+                left_out.append(NotCopied(str(path), "a link that leads out of the folder"))
+            elif not path.is_file():
+                left_out.append(NotCopied(str(path), "not a file, or gone"))
             else:
-                yield found, found.relative_to(folder).as_posix()
+                yield path, path.relative_to(folder).as_posix()
 
 
 def _folder_left_out(folder: Path, stack_folder: Path) -> str | None:
@@ -293,13 +293,13 @@ def _folder_left_out(folder: Path, stack_folder: Path) -> str | None:
 
 def names_without_rule(uploads: Iterable[Upload], configuration: Configuration | None) -> tuple[Unmatched, ...]:
     """The keys whose objects no rule takes, by name and size. Files that are ignored or empty are not among them."""
-    found = []
+    unmatched = []
     for item in uploads:
         route = _route(item, configuration)
         verdict = judge_unread(route, item.size) or judge_read(route, configuration)
         if verdict.state == PARKED:
-            found.append(Unmatched(item.key, verdict.reason or "", route.topic))
-    return tuple(found)
+            unmatched.append(Unmatched(item.key, verdict.reason or "", route.topic))
+    return tuple(unmatched)
 
 
 def _route(item: Upload, configuration: Configuration | None) -> Route:
@@ -321,10 +321,10 @@ def _say_unmatched(unmatched: Sequence[Unmatched], copied: int) -> None:
     left_out = sum(number for _, number in reasons.most_common()[LEFT_OUT_SHOWN:])
     if left_out:
         say(f"  and {counted(left_out, 'other name')} (--json lists all)")
-    known = sum(tells_topic(item.key) for item in unmatched)
-    others = len(unmatched) - known
-    if known:
-        say(f"{Step('config discover')} proposes rules for {f'{known:,} of ' if others else ''}them")
+    with_topic = sum(tells_topic(item.key) for item in unmatched)
+    others = len(unmatched) - with_topic
+    if with_topic:
+        say(f"{Step('config discover')} proposes rules for {f'{with_topic:,} of ' if others else ''}them")
     if others:
         say(
             f"{counted(others, 'name gives', 'names give')} no topic or format: name the files as in "

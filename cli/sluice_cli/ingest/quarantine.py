@@ -110,12 +110,12 @@ def list_entries(
         _list_decided(target, Selection(table=table, code=code), limit, as_json)
         return
     choice = Selection(table=table, topic=topic, code=code, parked=parked)
-    found = quarantine.entries(choice)
-    shown = list(islice(found, limit))
+    entries = quarantine.entries(choice)
+    shown = list(islice(entries, limit))
     if not shown:
         _check_names(target, choice, quarantine.everything())
     shown = quarantine.explained(_judged_now(shown, target))
-    more = next(found, None) is not None
+    more = next(entries, None) is not None
     newer = _newer(shown, target)
     if as_json:
         print_json({"entries": [_described(record, newer) for record in shown], "more": more})
@@ -155,7 +155,7 @@ def show(
     quarantine, ledger = Quarantine(target), target.ledger
     chosen = quarantine.explained(_judged_now(quarantine.chosen(Selection(named=(name,))), target))
     newer = _newer(chosen, target)
-    found = [
+    shown_entries = [
         (record, quarantine.rows(record)[:rows], ledger.quarantine.decisions_about(record.id)) for record in chosen
     ]
     if as_json:
@@ -165,14 +165,14 @@ def show(
                 "rows_shown": [vars(row) for row in kept],
                 "decisions": [describe_decision(item) for item in decisions],
             }
-            for record, kept, decisions in found
+            for record, kept, decisions in shown_entries
         ]
         print_json(document[0] if len(document) == 1 else document)
         return
-    for number, (record, kept, decisions) in enumerate(found):
+    for number, (record, rows_left, decisions) in enumerate(shown_entries):
         if number:
             print()
-        print_entry(record, newer.get(record.id), kept, decisions)
+        print_entry(record, newer.get(record.id), rows_left, decisions)
 
 
 @app.command("retry")
@@ -290,8 +290,8 @@ def _newer(records: Iterable[ObjectRecord], target: Target) -> NewerVersions:
 
 def _described(record: ObjectRecord, newer: NewerVersions) -> dict[str, Any]:
     """An entry as plain JSON values, with the newer version of its key that was merged, null if none is known."""
-    found = newer.get(record.id)
-    return {**describe(record), "newer_version": None if found is None else found.id.version}
+    newer_version = newer.get(record.id)
+    return {**describe(record), "newer_version": None if newer_version is None else newer_version.id.version}
 
 
 def _check_names(target: Target, choice: Selection, entries: Iterable[ObjectRecord | Decision]) -> None:
@@ -310,15 +310,15 @@ def _check_names(target: Target, choice: Selection, entries: Iterable[ObjectReco
 
 
 def _list_decided(target: Target, choice: Selection, limit: int, as_json: bool) -> None:
-    found = (
+    decided = (
         item
         for item in target.ledger.quarantine.decisions()
         if choice.table in (None, item.table) and choice.code in (None, item.code)
     )
-    shown = list(islice(found, limit))
+    shown = list(islice(decided, limit))
     if not shown:
         _check_names(target, choice, target.ledger.quarantine.decisions())
-    more = next(found, None) is not None
+    more = next(decided, None) is not None
     if as_json:
         print_json({"decisions": [describe_decision(item) for item in shown], "more": more})
         return

@@ -105,9 +105,9 @@ def print_entry(
         reason = reason_of(replace(record, reason=row.reason)) or "-"
         print_line(f"row {row.record}{offset}: {visible(row.code)}: {visible(reason)}")
         if row.content:
-            kept = row.content.encode("utf-8") if row.encoding == JSON_TEXT else base64.b64decode(row.content)
-            text = _as_text(kept)
-            size = f" (of {row.content_bytes:,} bytes)" if text is None or row.content_bytes > len(kept) else ""
+            content = row.content.encode("utf-8") if row.encoding == JSON_TEXT else base64.b64decode(row.content)
+            text = _as_text(content)
+            size = f" (of {row.content_bytes:,} bytes)" if text is None or row.content_bytes > len(content) else ""
             print(f"  {f'base64: {row.content}' if text is None else visible(text)}{size}")
     for item in decisions:
         note = f" ({visible(item.note)})" if item.note else ""

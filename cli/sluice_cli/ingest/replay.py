@@ -181,7 +181,7 @@ class Replay:
 
     def plan(self, tick: Callable[[str, int], None]) -> Workload:
         """What would be merged again, and what is left, by the reason. Changes nothing."""
-        found = Workload()
+        work = Workload()
         seen = 0
         for page in self._pages():
             for id, record in self._chosen(page):
@@ -191,14 +191,14 @@ class Replay:
                     else f"unknown to the ledger: {Step('backfill')}"
                 )
                 if record is not None and reason is None:
-                    found.add(record.table or "", record.size)
+                    work.add(record.table or "", record.size)
                 else:
-                    found.left[str(reason)] += 1
+                    work.left[str(reason)] += 1
             seen += len(page)
             tick("Versions in bronze", seen)
         if self._selection.batch is not None and self._gone:
-            found.left[GONE] += self._gone
-        return found
+            work.left[GONE] += self._gone
+        return work
 
     def write(self, throttle: Throttle, advance: Callable[[int], None]) -> list[ObjectId]:
         """Make the objects pending and wake their lanes; gives those that were written."""
@@ -284,15 +284,15 @@ class Replay:
 
     def _chosen(self, page: Mapping[ObjectId, tuple[int, str]]) -> list[tuple[ObjectId, ObjectRecord | None]]:
         records = self._ledger.objects.get(page) if page else {}
-        found = [
+        pairs = [
             (id, records.get(id)) for id, (at, _) in page.items() if self._selection.takes(id, at, records.get(id))
         ]
-        return sorted(found, key=lambda each: (each[1].admitted_at if each[1] is not None else 0, each[0]))
+        return sorted(pairs, key=lambda pair: (pair[1].admitted_at if pair[1] is not None else 0, pair[0]))
 
     def _obstacle(self, record: ObjectRecord, storage_class: str) -> str | None:
         """Why an object isn't merged again; None if it is."""
-        named = record.state == SUPERSEDED and record.id.key == self._selection.prefix
-        if record.state != COMMITTED and not named:
+        is_named = record.state == SUPERSEDED and record.id.key == self._selection.prefix
+        if record.state != COMMITTED and not is_named:
             left = WAS_DISCARDED if record.rule == DISCARDED else _LEFT.get(record.state, record.state)
             return f"{left}: {_SHOWN_BY[record.state]}" if record.state in _SHOWN_BY else left
         if record.quarantined_rows or record.discarded_rows:
@@ -302,7 +302,7 @@ class Replay:
             return ELSEWHERE
         if storage_class in COLD and self._objects.is_archived(record.id):
             return ARCHIVED
-        return None if named or self._generation(record) is not None else NO_GENERATION
+        return None if is_named or self._generation(record) is not None else NO_GENERATION
 
     def _lane(self, record: ObjectRecord) -> str:
         config = self._configuration.table_for_topic(record.topic or "") if self._configuration is not None else None
@@ -321,6 +321,6 @@ class Replay:
         part = (record.batch or "", record.table or "")
         if part not in self._merged_under:
             manifest = self._past.manifest(record.lane or "", part[0])
-            found = None if manifest is None else manifest.tables.get(part[1])
-            self._merged_under[part] = None if found is None else int(found.config.get("generation", 0))
+            part_ = None if manifest is None else manifest.tables.get(part[1])
+            self._merged_under[part] = None if part_ is None else int(part_.config.get("generation", 0))
         return self._merged_under[part]

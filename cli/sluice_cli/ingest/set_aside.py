@@ -148,9 +148,9 @@ class Quarantine:
                 "Nothing is chosen",
                 next_step=f"Name entries by their id, or use {more}; {Step('quarantine list', *listed)} shows them",
             )
-        found = list(self.entries(choice))
+        entries = list(self.entries(choice))
         for name in choice.named:
-            matching = {record.id for record in found if _names(name, record)}
+            matching = {record.id for record in entries if _names(name, record)}
             if not matching and len(name) < SHORTEST_ID and set(name) <= set(hexdigits):
                 raise UsageError(
                     f"{name!r} is too short for the beginning of an id: {SHORTEST_ID} characters are the fewest",
@@ -161,10 +161,10 @@ class Quarantine:
                     f"No entry in quarantine and no parked object is called {name!r}",
                     next_step=f"{Step('quarantine list')} shows the entries, with --parked the parked ones",
                 )
-            if len(matching) > 1 and not any(record.id.key == name for record in found):
+            if len(matching) > 1 and not any(record.id.key == name for record in entries):
                 of = "part of the keys" if "…" in name else "the beginning"
                 raise UsageError(f"{name!r} is {of} of {len(matching)} entries", next_step="Write more of it")
-        return found
+        return entries
 
     def rows(self, record: ObjectRecord) -> list[row_errors.RowError]:
         """The quarantined rows of one object, in the order of its records."""
@@ -293,11 +293,11 @@ def reason_of_rows(objects: Objects, silver: str, record: ObjectRecord, code: st
         rows = list(row_errors.from_lines("".join(line for line in lines if line[-1] == "\n")))
     except UnreadableManifest:
         return None
-    found = Counter(row.reason for row in rows if code in (None, row.code))
-    if not found:
+    reasons = Counter(row.reason for row in rows if code in (None, row.code))
+    if not reasons:
         return None
-    others = len(found) - 1
-    return completed(found.most_common(1)[0][0], TABLE=record.table) + (
+    others = len(reasons) - 1
+    return completed(reasons.most_common(1)[0][0], TABLE=record.table) + (
         f"; and {counted(others, 'other reason')}" if others else ""
     )
 

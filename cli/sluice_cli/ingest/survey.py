@@ -102,16 +102,16 @@ def survey(listed: Iterable[ObjectId], records: Mapping[ObjectId, ObjectRecord],
         if record is not None and record.quarantined_rows:
             with_rows.append(record)
     concerned = {item.lane for item in waiting}
-    known = tuple(lanes)
+    all_lanes = tuple(lanes)
     return Survey(
         counts=dict(counts),
         waiting=tuple(waiting),
         parked=tuple(parked),
         quarantined=tuple(quarantined),
-        halted=tuple(lane for lane in known if lane.state == HALTED and lane.lane in concerned),
-        lanes=tuple(lane for lane in known if lane.lane in concerned or lane.state in (STARTING, RUNNING)),
+        halted=tuple(lane for lane in all_lanes if lane.state == HALTED and lane.lane in concerned),
+        lanes=tuple(lane for lane in all_lanes if lane.lane in concerned or lane.state in (STARTING, RUNNING)),
         with_rows=tuple(with_rows),
-        paused=tuple(lane for lane in known if lane.state == PAUSED and lane.lane in concerned),
+        paused=tuple(lane for lane in all_lanes if lane.state == PAUSED and lane.lane in concerned),
     )
 
 
@@ -121,20 +121,20 @@ def describe_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[name]:,} {name}" for name in names if counts.get(name)) or "no objects"
 
 
-def _merging(found: Survey, lane: LaneState) -> str:
-    tables = found.merging(lane.lane)
+def _merging(survey_: Survey, lane: LaneState) -> str:
+    tables = survey_.merging(lane.lane)
     if not tables or lane.state != RUNNING:  # a run that died left its objects claimed, and nothing merges them
         return ""
-    named = [f"{table} ({counted(tables[table], 'object')})" for table in sorted(tables)[:TABLES_SHOWN]]
+    tables_shown = [f"{table} ({counted(tables[table], 'object')})" for table in sorted(tables)[:TABLES_SHOWN]]
     more = f" and {len(tables) - TABLES_SHOWN:,} more" if len(tables) > TABLES_SHOWN else ""
-    return f", merging {', '.join(named)}{more}"
+    return f", merging {', '.join(tables_shown)}{more}"
 
 
 def describe_tables(
-    found: Survey, states: Iterable[TableState], configuration: Configuration | None, now: int
+    survey_: Survey, states: Iterable[TableState], configuration: Configuration | None, now: int
 ) -> tuple[str, ...]:
     """Why tables with pending objects are not claimed yet, one text each: freshness or back-off. `now` is epoch ms."""
-    pending = {item.table: item.topic for item in found.waiting if item.state == PENDING}
+    pending = {item.table: item.topic for item in survey_.waiting if item.state == PENDING}
     summary = []
     for state in sorted((state for state in states if state.table in pending), key=lambda state: state.table):
         config = config_by_topic(configuration, pending[state.table], state.table)
@@ -152,17 +152,17 @@ def describe_tables(
 
 
 def progress_line(
-    found: Survey, now: int, seconds: float, tables: Sequence[str] = (), waited_for: Set[str] = frozenset()
+    survey_: Survey, now: int, seconds: float, tables: Sequence[str] = (), waited_for: Set[str] = frozenset()
 ) -> str:
     """One line of progress. `tables` are the texts of `describe_tables`.
 
     `waited_for` are the tables that have had waiting objects since the wait began.
     """
-    settled = len(waited_for - found.waiting_tables)
+    settled = len(waited_for - survey_.waiting_tables)
     parts = [
         *([f"{settled} of {counted(len(waited_for), 'table')}"] if len(waited_for) > 1 else []),
-        describe_counts(found.counts),
-        *(f"{lane.lane}: {describe_lane(lane, now)}{_merging(found, lane)}" for lane in found.lanes),
+        describe_counts(survey_.counts),
+        *(f"{lane.lane}: {describe_lane(lane, now)}{_merging(survey_, lane)}" for lane in survey_.lanes),
         *tables[:TABLES_SHOWN],
     ]
     if len(tables) > TABLES_SHOWN:

@@ -152,32 +152,32 @@ class Shower:
 
 
 def _print(outcome: WaitResult, timeout_s: float, reason_of_rows: ReasonOfRows = lambda record, code: None) -> None:
-    found = outcome.found
-    aside = set_aside_lines(found, outcome.began, reason_of_rows)
+    result = outcome.found
+    aside = set_aside_lines(result, outcome.began, reason_of_rows)
     gap = "  " if sys.stdout.isatty() else "\t"
-    for line in [*aside, *(() if found.settled else waiting_lines(found))]:
+    for line in [*aside, *(() if result.settled else waiting_lines(result))]:
         print_line(line.replace("\t", gap))
-    rows = f", {counted(found.quarantined_rows, 'row')} quarantined" if found.with_rows else ""
-    ended = "settled in" if found.settled else "waited"
-    print_line(f"{ended} {outcome.seconds:.1f} s (in bronze: {describe_counts(found.counts)}{rows})")
+    rows = f", {counted(result.quarantined_rows, 'row')} quarantined" if result.with_rows else ""
+    ended = "settled in" if result.settled else "waited"
+    print_line(f"{ended} {outcome.seconds:.1f} s (in bronze: {describe_counts(result.counts)}{rows})")
     sys.stdout.flush()
-    waiting = [is_proposed(record) for record in found.parked if waits_for_rule(record)]
+    waiting = [is_proposed(record) for record in result.parked if waits_for_rule(record)]
     if waiting:
         say(f"No rule takes {counted(len(waiting), 'parked object')}")
         for step in rule_steps(sum(waiting), waiting.count(False)):
             say_next_step(step)
     if outcome.unsynced:
         say(_not_synced(outcome.unsynced))
-    for lane in (*found.halted, *found.paused):
+    for lane in (*result.halted, *result.paused):
         entry = lane_entry(lane, epoch_ms(), outcome.resting, outcome.rebuilds)
-        waits = counted(found.waiting_in(lane.lane), "object waits", "objects wait")
+        waits = counted(result.waiting_in(lane.lane), "object waits", "objects wait")
         say_error(f"Lane {lane.lane} is {entry['summary']}, and {waits} in it", in_order(steps_of_lane(entry)))
     for table in outcome.blocked:
         say_error(f"{table.table} {table.reason}, and {counted(table.objects, 'object')} will wait", table.next_step)
-    if not found.settled and not found.halted and not found.paused and not outcome.blocked:
+    if not result.settled and not result.halted and not result.paused and not outcome.blocked:
         for failing in outcome.failing:
             say(failing)
-        unseen = found.counts.get("unseen")
+        unseen = result.counts.get("unseen")
         say_error(
             f"Not settled within {human_age(round(timeout_s * 1000))}",
             f"{Step('doctor')} checks the notifications, {Step('backfill')} admits unseen objects"
@@ -189,30 +189,30 @@ def _print(outcome: WaitResult, timeout_s: float, reason_of_rows: ReasonOfRows =
 
 
 def _not_synced(tables: Mapping[str, str]) -> str:
-    named = [f"{table} ({code})" for table, code in list(tables.items())[:TABLES_SHOWN]]
-    more = f" and {counted(len(tables) - len(named), 'more table')}" if len(tables) > len(named) else ""
+    shown = [f"{table} ({code})" for table, code in list(tables.items())[:TABLES_SHOWN]]
+    more = f" and {counted(len(tables) - len(shown), 'more table')}" if len(tables) > len(shown) else ""
     step = Step("catalog sync", *(tables if len(tables) == 1 else ()))
     return (
-        f"warning: the last catalog sync of {visible(', '.join(named))}{more} failed, and engines that read by the "
+        f"warning: the last catalog sync of {visible(', '.join(shown))}{more} failed, and engines that read by the "
         f"catalog may miss what is new: {step} shows the reason and retries. The rows are in the tables, so this "
         "is no failure of the wait"
     )
 
 
-def set_aside_lines(found: Survey, began: int, reason_of_rows: ReasonOfRows) -> Iterator[str]:
+def set_aside_lines(state: Survey, began: int, reason_of_rows: ReasonOfRows) -> Iterator[str]:
     """List what was set aside since a wait began (epoch ms), or just before, by table and reason; count the rest."""
 
     def fresh(records: Sequence[ObjectRecord]) -> list[ObjectRecord]:
-        return [each for each in records if each.listed_at is None or int(each.listed_at) >= began - JUST_BEFORE_MS]
+        return [item for item in records if item.listed_at is None or int(item.listed_at) >= began - JUST_BEFORE_MS]
 
-    for title, records, choice in (("parked", found.parked, ("--parked",)), ("quarantined", found.quarantined, ())):
+    for title, records, choice in (("parked", state.parked, ("--parked",)), ("quarantined", state.quarantined, ())):
         new, listed = fresh(records), Step("quarantine list", *choice)
         # By the code where there is one: the words are those of the example.
-        groups = _grouped(new, lambda each: (each.table or each.topic or "-", each.code or each.reason or "-"))
+        groups = _grouped(new, lambda item: (item.table or item.topic or "-", item.code or item.reason or "-"))
         lines = []
         for (whose, why), some in groups.items():
             # The newest first: the reasons before it may be of a rule that is in force no more.
-            some.sort(key=lambda each: -int(each.listed_at or 0))
+            some.sort(key=lambda record: -int(record.listed_at or 0))
             reasons = list(dict.fromkeys(filter(None, map(reason_of, some)))) if some[0].code else []
             others = counted(len(reasons) - 1, "other reason")
             more = f"; and {others}: {listed}" if reasons[1:] else ""
@@ -221,35 +221,35 @@ def set_aside_lines(found: Survey, began: int, reason_of_rows: ReasonOfRows) -> 
         yield from _first(lines, title)
         if len(records) > len(new):
             yield f"{title}\t{counted(len(records) - len(new), 'object')} from before: {listed}"
-    new = fresh(found.with_rows)
-    rows = [(each.table or "-", code, each) for each in new for code in each.row_codes]
+    new = fresh(state.with_rows)
+    rows = [(entry.table or "-", code, entry) for entry in new for code in entry.row_codes]
     lines = []
-    for (table, code), those in sorted(_grouped(rows, lambda each: each[:2]).items()):
-        some = [each[2] for each in those]
-        number = f"{counted(sum(each.row_codes[code] for each in some), 'row')} of {counted(len(some), 'object')}"
+    for (table, code), those in sorted(_grouped(rows, lambda entry: entry[:2]).items()):
+        some = [entry[2] for entry in those]
+        number = f"{counted(sum(entry.row_codes[code] for entry in some), 'row')} of {counted(len(some), 'object')}"
         reason = reason_of_rows(some[0], code) if len(lines) < LINES_SHOWN else None
         words = [*([reason] if reason else []), str(Step("quarantine list", "--table", table, "--code", code))]
         lines.append(_line(["rows quarantined", table, number, code], some[0].id.key, len(some), words))
     yield from _first(lines, "rows quarantined")
-    if len(found.with_rows) > len(new):
-        left = found.quarantined_rows - sum(record.quarantined_rows for record in new)
-        objects = counted(len(found.with_rows) - len(new), "object")
+    if len(state.with_rows) > len(new):
+        left = state.quarantined_rows - sum(record.quarantined_rows for record in new)
+        objects = counted(len(state.with_rows) - len(new), "object")
         yield f"rows quarantined\t{counted(left, 'row')} of {objects} from before: {Step('quarantine list')}"
 
 
-def waiting_lines(found: Survey) -> Iterator[str]:
+def waiting_lines(state: Survey) -> Iterator[str]:
     """List the objects that wait, by state and table."""
-    groups = _grouped(found.waiting, lambda each: (each.state, each.table or "-"))
+    groups = _grouped(state.waiting, lambda item: (item.state, item.table or "-"))
     lines = [_line([*group, counted(len(some), "object")], some[0].id.key, len(some)) for group, some in groups.items()]
     yield from _first(lines, "...")
 
 
-def _grouped(each: Iterable[T], group: Callable[[T], G]) -> dict[G, list[T]]:
+def _grouped(items: Iterable[T], group: Callable[[T], G]) -> dict[G, list[T]]:
     """The members of each group, groups in the order of their first."""
-    found: dict[G, list[T]] = {}
-    for one in each:
-        found.setdefault(group(one), []).append(one)
-    return found
+    groups: dict[G, list[T]] = {}
+    for one in items:
+        groups.setdefault(group(one), []).append(one)
+    return groups
 
 
 def _line(group: Sequence[str], example: str, objects: int, words: Sequence[str] = ()) -> str:
@@ -264,12 +264,12 @@ def _first(lines: Sequence[str], title: str) -> Iterator[str]:
 
 
 def _document(outcome: WaitResult, strict: bool) -> dict[str, Any]:
-    found = outcome.found
+    state = outcome.found
     return {
-        "settled": found.settled,
+        "settled": state.settled,
         "succeeded": outcome.succeeded(strict=strict),
         "seconds": round(outcome.seconds, 3),
-        "objects": dict(found.counts),
+        "objects": dict(state.counts),
         "waiting": [
             {
                 "key": item.id.key,
@@ -278,17 +278,17 @@ def _document(outcome: WaitResult, strict: bool) -> dict[str, Any]:
                 "lane": item.lane,
                 "table": item.table,
             }
-            for item in found.waiting
+            for item in state.waiting
         ],
-        "parked": [_describe(record) for record in found.parked],
-        "quarantined": [_describe(record) for record in found.quarantined],
-        "quarantined_rows": found.quarantined_rows,
+        "parked": [_describe(record) for record in state.parked],
+        "quarantined": [_describe(record) for record in state.quarantined],
+        "quarantined_rows": state.quarantined_rows,
         "with_quarantined_rows": [
             {**_describe(record), "rows": record.quarantined_rows, "rows_by_code": dict(record.row_codes)}
-            for record in found.with_rows
+            for record in state.with_rows
         ],
-        "halted": [{"lane": lane.lane, "failures": lane.failures, "reason": lane.reason} for lane in found.halted],
-        "paused": [lane.lane for lane in found.paused],
+        "halted": [{"lane": lane.lane, "failures": lane.failures, "reason": lane.reason} for lane in state.halted],
+        "paused": [lane.lane for lane in state.paused],
         "standing_tables": [vars(table) for table in outcome.blocked],
         "failing_tables": list(outcome.failing),
         "catalog_failed": dict(outcome.unsynced),

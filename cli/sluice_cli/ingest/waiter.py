@@ -62,17 +62,17 @@ class Bronze:
     def identities(self) -> tuple[ObjectId, ...]:
         """Every object version, by the identity that its notice has."""
         versioned = self._objects.is_versioned(self._bucket)
-        found: list[ObjectId] = []
+        identities: list[ObjectId] = []
         marker = None
         while True:
             page = self._objects.version_page(self._bucket, marker)
-            found += [
+            identities += [
                 identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned)
                 for item in page.versions
             ]
             marker = page.next_marker
             if marker is None:
-                return tuple(found)
+                return tuple(identities)
 
 
 class Waiter:
@@ -114,58 +114,58 @@ class Waiter:
             lanes = self._ledger.lanes.all()
             records = self._ledger.objects.get([identity for identity in listed if identity not in final])
             final.update({identity: record for identity, record in records.items() if record.state in _FINAL})
-            found = survey(listed, {**final, **records}, lanes)
+            state = survey(listed, {**final, **records}, lanes)
             seconds = self._clock() - began
-            if found.settled:
+            if state.settled:
                 again = self._bronze.identities()
                 if set(again) <= set(listed):
-                    return WaitResult(found, self._clock() - began, began_ms)
+                    return WaitResult(state, self._clock() - began, began_ms)
                 listed, listed_at = again, self._clock()
                 continue
-            stopped = found.halted or found.paused
+            stopped = state.halted or state.paused
             blocked = blocked_tables(records.values(), self._configuration, self._ledger.tables.get_many)
             if stopped or blocked:
-                resting = self._ledger.lanes.paused_for_standstill() if found.paused else ()
+                resting = self._ledger.lanes.paused_for_standstill() if state.paused else ()
                 rebuilds = rebuilds_by_lane(self._ledger.tables.all()) if stopped else {}
-                return WaitResult(found, seconds, began_ms, blocked, resting=resting, rebuilds=rebuilds)
+                return WaitResult(state, seconds, began_ms, blocked, resting=resting, rebuilds=rebuilds)
             if seconds >= timeout_s:
-                return WaitResult(found, seconds, began_ms, failing=self._failing(found))
+                return WaitResult(state, seconds, began_ms, failing=self._failing(state))
             # Only if every object is pending can freshness or a back-off be what delays them.
             held = (
-                describe_tables(found, self._ledger.tables.all(), self._configuration(), self._now())
-                if all(item.state == PENDING for item in found.waiting)
+                describe_tables(state, self._ledger.tables.all(), self._configuration(), self._now())
+                if all(item.state == PENDING for item in state.waiting)
                 else ()
             )
-            waited_for |= found.waiting_tables
-            for line in self._notes(found, held, seconds):
+            waited_for |= state.waiting_tables
+            for line in self._notes(state, held, seconds):
                 if line not in noted:
                     noted.add(line)
                     self._note(line)
-            self._show(progress_line(found, self._now(), seconds, held, waited_for))
-            if found.counts.get("unseen") and self._clock() - listed_at > LISTING_EVERY_S:
+            self._show(progress_line(state, self._now(), seconds, held, waited_for))
+            if state.counts.get("unseen") and self._clock() - listed_at > LISTING_EVERY_S:
                 listed, listed_at = self._bronze.identities(), self._clock()
             pause = min(max(PAUSE_PER_POLL * (self._clock() - polled_at), SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
             self._sleep(max(0.0, min(pause, timeout_s - seconds)))
 
-    def _notes(self, found: Survey, held: Sequence[str], seconds: float) -> Iterator[str]:
+    def _notes(self, state: Survey, held: Sequence[str], seconds: float) -> Iterator[str]:
         """What is worth a line that stays: the error of each table that failed, and how a local stack waits less."""
-        if any(FAILED_RETRYING in each for each in held):
-            yield from (f"{table} failed: {error}" for table, error, _ in self._in_backoff(found) if error)
-        if self._is_local and seconds >= NOTED_AFTER_S and any(FRESHNESS in each for each in held):
+        if any(FAILED_RETRYING in reason for reason in held):
+            yield from (f"{table} failed: {error}" for table, error, _ in self._in_backoff(state) if error)
+        if self._is_local and seconds >= NOTED_AFTER_S and any(FRESHNESS in reason for reason in held):
             push = Step("config push")
             yield f"note: to try things out, put `freshness: 0` into tables.yaml and {push} it: nothing then waits"
 
-    def _failing(self, found: Survey) -> tuple[str, ...]:
+    def _failing(self, state: Survey) -> tuple[str, ...]:
         """What was wrong with each waiting table in back-off, and when it is tried again."""
         return tuple(
             f"{table} {FAILED_RETRYING} {human_age(left_ms + 999)}. Its last error: {error or 'no error is recorded'}"
-            for table, error, left_ms in self._in_backoff(found)
+            for table, error, left_ms in self._in_backoff(state)
         )
 
-    def _in_backoff(self, found: Survey) -> Iterator[tuple[str, str | None, int]]:
+    def _in_backoff(self, outlook: Survey) -> Iterator[tuple[str, str | None, int]]:
         """The waiting tables that are in back-off, each with its last error and what is left of it (ms)."""
         configuration, now = self._configuration(), self._now()
-        for table, state in sorted(self._ledger.tables.get_many(sorted(found.waiting_tables)).items()):
+        for table, state in sorted(self._ledger.tables.get_many(sorted(outlook.waiting_tables)).items()):
             if state.backoff_until is None or state.backoff_until <= now:
                 continue
             config = config_by_pinned_topic(configuration, table, state.pinned)

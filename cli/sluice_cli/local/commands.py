@@ -175,17 +175,17 @@ def up(
             say_next_step(next_step(config, restored=restored))
             say("Ctrl-C ends it")
             try:
-                asked = wait_for_end(stack, threading.Event())
+                was_asked = wait_for_end(stack, threading.Event())
             except KeyboardInterrupt:
-                asked = True
+                was_asked = True
             _ignore_signals()  # a second Ctrl-C must not interrupt the clean-up
-            if not asked:
+            if not was_asked:
                 home.note_lost(datetime.now(timezone.utc), stack.emulator.log)
             keeps = home.is_asked_to_keep()
             say("Ending")
-    if not asked:
+    if not was_asked:
         raise DidNotStart(str(home.lost()), log=str(stack.emulator.log))
-    say(_ended(home, kept=keeps and home.has_kept()))
+    say(_ended(home, restored=keeps and home.has_kept()))
 
 
 @app.command()
@@ -208,8 +208,8 @@ def down(
     home = running_home(os.environ, Path.cwd())
     owner = home.owner()
     if owner is None:
-        kept = "" if home.kept_ports() is None else f"; the next {Step('local up')} there restores {home.kept}"
-        say(f"no local stack runs in {home.path}{kept}")
+        restored = "" if home.kept_ports() is None else f"; the next {Step('local up')} there restores {home.kept}"
+        say(f"no local stack runs in {home.path}{restored}")
         return
     if keep:
         _ask_to_keep(home)
@@ -229,12 +229,12 @@ def down(
     if keep and not home.has_kept():
         log = home.path / "emulator" / "emulator.log"
         raise CommandFailed("The stack ended, and its data was not kept", next_step=f"Its emulator's log is {log}")
-    say(_ended(home, kept=keep))
+    say(_ended(home, restored=keep))
 
 
-def _ended(home: Home, *, kept: bool) -> str:
+def _ended(home: Home, *, restored: bool) -> str:
     """What is left of a stack that has ended. `kept` is whether its data is."""
-    if kept:
+    if restored:
         return f"ended; {Step('local up')} restores its buckets, tables and ledger from {home.kept}"
     gone = f"ended; its buckets, tables and ledger are gone, the logs of its runs stay in {home.runs}"
     before = home.kept_ports() is not None

@@ -198,12 +198,12 @@ class Story:
         self._chapter("Account for every object")
         from sluice_cli.ingest.survey import UNSETTLED
 
-        found = self._survey()
-        unexplained = sum(found.counts.get(state, 0) for state in UNSETTLED)
+        outlook = self._survey()
+        unexplained = sum(outlook.counts.get(state, 0) for state in UNSETTLED)
         states = ", ".join(
-            f"{count:,} {state}" for state, count in sorted(found.counts.items()) if state not in UNSETTLED
+            f"{count:,} {state}" for state, count in sorted(outlook.counts.items()) if state not in UNSETTLED
         )
-        objects = counted(sum(found.counts.values()), "object")
+        objects = counted(sum(outlook.counts.values()), "object")
         print_line(f"Proof: {objects} in bronze: {states}; unexplained: {unexplained}")
         print_line(self._cost())
         sys.stdout.flush()
@@ -217,10 +217,10 @@ class Story:
 
     def _cost(self) -> str:
         target = local_target(self._home.file)
-        found = list(target.past_batches().newest())
-        runs = sorted({batch.manifest.run for batch in found})
+        batches = list(target.past_batches().newest())
+        runs = sorted({batch.manifest.run for batch in batches})
         started = [(target.ledger.history.run(run) or {}).get("started_at") for run in runs]
-        return cost_line(found, [(epoch_ms() - at) / 1000 for at in started if at is not None])
+        return cost_line(batches, [(epoch_ms() - at) / 1000 for at in started if at is not None])
 
     def _survey(self) -> Survey:
         from sluice_cli.ingest.survey import survey
@@ -284,14 +284,14 @@ def cost_line(batches: Sequence[PastBatch], runs_s: Sequence[float]) -> str:
 def _temporary_folder() -> Iterator[Path]:
     """A folder that is removed in the end, unless an error names a log in it."""
     folder = Path(tempfile.mkdtemp(prefix="sluice-demo-"))
-    named = ""
+    log = ""
     try:
         yield folder
     except SluiceError as error:
-        named = str(error.facts.get("log", ""))
+        log = str(error.facts.get("log", ""))
         raise
     finally:
-        if not (named and Path(named).is_relative_to(folder)):
+        if not (log and Path(log).is_relative_to(folder)):
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -49,7 +49,7 @@ def adopt_bucket(
     """
     if via not in (None, *VIA):
         raise UsageError(
-            f"--via {via!r} is not a choice", next_step=f"Give {' or '.join(f'--via {each}' for each in VIA)}"
+            f"--via {via!r} is not a choice", next_step=f"Give {' or '.join(f'--via {way}' for way in VIA)}"
         )
     target = chosen_target(stack)
     adopted = has_rule(target)
@@ -120,11 +120,11 @@ def with_stack(before: Mapping[str, Any], name: str, queue_arn: str | None) -> d
     return {**before, "QueueConfigurations": [*others, {"Id": name, "QueueArn": queue_arn, "Events": [CREATED]}]}
 
 
-def announces(found: Mapping[str, Any], *, queue: str | None, by_event_bus: bool) -> bool:
+def announces(notifications: Mapping[str, Any], *, queue: str | None, by_event_bus: bool) -> bool:
     """True if a bucket announces new objects to a stack's `queue` (ARN) or, with `by_event_bus`, to EventBridge."""
-    if by_event_bus and "EventBridgeConfiguration" in found:
+    if by_event_bus and "EventBridgeConfiguration" in notifications:
         return True
-    events_of = [one["Events"] for one in found.get("QueueConfigurations", ()) if one["QueueArn"] == queue]
+    events_of = [one["Events"] for one in notifications.get("QueueConfigurations", ()) if one["QueueArn"] == queue]
     return any(event.startswith("s3:ObjectCreated:") for events in events_of for event in events)
 
 

@@ -80,30 +80,30 @@ def show(
       sluice ops batch show b-3f2a --json | jq '.batches[].tables[].objects[].key'
     """
     target = chosen_target(stack)
-    found = _open_batches(target, batch)
+    batches = _open_batches(target, batch)
     now = epoch_ms()
     if as_json:
-        print_json({"batches": [_describe(each, now) for each in found]})
+        print_json({"batches": [_describe(item, now) for item in batches]})
         return
-    if not found:
+    if not batches:
         say("No batch is open")
-    if not found and sys.stdout.isatty():
+    if not batches and sys.stdout.isatty():
         return
     print_table(
         ("batch", "lane", "open for", "table", "objects", "size", "attempts", "next run"),
         [
             (
-                each.pointer.batch[:SHORT_ID],
-                each.lane,
-                human_age(now - each.pointer.created_at),
+                item.pointer.batch[:SHORT_ID],
+                item.lane,
+                human_age(now - item.pointer.created_at),
                 part.table,
                 f"{part.objects:,}",
                 human_bytes(part.bytes),
                 str(part.attempts),
                 _next(part, now),
             )
-            for each in found
-            for part in each.parts
+            for item in batches
+            for part in item.parts
         ],
         right=(4, 5, 6),
         apart=(7,),
@@ -135,47 +135,47 @@ def give_up(
     """
     target = chosen_target(stack)
     ledger = target.ledger
-    found = _open_batches(target, batch)
-    if len(found) > 1:
-        raise UsageError(f"{len(found)} open batches begin with {batch}", next_step="Give more digits of the id")
-    (each,) = found
-    unfinished = [name for name in each.pointer.tables if name not in each.pointer.settled_tables]
+    batches = _open_batches(target, batch)
+    if len(batches) > 1:
+        raise UsageError(f"{len(batches)} open batches begin with {batch}", next_step="Give more digits of the id")
+    (item,) = batches
+    unfinished = [name for name in item.pointer.tables if name not in item.pointer.settled_tables]
     tables = [name for name in unfinished if table in (None, name)]
     if not tables:
         raise UsageError(
-            f"{table} is not open in {each.pointer.batch}{did_you_mean(table or '', unfinished)}",
+            f"{table} is not open in {item.pointer.batch}{did_you_mean(table or '', unfinished)}",
             next_step=f"{Step('batch show')} lists the tables",
         )
     reason = f"given up by {operator_of(target)}{f': {note}' if note else ''}"[:MAX_REASON]
-    given_up = [name for name in tables if ledger.batches.give_up(each.pointer.batch, name, reason)]
+    given_up = [name for name in tables if ledger.batches.give_up(item.pointer.batch, name, reason)]
     if not given_up:
         raise CommandFailed("The batch was settled meanwhile", next_step=f"{Step('batch show')} lists what is open")
-    lane = ledger.lanes.wake(each.lane)
+    lane = ledger.lanes.wake(item.lane)
     if lane.state not in (HALTED, PAUSED):
         supervise_now(target)
     if as_json:
-        print_json({"batch": each.pointer.batch, "lane": each.lane, "tables": given_up})
+        print_json({"batch": item.pointer.batch, "lane": item.lane, "tables": given_up})
         return
-    waits = f". The lane is {lane.state}: run {Step('resume', each.lane)}" if lane.state in (HALTED, PAUSED) else ""
-    print_line(f"{each.pointer.batch}: the next run quarantines {', '.join(given_up)}{waits}")
+    waits = f". The lane is {lane.state}: run {Step('resume', item.lane)}" if lane.state in (HALTED, PAUSED) else ""
+    print_line(f"{item.pointer.batch}: the next run quarantines {', '.join(given_up)}{waits}")
 
 
-def _open_batches(target: Target, named: str | None) -> Sequence[_OpenBatch]:
+def _open_batches(target: Target, prefix: str | None) -> Sequence[_OpenBatch]:
     """The open batches of every lane, oldest first, or those whose ids begin with it. Raises UsageError for none."""
     manifests = ManifestStore(target.objects, target.silver)
-    found = [
+    batches = [
         _OpenBatch(state.lane, pointer, manifests.manifest(pointer.s3_key))
         for state in target.ledger.lanes.all()
         for pointer in target.ledger.batches.unsettled(state.lane)
-        if named is None or is_named(named, pointer.batch)
+        if prefix is None or is_named(prefix, pointer.batch)
     ]
-    if named is not None and not found:
+    if prefix is not None and not batches:
         raise UsageError(
-            f"No open batch begins with {named!r}",
+            f"No open batch begins with {prefix!r}",
             next_step=f"{Step('batch show')} lists the open batches, "
-            f"{Step('history', '--batch', named)} the objects of a finished one",
+            f"{Step('history', '--batch', prefix)} the objects of a finished one",
         )
-    return found
+    return batches
 
 
 def _next(part: OpenPart, now: int) -> str:
@@ -183,26 +183,26 @@ def _next(part: OpenPart, now: int) -> str:
     return _NEXT[treatment(part)] + (f", in {human_age(waits)}" if waits > 0 else "")
 
 
-def _describe(each: _OpenBatch, now: int) -> dict[str, Any]:
+def _describe(batch: _OpenBatch, now: int) -> dict[str, Any]:
     return {
-        "batch": each.pointer.batch,
-        "lane": each.lane,
-        "opened_by": each.pointer.run,
-        "opened_at": each.pointer.created_at,
+        "batch": batch.pointer.batch,
+        "lane": batch.lane,
+        "opened_by": batch.pointer.run,
+        "opened_at": batch.pointer.created_at,
         "tables": [
             {
                 "table": part.table,
                 "objects": [
                     {"key": item.key, "version": item.version, "size": item.size}
-                    for item in (each.manifest.tables[part.table].objects if each.manifest else ())
+                    for item in (batch.manifest.tables[part.table].objects if batch.manifest else ())
                 ],
                 "bytes": part.bytes,
                 "attempts": part.attempts,
                 "isolated": part.cohort is not None,
-                "given_up": each.pointer.attempts[part.table].given_up,
+                "given_up": batch.pointer.attempts[part.table].given_up,
                 "next": treatment(part),
                 "not_before": retry_at(part) or None,
             }
-            for part in each.parts
+            for part in batch.parts
         ],
     }

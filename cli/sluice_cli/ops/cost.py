@@ -106,17 +106,17 @@ def runs(
       sluice ops cost runs --limit 50
     """
     target = chosen_target(stack)
-    found = list(islice(_ended(target), limit))
+    costs = list(islice(_ended(target), limit))
     past = target.past_batches()
     batches = list(past.newest(at_most=20 * limit))
     say_skipped(past.skipped)
-    tables = by_table({one.run: one.usd for one in found if one.usd is not None}, batches)
-    besides = besides_runs(found, batches)
+    tables = by_table({one.run: one.usd for one in costs if one.usd is not None}, batches)
+    besides = besides_runs(costs, batches)
     if as_json:
         print_json(
             {
                 "prices": {"as_of": AS_OF, "region": REGION},
-                "runs": [asdict(one) for one in found],
+                "runs": [asdict(one) for one in costs],
                 "tables": tables,
                 "besides": besides,
                 "skipped_documents": described_documents(past.skipped),
@@ -124,13 +124,13 @@ def runs(
         )
         return
     say(f"list prices of {REGION}, {AS_OF}")
-    if not found:
+    if not costs:
         say("No run has ended yet, and runs that work or wait for more objects are not listed")
         return
-    for line in _remarks(found):
+    for line in _remarks(costs):
         say(line)
     print_table(
-        ("run", "state", "vCPU hours", "GB hours", "USD"), [_line(one) for one in found], right=(2, 3, 4), states=(1,)
+        ("run", "state", "vCPU hours", "GB hours", "USD"), [_line(one) for one in costs], right=(2, 3, 4), states=(1,)
     )
     if tables:  # none where no run has a bill yet, as was said
         print_table(
@@ -245,8 +245,8 @@ def services_of(loads: Iterable[Load], freshness_s: int = DEFAULT_FRESHNESS_S) -
     for column, load in zip(columns, listed, strict=False):
         for key, usd in sluice_monthly(load, freshness_s=freshness_s).other_by_service.items():
             column[key] = column.get(key, 0) + usd
-    rows = [(name, *(f"{each.get(key, 0):.2f}" for each in columns)) for key, name in SERVICES.items()]
-    return [*rows, ("together", *(f"{sum(each.values()):.2f}" for each in columns))]
+    rows = [(name, *(f"{sums.get(key, 0):.2f}" for sums in columns)) for key, name in SERVICES.items()]
+    return [*rows, ("together", *(f"{sum(sums.values()):.2f}" for sums in columns))]
 
 
 def besides_runs(runs: Iterable[RunCost], batches: Iterable[PastBatch]) -> dict[str, Any]:
@@ -310,8 +310,8 @@ def _ended(target: Target) -> Iterator[RunCost]:
     listed = set()
     for one in _billed(target):
         listed.add(one.run)
-        known = history.run(one.run) or {}  # a trial is in no ledger
-        yield replace(one, state=str(known.get("state") or one.state))
+        record = history.run(one.run) or {}  # a trial is in no ledger
+        yield replace(one, state=str(record.get("state") or one.state))
     if target.kind == LOCAL:  # where `sluice local down --keep` ends the list of job runs, and keeps the ledger
         for item in history.runs():
             began, ended = item.get("started_at"), item.get("ended_at")
@@ -348,14 +348,14 @@ def _billed(target: Target) -> Iterator[RunCost]:
                 yield RunCost(billed.name, summary["state"], billed.vcpu_hours, billed.memory_gb_hours, usd)
 
 
-def _remarks(found: Iterable[RunCost]) -> Iterator[str]:
+def _remarks(costs: Iterable[RunCost]) -> Iterator[str]:
     """What the figures of these runs are, where they are no bill."""
-    if any(one.estimated for one in found):
+    if any(one.estimated for one in costs):
         yield (
             "Local runs cost nothing. Estimated: what EMR Serverless would bill for their seconds, at least a minute "
             "each, with a driver and one executor"
         )
-    unbilled = sum(one.usd is None for one in found)
+    unbilled = sum(one.usd is None for one in costs)
     if unbilled:
         have, whose = ("has", "the run's") if unbilled == 1 else ("have", "a run's")
         yield f"{counted(unbilled, 'run')} {have} no bill yet: EMR Serverless reports it some time after {whose} end"

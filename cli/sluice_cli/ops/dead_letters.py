@@ -107,26 +107,26 @@ def list_letters(
       sluice ops dlq list notices --limit 100
     """
     target = chosen_target(stack)
-    found, now = {}, epoch_ms()
+    queues, now = {}, epoch_ms()
     for name in _chosen(queue):
         url = output_of(target, _OUTPUTS[name])
         number = _number(target, url)
         letters = _shown(target, url, name, min(limit, number)) if number else []
-        found[name] = (number, letters)
+        queues[name] = (number, letters)
     if as_json:
         print_json(
             {
                 name: {"messages": number, "shown": [letter.to_dict() for letter in letters]}
-                for name, (number, letters) in found.items()
+                for name, (number, letters) in queues.items()
             }
         )
     else:
         rows = [
-            (name, f"{number:,}", _oldest(letters, now), _MEANING[name]) for name, (number, letters) in found.items()
+            (name, f"{number:,}", _oldest(letters, now), _MEANING[name]) for name, (number, letters) in queues.items()
         ]
         print_table(("queue", "messages", "oldest shown", "what they are"), rows, right=(1,))
-        _print_letters([(name, letter) for name, (_, letters) in found.items() for letter in letters], now)
-    if any(number for number, _ in found.values()):
+        _print_letters([(name, letter) for name, (_, letters) in queues.items() for letter in letters], now)
+    if any(number for number, _ in queues.values()):
         raise typer.Exit(1)
 
 
@@ -138,11 +138,11 @@ def _print_letters(letters: Sequence[tuple[str, Letter]], now: int) -> None:
         objects = [(state or "unknown", one.key) for one, state in letter.objects]
         (state, key), *more = objects or [("-", "-")]
         says = "-" if letter.text == counted(len(letter.objects), "object") else letter.text
-        rows += [(name, letter.id[:8], ago, state, key, says), *(("", "", "", *each, "") for each in more)]
+        rows += [(name, letter.id[:8], ago, state, key, says), *(("", "", "", *other, "") for other in more)]
         if not sys.stdout.isatty():
             print_line(f"{name} {letter.id[:8]}  {ago}  {letter.text}")
-            for each in objects:
-                print("  " + "\t".join(each))
+            for row in objects:
+                print("  " + "\t".join(row))
     if rows and sys.stdout.isatty():
         print()
         print_table(("queue", "message", "sent", "state", "object", "what it says"), rows, paths=(4,), apart=(5,))
@@ -212,8 +212,8 @@ def describe_letter(name: str, message: Mapping[str, Any]) -> Letter:
         answer = content.get("responsePayload")
         error = answer.get("errorMessage") if isinstance(answer, Mapping) else None
         request = content["requestContext"].get("requestId")
-        named = f"request {request}" if request else "a request without an id"
-        return replace(letter, text=f"{named}: {str(error or _condition(content))[:EXCERPT]}")
+        subject = f"request {request}" if request else "a request without an id"
+        return replace(letter, text=f"{subject}: {str(error or _condition(content))[:EXCERPT]}")
     attributes = message.get("MessageAttributes", {})
     if name == RULES and "RULE_ARN" in attributes:
         rule = str(attributes["RULE_ARN"].get("StringValue", "")).rpartition("/")[2]
@@ -234,16 +234,16 @@ def last_record_at(letter: Letter) -> int:
 
 def _json(body: str) -> dict[str, Any]:
     try:
-        found = json.loads(body)
+        document = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _condition(content: Mapping[str, Any]) -> str:
     context = content.get("requestContext")
-    found = context.get("condition") if isinstance(context, Mapping) else None
-    return str(found or "the message names no reason")
+    condition = context.get("condition") if isinstance(context, Mapping) else None
+    return str(condition or "the message names no reason")
 
 
 def _chosen(queue: str) -> tuple[str, ...]:
@@ -254,8 +254,8 @@ def _chosen(queue: str) -> tuple[str, ...]:
 
 def _number(target: Target, url: str) -> int:
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    found = target.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
-    return sum(int(found.get(name, 0)) for name in names)
+    attributes = target.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+    return sum(int(attributes.get(name, 0)) for name in names)
 
 
 def _oldest(letters: Iterable[Letter], now: int) -> str:

@@ -214,17 +214,17 @@ def _application(target: Target) -> Iterator[Finding]:
     if application is None:
         yield Finding("application", FAIL, "the stack has no output ApplicationId", "Deploy the template again")
         return
-    found = target.client("emr-serverless").get_application(applicationId=application)["application"]
-    architecture = found.get("architecture", "X86_64")
-    summary = f"{found['applicationId']}: {found['releaseLabel']}, {architecture}, {found['state'].lower()}"
-    if found["state"] == "TERMINATED" or found["type"].upper() != "SPARK":
+    app = target.client("emr-serverless").get_application(applicationId=application)["application"]
+    architecture = app.get("architecture", "X86_64")
+    summary = f"{app['applicationId']}: {app['releaseLabel']}, {architecture}, {app['state'].lower()}"
+    if app["state"] == "TERMINATED" or app["type"].upper() != "SPARK":
         yield Finding(
             "application",
             FAIL,
-            f"{summary}, of type {found['type']}",
+            f"{summary}, of type {app['type']}",
             "Deploy the template again, or correct the parameter ApplicationId",
         )
-    elif not found["releaseLabel"].startswith(RELEASES):
+    elif not app["releaseLabel"].startswith(RELEASES):
         yield Finding(
             "application",
             WARN,
@@ -232,7 +232,7 @@ def _application(target: Target) -> Iterator[Finding]:
             f"{Step('doctor', '--job')} checks whether this release works",
         )
     else:
-        yield Finding("application", OK, summary, facts={"release": found["releaseLabel"], "state": found["state"]})
+        yield Finding("application", OK, summary, facts={"release": app["releaseLabel"], "state": app["state"]})
 
 
 def _release(target: Target) -> Iterator[Finding]:
@@ -279,10 +279,10 @@ def _lanes(target: Target) -> Iterator[Finding]:
         failed = lane.failures + lane.capacity_failures
         result = FAIL if lane.state == HALTED else WARN if lane.state == PAUSED or failed else OK
         entry = lane_entry(lane, epoch_ms(), resting, rebuilds)
-        found = entry["summary"]
+        text = entry["summary"]
         if failed and lane.state in (STARTING, RUNNING):
-            found = f"{found}, after {counted(failed, 'failed run')}"
-        yield Finding(f"lane {lane.lane}", result, found, in_order(steps_of_lane(entry)))
+            text = f"{text}, after {counted(failed, 'failed run')}"
+        yield Finding(f"lane {lane.lane}", result, text, in_order(steps_of_lane(entry)))
 
 
 def _tables(target: Target) -> Iterator[Finding]:
@@ -317,13 +317,13 @@ def _tables(target: Target) -> Iterator[Finding]:
 
 def _gone(table: TableState, silver: TimelineReader) -> str:
     """Which last commit in the ledger the table or its history table lacks; empty for none. One LIST each then."""
-    named = kept_history(table.pinned)
-    history = f"{table.table.partition('.')[0]}.{named}" if named else ""
-    known = (
+    history_name = kept_history(table.pinned)
+    history = f"{table.table.partition('.')[0]}.{history_name}" if history_name else ""
+    losses = (
         (table.table, table.last_instant, "its last commit"),
         (history, table.history_instant if history else None, f"the last commit of {history}"),
     )
-    for name, last, said in known:
+    for name, last, said in losses:
         if last is None or table.rebuild or silver.timeline(name, since=last).holds(last):
             continue
         if silver.timeline(name).lacks(last):
@@ -335,23 +335,23 @@ def _catalog(target: Target) -> Iterator[Finding]:
     states = target.ledger.tables.all()
     for entry in service_entries(states, ()):
         if entry["error"]:
-            found = f"its catalog sync failed: {entry['error']['code']}"
-            yield Finding(f"catalog {entry['table']}", WARN, found, str(entry["error"]["message"]))
+            text = f"its catalog sync failed: {entry['error']['code']}"
+            yield Finding(f"catalog {entry['table']}", WARN, text, str(entry["error"]["message"]))
 
 
 def _set_aside(target: Target) -> Iterator[Finding]:
-    found = in_quarantine(target.ledger)
-    if not found.objects and not found.rows:
+    quarantined = in_quarantine(target.ledger)
+    if not quarantined.objects and not quarantined.rows:
         yield Finding("quarantine", OK, "empty")
     else:
         yield Finding(
             "quarantine",
             WARN,
-            f"not merged: {found.described}",
+            f"not merged: {quarantined.described}",
             f"Nothing retries these by itself: {Step('quarantine list')} shows which and why, "
             f"{Step('quarantine retry')} merges them once the cause is gone, "
             f"{Step('quarantine discard')} gives them up",
-            facts={"objects": found.objects, "rows": found.rows},
+            facts={"objects": quarantined.objects, "rows": quarantined.rows},
         )
 
 

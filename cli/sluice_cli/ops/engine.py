@@ -133,9 +133,9 @@ class EngineTrial:
 def found_by(report: TrialReport, job_run_id: str) -> Iterator[Finding]:
     """Findings from a trial's report. `job_run_id` is the id that EMR Serverless returned."""
     if report.versions:
-        named = report.versions
-        summary = ", ".join(f"{part.capitalize()} {named[part]}" for part in _PARTS)
-        yield Finding("engine", OK, summary, facts=named)
+        versions = report.versions
+        summary = ", ".join(f"{part.capitalize()} {versions[part]}" for part in _PARTS)
+        yield Finding("engine", OK, summary, facts=versions)
         yield _identity(report, job_run_id)
     yield from map(_table, report.tables)
     if report.left is not None:

@@ -81,7 +81,7 @@ def _decided_by_hand(ledger: Ledger, lane: str) -> None:
     """Take the lane out of a standstill, so that its end leaves the lane as it is."""
     resting = ledger.lanes.paused_for_standstill()
     if lane in resting:
-        ledger.lanes.note_standstill([each for each in resting if each != lane])
+        ledger.lanes.note_standstill([name for name in resting if name != lane])
 
 
 def _print(state: LaneState, as_json: bool) -> None:

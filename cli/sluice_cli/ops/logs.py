@@ -95,8 +95,8 @@ def readable(lines: Iterable[str]) -> Iterator[str]:
             yield f"-- {day} UTC, run {visible(str(event.get('run', '')))}"
         level = f" {str(event['level']).upper()}" if "level" in event else ""
         fields = " ".join(f"{name}={_text(value)}" for name, value in event.items() if name not in (*_HEAD, *_BLOCKS))
-        named = visible(f"{level} {event['event']}")
-        yield f"{at:%H:%M:%S}.{event['at'] % 1000:03d}{named} {fields}".rstrip()
+        event_name = visible(f"{level} {event['event']}")
+        yield f"{at:%H:%M:%S}.{event['at'] % 1000:03d}{event_name} {fields}".rstrip()
         for block in (event[name] for name in _BLOCKS if name in event):
             yield from (f"    {visible(text)}" for text in str(block).splitlines())
 
@@ -105,11 +105,11 @@ def _event(line: str) -> dict[str, Any] | None:
     if not line.startswith("{"):
         return None
     try:
-        found = json.loads(line)
+        event = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    usable = isinstance(found, dict) and isinstance(found.get("at"), int) and isinstance(found.get("event"), str)
-    return found if usable and 0 <= found["at"] < 253_402_300_800_000 else None
+    usable = isinstance(event, dict) and isinstance(event.get("at"), int) and isinstance(event.get("event"), str)
+    return event if usable and 0 <= event["at"] < 253_402_300_800_000 else None
 
 
 def _text(value: Any) -> str:
@@ -121,9 +121,9 @@ def _text(value: Any) -> str:
 def _local(home: Home, run: str | None, name: str, follow: bool) -> Iterator[str]:
     requests = sorted(home.runs.glob("*/request.json"), key=lambda path: path.stat().st_mtime)
     names = {path.parent: (path.parent.name, _name_of(path) or "") for path in requests}
-    chosen = [folder for folder, named in names.items() if run is None or run in named]
+    chosen = [folder for folder, run_names in names.items() if run is None or run in run_names]
     if not chosen and run is not None:
-        chosen = [folder for folder, named in names.items() if any(is_named(run, name) for name in named)]
+        chosen = [folder for folder, run_names in names.items() if any(is_named(run, name) for name in run_names)]
         _refuse_several(run, len(chosen))
     if not chosen:
         if not requests:
@@ -132,17 +132,17 @@ def _local(home: Home, run: str | None, name: str, follow: bool) -> Iterator[str
                 f"No run has started yet in {home.path}",
                 next_step=f"{Step('put', 'FILES')} brings in objects, which start one",
             )
-        newest = ", ".join(named or job_run for job_run, named in list(names.values())[: -RUNS_SHOWN - 1 : -1])
+        newest = ", ".join(run_names or job_run for job_run, run_names in list(names.values())[: -RUNS_SHOWN - 1 : -1])
         raise UsageError(f"No run {run} is in {home.runs}", next_step=f"Name one that is there: {newest}")
     folder = chosen[-1]
     say(f"job run {folder.name}")
     return _lines(following(folder / name, until=lambda: not follow or not (folder / "work").exists()))
 
 
-def _refuse_several(run: str, found: int) -> None:
-    if found > 1:
+def _refuse_several(run: str, count: int) -> None:
+    if count > 1:
         raise UsageError(
-            f"{found} runs begin with {run!r}", next_step=f"Give more of the id; {Step('runs')} lists them"
+            f"{count} runs begin with {run!r}", next_step=f"Give more of the id; {Step('runs')} lists them"
         )
 
 
@@ -156,19 +156,19 @@ def _name_of(request: Path) -> str | None:
 def _stored(target: Target, run: str | None, name: str) -> Iterator[str]:
     job_run = _job_run(target, run)
     prefix = f"logs/applications/{output_of(target, 'ApplicationId')}/jobs/{job_run}/"
-    found = sorted(
+    parts = sorted(
         (entry.put_at, entry.key)
         for entry in target.objects.documents(target.artifacts, prefix)
         if "SPARK_DRIVER" in entry.key.split("/")
         and entry.key.rpartition("/")[2].startswith(name)
         and entry.key.endswith(".gz")
     )
-    if not found:
+    if not parts:
         raise CommandFailed(
             f"There is no {name} under s3://{target.artifacts}/{prefix}",
             next_step=f"EMR Serverless puts it there minutes after the start of the job, which {Step('runs')} shows",
         )
-    for _, key in found:
+    for _, key in parts:
         say(f"s3://{target.artifacts}/{key}")
         body = target.client("s3").get_object(Bucket=target.artifacts, Key=key)["Body"]
         with gzip.GzipFile(fileobj=body) as unpacked:
@@ -190,7 +190,7 @@ def _job_run(target: Target, run: str | None) -> str:
         return str(newest["job_run_id"])
     item = history.run(run)
     if item is None:
-        begun = [each for each in islice(history.runs(), RUNS_SEARCHED) if is_named(run, each["run"])]
+        begun = [run_begun for run_begun in islice(history.runs(), RUNS_SEARCHED) if is_named(run, run_begun["run"])]
         _refuse_several(run, len(begun))
         item = begun[0] if begun else None
         if item is None and run.startswith("run-"):

@@ -99,8 +99,8 @@ def package(
       sluice package --parameters "prod AlarmEmail=you@example.org"
     """
     if parameters:
-        named = stack or named_stack.get()
-        print(given_parameters(" ".join(parameters), Path(), template, named), flush=True)
+        stack_name = stack or named_stack.get()
+        print(given_parameters(" ".join(parameters), Path(), template, stack_name), flush=True)
         return
     if functions is not None:
         _write_functions(functions, python)

@@ -116,20 +116,20 @@ def runs(
     newest = None if ends is None else max((item.get("ended_at") or now for item in items), default=None)
     until = None if newest is None else newest + CLOCKS_DIFFER_MS
     batches = list(past.newest(since=oldest, until=until, at_most=MANIFESTS_READ)) if items else []
-    found = summaries(items, batches, now)
+    listed = summaries(items, batches, now)
     say_skipped(past.skipped)
     if past.unread:
         say(f"Batches and objects are those of the newest {MANIFESTS_READ:,} batches; {past.unread:,} are older")
     if as_json:
         print_json(
             {
-                "runs": [vars(run) for run in found],
+                "runs": [vars(run) for run in listed],
                 "batches_unread": past.unread,
                 "skipped_documents": described_documents(past.skipped),
             }
         )
         return
-    if not found and sys.stdout.isatty():
+    if not listed and sys.stdout.isatty():
         return
     print_table(
         ("run", "lane", "started", "duration", "state", "batches", "objects", "changes", "reason"),
@@ -145,7 +145,7 @@ def runs(
                 f"{run.changes:,}",
                 run.reason or "-",
             )
-            for run in reversed(found)
+            for run in reversed(listed)
         ],
         right=(3, 5, 6, 7),
         shorten=(0,),
@@ -163,7 +163,7 @@ def under_way(
     `lanes` are those of the runs. A lane has one run at a time, so that its runs before one that began before `since`
     are not asked for.
     """
-    found: list[Mapping[str, Any]] = []
+    items: list[Mapping[str, Any]] = []
     earlier: int | None = None
     later: int | None = None
     left = set(lanes)
@@ -174,14 +174,14 @@ def under_way(
         elif since is not None and ended is not None and ended < since:
             earlier = max(earlier or 0, ended)
         else:
-            found.append(item)
+            items.append(item)
         if since is not None and began < since:
             left.discard(item.get("lane") or "")
-            if not left and (found or earlier is not None):
+            if not left and (items or earlier is not None):
                 break
-        if len(found) == limit:
+        if len(items) == limit:
             break
-    return found, Nearest(earlier, later)
+    return items, Nearest(earlier, later)
 
 
 def _began(item: Mapping[str, Any]) -> int:

@@ -91,9 +91,9 @@ def begin(
         raise
     except NoTarget as missing:
         say(f"{missing.message}: nothing to stop")
-        named = stack or named_stack.get() or os.environ.get(STACK_VARIABLE)
-        if named and before_deploy is not None and remove_failed_creation(named, os.environ, poll_s=int(POLL_S)):
-            say(f"stack {named}: deleted, since its creation had failed and it holds nothing")
+        name = stack or named_stack.get() or os.environ.get(STACK_VARIABLE)
+        if name and before_deploy is not None and remove_failed_creation(name, os.environ, poll_s=int(POLL_S)):
+            say(f"stack {name}: deleted, since its creation had failed and it holds nothing")
         return
     tags = configured_tags(environment, Path()) if environment else None
     if before_deploy is not None and not _would_change(target, before_deploy, parameters_of(overrides), tags):

@@ -146,8 +146,8 @@ def _runs(runs: Sequence[RunPast], window: Window, now: int) -> Node:
     parts: list[Node] = []
     for run in runs:
         held, ended = window.at(run.began_at), window.at(run.ended_at if run.ended_at is not None else now)
-        asked = held if run.requested_at is None else window.at(min(run.requested_at, run.began_at))
-        parts.append(_rect("wait", _WIDTH * asked, 9, _WIDTH * (held - asked), 4))
+        requested = held if run.requested_at is None else window.at(min(run.requested_at, run.began_at))
+        parts.append(_rect("wait", _WIDTH * requested, 9, _WIDTH * (held - requested), 4))
         summary = f"{run.run}: {clock(run.began_at)}, {counted(run.batches, 'batch', 'batches')}"
         title = tag("title", f"{summary}; {run.reason}" if run.reason else summary)
         x, wide = _WIDTH * held, max(3.0, _WIDTH * (ended - held))

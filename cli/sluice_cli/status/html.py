@@ -44,7 +44,7 @@ def prose(text: str) -> Node:
 
 def _text(text: str) -> str:
     """A text whose numbers stay with their units."""
-    return _QUANTITY.sub(lambda found: found[0].replace(" ", "\u00a0"), marked_up(text))
+    return _QUANTITY.sub(lambda match: match[0].replace(" ", "\u00a0"), marked_up(text))
 
 
 def _attribute(name: str) -> str:
@@ -161,12 +161,12 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], empty: str) ->
     """
     if not rows:
         return nothing(empty)
-    kept = [place for place in range(len(columns)) if not all(row[place].empty for row in rows)]
+    columns_kept = [place for place in range(len(columns)) if not all(row[place].empty for row in rows)]
     heads = [
         tag("th", name.lstrip("#"), scope="col", class_="n" if name.startswith("#") else None)
-        for name in (columns[place] for place in kept)
+        for name in (columns[place] for place in columns_kept)
     ]
-    body = [tag("tr", *(_cell(row[place], columns[place].lstrip("#")) for place in kept)) for row in rows]
+    body = [tag("tr", *(_cell(row[place], columns[place].lstrip("#")) for place in columns_kept)) for row in rows]
     return tag("div", tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *body)), class_="wide")
 
 

@@ -74,11 +74,11 @@ def _count_quarantined(table: dict[str, Any], objects: Mapping[str, Any], rows: 
 
     The totals count batches, and objects that were quarantined at admission are in none.
     """
-    name, found = table["table"], table["quarantined"]
-    totals = {"objects": found["objects"] + objects["at_admission"].get(name, 0), "rows": found["rows"]}
+    name, counts = table["table"], table["quarantined"]
+    totals = {"objects": counts["objects"] + objects["at_admission"].get(name, 0), "rows": counts["rows"]}
     for kind, listed in (("objects", objects), ("rows", rows)):
         number = listed["by_table"].get(name, 0)
-        found[kind] = max(number, totals[kind]) if listed["more"] else number
+        counts[kind] = max(number, totals[kind]) if listed["more"] else number
 
 
 def lanes_and_tables(
@@ -97,16 +97,16 @@ def lanes_and_tables(
         return table_entry(TableState(name), now, _config(configuration, TableState(name)))
 
     tables = {state.table: table_entry(state, now, _config(configuration, state)) for state in states}
-    known = list(ledger.lanes.all())
+    all_lanes = list(ledger.lanes.all())
     configured = set(configuration.lane_names()) if configuration else set()
-    known += [
+    all_lanes += [
         ledger.lanes.get(name)
-        for name in sorted(configured - {lane.lane for lane in known})
+        for name in sorted(configured - {lane.lane for lane in all_lanes})
         if ledger.pending.oldest(name, 1)
     ]
     lanes = []
-    resting = ledger.lanes.paused_for_standstill() if any(lane.state == PAUSED for lane in known) else ()
-    for lane in known:
+    resting = ledger.lanes.paused_for_standstill() if any(lane.state == PAUSED for lane in all_lanes) else ()
+    for lane in all_lanes:
         pending = ledger.pending.counts(lane.lane)
         unsettled = ledger.batches.unsettled(lane.lane)
         lanes.append(
@@ -156,7 +156,7 @@ def lane_advice(
     window = now - first
     if window < LEAST_WINDOW_MS:
         return []
-    found = []
+    advice_by_lane = []
     tables: dict[str, list[int]] = {}
     for state in states:
         config = config_by_pinned_topic(configuration, state.table, state.pinned)
@@ -172,16 +172,16 @@ def lane_advice(
         advice = freshness_advice(Load(lane, len(freshness), min(every_s, 60.0), 1, 0.1), min(freshness))
         if advice is not None:
             advice = replace(advice, hours_a_day=hours, usd=usd)
-            found.append({"lane": lane, **asdict(advice), "described": advice.described})
-    return found
+            advice_by_lane.append({"lane": lane, **asdict(advice), "described": advice.described})
+    return advice_by_lane
 
 
 def _waiting(pending: Iterable[PendingCount], now: int) -> dict[str, Any]:
-    found = list(pending)
+    counts = list(pending)
     return {
-        "objects": sum(count.objects for count in found),
-        "bytes": sum(count.bytes for count in found),
-        "oldest_ms": max(0, now - min(count.oldest for count in found)) if found else None,
+        "objects": sum(count.objects for count in counts),
+        "bytes": sum(count.bytes for count in counts),
+        "oldest_ms": max(0, now - min(count.oldest for count in counts)) if counts else None,
     }
 
 
@@ -204,8 +204,8 @@ def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
     without_rule = rules_proposed = 0
     codes: dict[str, str | None] = {}
     examples: dict[str, list[str]] = {}
-    found = iter(records)
-    for record in islice(found, COUNTED_AT_MOST):
+    counted_records = iter(records)
+    for record in islice(counted_records, COUNTED_AT_MOST):
         reason = _why(record)
         counts[reason] += 1
         without_rule += waits_for_rule(record)
@@ -215,7 +215,7 @@ def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
             at_admission[record.table] += int(record.batch is None)
         codes[reason] = record.code
         _add_example(examples.setdefault(reason, []), record.id.key)
-    more = next(found, None) is not None
+    more = next(counted_records, None) is not None
     reasons = [
         {"reason": reason, "code": codes[reason], "objects": count, "examples": examples[reason]}
         for reason, count in counts.most_common()
@@ -244,15 +244,15 @@ def _rows(records: Iterable[ObjectRecord], reason_of_rows: ReasonOfRows) -> dict
     examples: dict[str, list[str]] = {}
     first: dict[str, ObjectRecord] = {}
     objects = 0
-    found = iter(records)
-    for record in islice(found, COUNTED_AT_MOST):
+    counted_records = iter(records)
+    for record in islice(counted_records, COUNTED_AT_MOST):
         objects += 1
         by_table[record.table or ""] += record.quarantined_rows
         for code, rows in record.row_codes.items():
             counts[code] += rows
             first.setdefault(code, record)
             _add_example(examples.setdefault(code, []), record.id.key)
-    more = next(found, None) is not None
+    more = next(counted_records, None) is not None
     reasons = [
         {
             "reason": ": ".join(filter(None, (code, reason_of_rows(first[code], code)))),
@@ -282,10 +282,10 @@ def _why(record: ObjectRecord) -> str:
 def _messages(parts: Iterable[Any]) -> dict[str, Any]:
     """Ignored messages by reason, without S3's own test of a queue."""
     counts: Counter[str] = Counter()
-    found = (part for part in parts if part.reason != TEST_EVENT)
-    for part in islice(found, COUNTED_AT_MOST):
+    messages = (part for part in parts if part.reason != TEST_EVENT)
+    for part in islice(messages, COUNTED_AT_MOST):
         counts[part.reason] += 1
-    more = next(found, None) is not None
+    more = next(messages, None) is not None
     return {
         "messages": counts.total(),
         "more": more,

@@ -49,9 +49,9 @@ def page(
     oldest waiting object by table. With `every_s` a browser reads the page again after so many seconds. `note` says why
     the page is not updated.
     """
-    found = troubles(status)
-    traceable, named = _traceable(status["tables"], tables, oldest or {}), _named(status["lanes"], runs)
-    look, by_table, by_run = look_section(traceable, named)
+    all_troubles = troubles(status)
+    traceable, traced = _traceable(status["tables"], tables, oldest or {}), _named(status["lanes"], runs)
+    look, by_table, by_run = look_section(traceable, traced)
     refresh = tag("meta", http_equiv="refresh", content=str(every_s)) if every_s is not None else None
     return (
         "<!doctype html>\n"
@@ -67,7 +67,7 @@ def page(
                     content="default-src 'none'; style-src 'unsafe-inline'",
                 ),
                 refresh,
-                tag("title", f"{f'({len(found)}) ' if found else ''}Sluice: {described}"),
+                tag("title", f"{f'({len(all_troubles)}) ' if all_troubles else ''}Sluice: {described}"),
                 tag("style", STYLE),
             ),
             tag(
@@ -75,7 +75,7 @@ def page(
                 tag(
                     "main",
                     _header(described, now, window, unread, skipped, every_s, note),
-                    _trouble(found),
+                    _trouble(all_troubles),
                     _tiles(status, tables, window),
                     _legend(),
                     backlog_section(backlog, window),
@@ -110,8 +110,8 @@ def _header(
     )
 
 
-def _trouble(found: Sequence[Trouble]) -> Node:
-    if not found:
+def _trouble(all_troubles: Sequence[Trouble]) -> Node:
+    if not all_troubles:
         calm = joined(
             state("Nothing is wrong", CALM), tag("span", ": nothing is halted, failing, quarantined, late or parked")
         )
@@ -119,13 +119,13 @@ def _trouble(found: Sequence[Trouble]) -> Node:
     items = [
         tag(
             "li",
-            state(each.name, kind_of(each.name)),
-            tag("div", prose(each.text), " ", tag("a", "show", href=f"#{each.section}")),
-            tag("div", *map(shell, each.steps), class_="commands") if each.steps else None,
+            state(trouble.name, kind_of(trouble.name)),
+            tag("div", prose(trouble.text), " ", tag("a", "show", href=f"#{trouble.section}")),
+            tag("div", *map(shell, trouble.steps), class_="commands") if trouble.steps else None,
         )
-        for each in found
+        for trouble in all_troubles
     ]
-    mild = "" if any(kind_of(each.name) == FAILS for each in found) else " mild"
+    mild = "" if any(kind_of(trouble.name) == FAILS for trouble in all_troubles) else " mild"
     return tag("section", tag("h2", "What is wrong"), tag("ul", *items), class_=f"trouble{mild}", id="trouble")
 
 
@@ -176,12 +176,12 @@ def _traceable(
 ) -> Sequence[tuple[str, Sequence[tuple[str, str]]]]:
     """For each table the objects that tell most, with their keys."""
     past = {table.table: table for table in pasts}
-    found = []
+    keyed = []
     for name in (table["table"] for table in states):
         keys = [("oldest pending object", oldest[name])] if name in oldest else []
         keys += [("object that waited longest", past[name].slowest)] if name in past else []
-        found.append((name, keys))
-    return found
+        keyed.append((name, keys))
+    return keyed
 
 
 def _named(lanes: Sequence[Mapping[str, Any]], runs: Sequence[RunPast]) -> Sequence[str]:

@@ -87,11 +87,11 @@ class PageFile:
         with stderr_console().status("Reading manifests"):
             batches = list(self._past.newest(since=since, at_most=MANIFESTS))
             waiting = [item for lane in lanes for item in self._ledger.pending.oldest(lane["lane"], WAITING)]
-            named = [batch.manifest.run for batch in batches[:RUNS]]
-            named += [lane[which] for lane in lanes for which in ("run", "last_run") if lane[which]]
+            run_names = [batch.manifest.run for batch in batches[:RUNS]]
+            run_names += [lane[which] for lane in lanes for which in ("run", "last_run") if lane[which]]
             # Runs without a batch are in the ledger's list alone.
             listed = {item["run"]: item for item in islice(self._ledger.history.runs(), RUNS) if _began(item) >= since}
-            read = {name: self._ledger.history.run(name) for name in dict.fromkeys(named) if name not in listed}
+            read = {name: self._ledger.history.run(name) for name in dict.fromkeys(run_names) if name not in listed}
             items = {**listed, **read}
             retries = self._retries(batches, waiting, since)
         window = shown_window(since, now, batches)
@@ -117,11 +117,11 @@ class PageFile:
         claimed = (item.attempt for batch in batches for item in batch.manifest.objects)
         if not any(item.attempt for item in waiting) and not any(claimed):
             return {}
-        found: dict[ObjectId, list[int]] = {}
+        times_by_id: dict[ObjectId, list[int]] = {}
         for decision in islice(self._ledger.quarantine.decisions(since=since), WAITING):
             if decision.verb == RETRIED:
-                found.setdefault(decision.id, []).append(decision.at)
-        return {identity: sorted(times) for identity, times in found.items()}
+                times_by_id.setdefault(decision.id, []).append(decision.at)
+        return {identity: sorted(times) for identity, times in times_by_id.items()}
 
     def write(self, shown: Look, *, every_s: float | None = None, note: str | None = None) -> None:
         """Write the page of a look. With `every_s`, the pause of a watch, the file is replaced whole."""

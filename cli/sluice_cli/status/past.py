@@ -155,9 +155,9 @@ def backlog(
 
     def again(identity: ObjectId, admitted_at: int, rebuilt_at: int | None, until: int | None) -> int | None:
         """When the object began to wait for a batch that was claimed then; None if that isn't known."""
-        known = [admitted_at if rebuilt_at is None else rebuilt_at]
-        known += [at for at in retries.get(identity, ()) if until is None or at <= until]
-        began = max(known)
+        times = [admitted_at if rebuilt_at is None else rebuilt_at]
+        times += [at for at in retries.get(identity, ()) if until is None or at <= until]
+        began = max(times)
         return began if began >= left.get(identity, began) else None
 
     for batch in sorted(batches, key=lambda item: (item.manifest.created_at, item.manifest.batch)):
@@ -172,10 +172,10 @@ def backlog(
                 steps[began] = steps.get(began, 0) + 1
                 steps[outcome.readable_at] = steps.get(outcome.readable_at, 0) - 1
                 left[item.id] = outcome.readable_at
-    for each in waiting:
-        if each.first_batch is None and not each.merged:
-            since = again(each.id, each.admitted_at, each.rebuilt_at, None)
-            began = left[each.id] if since is None else since
+    for queued in waiting:
+        if queued.first_batch is None and not queued.merged:
+            since = again(queued.id, queued.admitted_at, queued.rebuilt_at, None)
+            began = left[queued.id] if since is None else since
             steps[began] = steps.get(began, 0) + 1
     highest = [0] * BINS
     level = 0
@@ -196,8 +196,8 @@ def backlog(
 def runs(batches: Iterable[PastBatch], items: Mapping[str, Mapping[str, Any]], now: int) -> tuple[RunPast, ...]:
     """The newest runs, oldest first. `items` are the ledger's, by run id; others are derived from their batches."""
     by_run = batches_by_run(batches, items)
-    found = [_run(name, by_run.get(name, ()), items.get(name, {}), now) for name in {*by_run, *items}]
-    return tuple(sorted((run for run in found if run is not None), key=lambda run: run.began_at)[-RUNS_SHOWN:])
+    drawn = [_run(name, by_run.get(name, ()), items.get(name, {}), now) for name in {*by_run, *items}]
+    return tuple(sorted((run for run in drawn if run is not None), key=lambda run: run.began_at)[-RUNS_SHOWN:])
 
 
 def _run(name: str, batches: Sequence[PastBatch], item: Mapping[str, Any], now: int) -> RunPast | None:

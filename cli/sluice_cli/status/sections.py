@@ -128,14 +128,14 @@ def services_section(entries: Sequence[Mapping[str, Any]], due: Sequence[Mapping
     rows = [_service(entry, now) for entry in urgent]
     rows += [
         (
-            head(each["table"]),
-            words(each["service"]),
+            head(entry["table"]),
+            words(entry["service"]),
             badge(DUE),
             number(None),
-            long(each["reason"]),
+            long(entry["reason"]),
             long(NONE),
         )
-        for each in due
+        for entry in due
     ]
     rows += [_service(entry, now) for entry in listed[len(urgent) :]]
     left = len(rows) - ROWS_SHOWN
@@ -200,24 +200,24 @@ def newest(runs: Sequence[RunPast]) -> Sequence[RunPast]:
 def aside_section(status: Mapping[str, Any]) -> Node:
     """The section of what was set aside, by reason, each with the commands that trace its examples."""
     parts = [
-        *((state, found, "objects") for state, found in status["set_aside"].items()),
+        *((state, counts, "objects") for state, counts in status["set_aside"].items()),
         ("quarantined rows of committed objects", status["quarantined_rows"], "rows"),
         ("ignored messages", status["ignored_messages"], "messages"),
     ]
     blocks: list[Node] = []
-    for title, found, unit in parts:
-        if found["reasons"]:
+    for title, aside, unit in parts:
+        if aside["reasons"]:
             rows = [
                 (
                     number(item[unit]),
                     long(cut(item["reason"])),
                     _traces(item),
                 )
-                for item in found["reasons"][:REASONS_SHOWN]
+                for item in aside["reasons"][:REASONS_SHOWN]
             ]
             name = f"{title[0].upper()}{title[1:]}"
             blocks += [
-                tag("h3", f"{name}: {found[unit]:,}{' and more' if found['more'] else ''}"),
+                tag("h3", f"{name}: {aside[unit]:,}{' and more' if aside['more'] else ''}"),
                 table((f"#{unit}", "reason", "trace an example"), rows, ""),
             ]
     nothing_aside = nothing("Nothing is quarantined, parked, superseded or ignored")

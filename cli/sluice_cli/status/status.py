@@ -131,8 +131,8 @@ def status(
     elif html is None:
         print_status(document, now)
         if target.kind != LOCAL:  # local runs cost nothing
-            for each in document["advice"]:
-                print_line(f"\nlane {each['lane']}: {each['described']}")
+            for entry in document["advice"]:
+                print_line(f"\nlane {entry['lane']}: {entry['described']}")
 
 
 def print_services(entries: Iterable[Mapping[str, Any]], now: int) -> None:
@@ -162,7 +162,7 @@ def print_status(document: Mapping[str, Any], now: int) -> None:
     steps = rule_steps(proposed, unruled - proposed)
     if not document["lanes"] and not document["tables"]:
         waiting = f"{counted(unruled, 'object waits', 'objects wait')} for a rule"
-        came = any(found["objects"] for found in document["set_aside"].values())
+        came = any(counts["objects"] for counts in document["set_aside"].values())
         say(waiting if unruled else "No object is merged yet" if came else "No table has an object yet")
         if unruled or not came:
             for step in steps or [BRINGS_OBJECTS]:
@@ -172,14 +172,14 @@ def print_status(document: Mapping[str, Any], now: int) -> None:
     if document["services"]:
         print()
         print_services(document["services"], now)
-    for each in document["services_due"]:
-        print_line(describe_due(each))
-    for state, found in document["set_aside"].items():
-        _print_reasons(state, found, "objects")
+    for entry in document["services_due"]:
+        print_line(describe_due(entry))
+    for state, aside in document["set_aside"].items():
+        _print_reasons(state, aside, "objects")
         if state == PARKED and unruled and (document["lanes"] or document["tables"]):
             for step in steps:
                 print_line(f"  {step}")
-        if state == QUARANTINED and found["reasons"]:
+        if state == QUARANTINED and aside["reasons"]:
             print_line(f"  {LISTS_QUARANTINE}")
     _print_reasons("quarantined rows of committed objects", document["quarantined_rows"], "rows")
     if document["quarantined_rows"]["reasons"] and not document["set_aside"][QUARANTINED]["reasons"]:
@@ -244,11 +244,11 @@ def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:
     )
 
 
-def _print_reasons(title: str, found: Mapping[str, Any], unit: str) -> None:
-    if not found["reasons"]:
+def _print_reasons(title: str, aside: Mapping[str, Any], unit: str) -> None:
+    if not aside["reasons"]:
         return
-    print_line(f"\n{title}: {found[unit]:,}{' and more' if found['more'] else ''}")
-    reasons = reasons_by_code(found["reasons"], unit)
+    print_line(f"\n{title}: {aside[unit]:,}{' and more' if aside['more'] else ''}")
+    reasons = reasons_by_code(aside["reasons"], unit)
     for number, texts in reasons[:REASONS_SHOWN]:
         first = texts[0]
         example = _example(first.get("examples"))

@@ -248,7 +248,7 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
         )
     left = len(order) - room
     rest = [Text(f"and {counted(left, 'more table')}", "bright_black")] if left > 0 else []
-    lanes, tables, runs = (_within(each, width) for each in (lanes, tables, runs))
+    lanes, tables, runs = (_within(listed, width) for listed in (lanes, tables, runs))
     below: list[RenderableType] = [Text(""), runs] if document["runs"] else []
     return Group(head, Text(""), lanes, Text(""), tables, *rest, *below)
 

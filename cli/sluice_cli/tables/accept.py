@@ -52,7 +52,7 @@ def accept(
     restored = _restored(target, state, as_stored(config, state.pinned))
     silver = TimelineReader(target.silver_files)
     newest, of_history = silver.timeline(table), silver.timeline(config.history_table.table)
-    instant, history = (each.newest.time if each.newest is not None else None for each in (newest, of_history))
+    instant, history = (look.newest.time if look.newest is not None else None for look in (newest, of_history))
     lacks = ((newest, state.last_instant), (of_history, state.history_instant))
     changed = bool(state.blocked) or any(last is not None and timeline.lacks(last) for timeline, last in lacks)
     if restored and not changed:
@@ -69,8 +69,8 @@ def accept(
         ledger.lanes.wake(lane)
         supervise_now(target)
     if as_json:
-        told = {"instant": instant, "before": state.last_instant, "changed": changed, "restored": restored}
-        print_json({"table": table, "lane": lane, **told})
+        result = {"instant": instant, "before": state.last_instant, "changed": changed, "restored": restored}
+        print_json({"table": table, "lane": lane, **result})
         return
     for name in restored:
         print_line(f"{name}: hoodie.properties is restored")
@@ -87,9 +87,9 @@ def _restored(target: Target, state: TableState, config: TableConfig) -> list[st
     files = target.silver_files
     history = kept_history(state.pinned) or config.history
     of_history = (replace(config, history=history).history_table,) if history else ()
-    lost = [each for each in (config, *of_history) if lost_properties(files, each.table)]
-    for each in lost:
-        floors = {} if each.is_history else state.purge_floors
-        if not restore_properties(target.client("s3"), target.silver, files, each, floors=floors):
-            raise CommandFailed(f"{each.table} was written meanwhile", next_step=f"Look at {Step('doctor')}")
-    return [each.table for each in lost]
+    lost = [place for place in (config, *of_history) if lost_properties(files, place.table)]
+    for table in lost:
+        floors = {} if table.is_history else state.purge_floors
+        if not restore_properties(target.client("s3"), target.silver, files, table, floors=floors):
+            raise CommandFailed(f"{table.table} was written meanwhile", next_step=f"Look at {Step('doctor')}")
+    return [place.table for place in lost]

@@ -64,13 +64,13 @@ def adopt(
             f"The rule of {table} has `{word}`, which adopted rows would not follow",
             next_step="Adopt into a table whose rule has no `history`, `append_only` and `columns`",
         )
-    found = _read(target, source, lambda properties: check_adoptable(properties, config))
-    document = {"table": table, "lane": config.lane, "from": source, **found.to_dict(), "request": None}
+    other = _read(target, source, lambda properties: check_adoptable(properties, config))
+    document = {"table": table, "lane": config.lane, "from": source, **other.to_dict(), "request": None}
     if dry_run:
-        _show(document, found, as_json)
+        _show(document, other, as_json)
         return
     if not as_json:
-        _show(document, found, as_json=False)
+        _show(document, other, as_json=False)
     if not yes:
         ask(f"Add the rows of {source} that {table} doesn't have?")
     requests = request_services(target, config, (ADOPTION,), arguments={"source": source.rstrip("/")})
@@ -89,8 +89,8 @@ def adopt(
         say(f"Requested; {Step('services list', table)} shows when it is done")
     else:
         more = entry["report"]["more"]
-        known = counted(more.get("known", 0), "key") + " known already"
-        print_line(f"{table}: {counted(entry['report']['rows'], 'row')} adopted of {more.get('read', 0):,}, {known}")
+        keys = counted(more.get("known", 0), "key") + " known already"
+        print_line(f"{table}: {counted(entry['report']['rows'], 'row')} adopted of {more.get('read', 0):,}, {keys}")
         if more.get("below_purge_floor"):
             left = counted(more["below_purge_floor"], "row")
             say(f"{left} left out: the table purges deleted rows, and no longer knows whether these were among them")
@@ -118,18 +118,18 @@ def _read(target: Target, source: str, check: Callable[[Mapping[str, str]], Fore
     return foreign_table(properties, [name for folder in FOLDERS for name in files.names(f"{prefix}/{folder}")])
 
 
-def _show(document: Mapping[str, object], found: ForeignTable, as_json: bool) -> None:
+def _show(document: Mapping[str, object], other: ForeignTable, as_json: bool) -> None:
     if as_json:
         print_json(document)
         return
-    ordering = f"ordered by {found.ordering}" if found.ordering else "without an ordering column"
-    places = f"partitioned by {', '.join(found.partition_by)}" if found.partition_by else "not partitioned"
-    kind = "merge-on-read" if found.merge_on_read else "copy-on-write"
+    ordering = f"ordered by {other.ordering}" if other.ordering else "without an ordering column"
+    places = f"partitioned by {', '.join(other.partition_by)}" if other.partition_by else "not partitioned"
+    kind = "merge-on-read" if other.merge_on_read else "copy-on-write"
     print_line(
-        f"{document['from']}: version {found.version}, {kind}, key {', '.join(found.record_key)}, {ordering}, {places}"
+        f"{document['from']}: version {other.version}, {kind}, key {', '.join(other.record_key)}, {ordering}, {places}"
     )
-    if found.pending:
+    if other.pending:
         print_line(
-            f"{counted(len(found.pending), 'instant')} unfinished: its writer may still run. What it commits later is "
+            f"{counted(len(other.pending), 'instant')} unfinished: its writer may still run. What it commits later is "
             "added when you adopt again"
         )

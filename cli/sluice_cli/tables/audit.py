@@ -214,7 +214,7 @@ class Auditing:
     def _admit(self, versions: Sequence[ListedVersion]) -> dict[ObjectId, str]:
         """Admit objects and wake their lanes; gives the state that each was admitted in, without those that failed."""
         admitted = self._listed.admit(versions).done
-        return {identity: each.written.state for identity, each in admitted.items()}
+        return {identity: admission.written.state for identity, admission in admitted.items()}
 
     def _wake(self, lanes: Sequence[str]) -> None:
         for lane in lanes:
@@ -253,12 +253,12 @@ def _print(report: AuditReport) -> None:
     if len(report.repaired) > SHOWN:
         print_line(f"repaired: and {len(report.repaired) - SHOWN:,} more (--json lists all)")
     by_code: dict[str, list[Contradiction]] = {}
-    for found in report.contradictions:
-        by_code.setdefault(found.code, []).append(found)
+    for item in report.contradictions:
+        by_code.setdefault(item.code, []).append(item)
     for code, all_found in sorted(by_code.items()):
         print_line(f"{CONTRADICTIONS[code][0]}: {len(all_found):,} ({code})")
-        for found in all_found[:SHOWN]:
-            print_line(f"  {_line(found)}", whole=key_in_line(found.object.key) if found.object else "")
+        for item in all_found[:SHOWN]:
+            print_line(f"  {_line(item)}", whole=key_in_line(item.object.key) if item.object else "")
         if len(all_found) > SHOWN:
             print_line(f"  and {len(all_found) - SHOWN:,} more (--json lists all)")
         print_line(f"  next step: {visible(_next_step(code, all_found))}")
@@ -266,20 +266,20 @@ def _print(report: AuditReport) -> None:
         print_line("no contradiction")
 
 
-def _next_step(code: str, found: Sequence[Contradiction]) -> str:
+def _next_step(code: str, contradictions: Sequence[Contradiction]) -> str:
     """The next step, with the name of the table or of the key where it is one."""
-    if len({each.table for each in found}) > 1:
+    if len({item.table for item in contradictions}) > 1:
         return CONTRADICTIONS[code][1]
-    return (found[0] if len(found) == 1 else replace(found[0], object=None)).next_step
+    return (contradictions[0] if len(contradictions) == 1 else replace(contradictions[0], object=None)).next_step
 
 
-def _line(found: Contradiction) -> str:
-    named: tuple[str | None, ...]
-    if found.object is not None:
-        named = (key_in_line(found.object.key), found.object.version, found.table, found.batch)
+def _line(item: Contradiction) -> str:
+    parts: tuple[str | None, ...]
+    if item.object is not None:
+        parts = (key_in_line(item.object.key), item.object.version, item.table, item.batch)
     else:
-        named = (found.table, found.batch, found.instant, counted(found.objects, "object") if found.objects else None)
-    return "  ".join(visible(value) for value in named if value)
+        parts = (item.table, item.batch, item.instant, counted(item.objects, "object") if item.objects else None)
+    return "  ".join(visible(value) for value in parts if value)
 
 
 def _document(report: AuditReport, *, with_objects: bool) -> dict[str, Any]:
@@ -291,17 +291,17 @@ def _document(report: AuditReport, *, with_objects: bool) -> dict[str, Any]:
         "parts": report.parts,
         "contradictions": [
             {
-                "code": found.code,
-                "found": found.meaning,
-                "next_step": found.next_step,
-                "table": found.table,
-                "batch": found.batch,
-                "instant": found.instant,
-                "objects": found.objects,
-                "key": None if found.object is None else found.object.key,
-                "version": None if found.object is None else found.object.version,
+                "code": item.code,
+                "found": item.meaning,
+                "next_step": item.next_step,
+                "table": item.table,
+                "batch": item.batch,
+                "instant": item.instant,
+                "objects": item.objects,
+                "key": None if item.object is None else item.object.key,
+                "version": None if item.object is None else item.object.version,
             }
-            for found in report.contradictions
+            for item in report.contradictions
         ],
         "repaired": [
             {"key": identity.key, "version": identity.version, "state": state} for identity, state in report.repaired

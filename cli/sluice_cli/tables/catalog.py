@@ -92,10 +92,10 @@ def sync(
         try:
             config = config_in_force(configuration, table, states[table].pinned)
             both = (config, config.history_table) if config.history else (config,)
-            found = [(catalog.plan(each) if dry_run else catalog.sync(each)).to_dict() for each in both]
+            plans = [(catalog.plan(entry) if dry_run else catalog.sync(entry)).to_dict() for entry in both]
             if not dry_run and (failure := states[table].catalog_failed):
                 ledger.tables.clear_catalog_failure(table, failure)
-            return found
+            return plans
         except PartitionKeysDiffer as error:
             drop = drop_command(target, names_of(config).database, error.facts["name"])
             again = f"`{drop}`, then {Step('catalog sync', table)}"
@@ -110,12 +110,12 @@ def sync(
         stderr_console().status("Reading the catalog") as status,
         ThreadPoolExecutor(AT_ONCE, thread_name_prefix="catalog") as pool,
     ):
-        for number, (table, found) in enumerate(zip(listed, pool.map(one, listed), strict=True), 1):
+        for number, (table, outcome) in enumerate(zip(listed, pool.map(one, listed), strict=True), 1):
             status.update(f"{table} ({number} of {len(listed)})")
-            if isinstance(found, SluiceError):
-                failed.append((table, found))
+            if isinstance(outcome, SluiceError):
+                failed.append((table, outcome))
             else:
-                done += found
+                done += outcome
     if as_json:
         described = [{"table": table, "code": error.code, "message": str(error)} for table, error in failed]
         print_json({"dry_run": dry_run, "tables": done, "failed": described})
@@ -143,9 +143,9 @@ def show(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
     target = chosen_target(stack)
     with known_table(target, table):
         config = _config(target, table)
-    found = _catalog(target).found(config) or {}
+    entries_found = _catalog(target).found(config) or {}
     names = names_of(config)
-    entries = [_entry(name, found.get(name), config) for name in names.all]
+    entries = [_entry(name, entries_found.get(name), config) for name in names.all]
     if as_json:
         print_json({"table": table, "database": names.database, "in_catalog": config.catalog.sync, "entries": entries})
         return
@@ -181,10 +181,10 @@ def last_syncs(target: Target, table: str) -> dict[str, str | None]:
     Raises a SluiceError where the table isn't configured or the catalog refuses.
     """
     config = _config(target, table)
-    found = _catalog(target).found(config) or {}
+    entries_found = _catalog(target).found(config) or {}
     names = names_of(config)
     return (
-        {f"{names.database}.{entry.table}": synced_until(found.get(entry.table)) for entry in names.entries}
+        {f"{names.database}.{entry.table}": synced_until(entries_found.get(entry.table)) for entry in names.entries}
         if config.catalog.sync
         else {}
     )
@@ -268,8 +268,8 @@ def _print_done(done: Sequence[Mapping[str, Any]]) -> None:
         print_table(("in the catalog", "does", "what"), rows)
 
 
-def _entry(name: str, found: Mapping[str, Any] | None, config: TableConfig) -> dict[str, Any]:
-    if found is None:
+def _entry(name: str, entry: Mapping[str, Any] | None, config: TableConfig) -> dict[str, Any]:
+    if entry is None:
         return {
             "name": name,
             "is": "not there",
@@ -279,16 +279,16 @@ def _entry(name: str, found: Mapping[str, Any] | None, config: TableConfig) -> d
             "columns": [],
             "parameters": {},
         }
-    columns = (found.get("StorageDescriptor") or {}).get("Columns") or []
+    columns = (entry.get("StorageDescriptor") or {}).get("Columns") or []
     return {
         "name": name,
-        "is": "view" if found.get("TableType") == VIEW else "table",
-        "synced": synced_until(found),
-        "untouched": is_current(found, config, None),
-        "partition_keys": [column["Name"] for column in found.get("PartitionKeys") or ()],
+        "is": "view" if entry.get("TableType") == VIEW else "table",
+        "synced": synced_until(entry),
+        "untouched": is_current(entry, config, None),
+        "partition_keys": [column["Name"] for column in entry.get("PartitionKeys") or ()],
         "columns": [
             {"name": column["Name"], "type": column.get("Type", ""), "comment": column.get("Comment", "")}
             for column in columns
         ],
-        "parameters": dict(found.get("Parameters") or {}),
+        "parameters": dict(entry.get("Parameters") or {}),
     }

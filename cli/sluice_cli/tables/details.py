@@ -81,8 +81,8 @@ class FileSizes:
     @classmethod
     def of(cls, sizes: Iterable[int]) -> FileSizes:
         """Summarize sizes."""
-        found = sorted(sizes)
-        return cls(len(found), sum(found), found[0], found[len(found) // 2], found[-1]) if found else cls(0, 0)
+        rising = sorted(sizes)
+        return cls(len(rising), sum(rising), rising[0], rising[len(rising) // 2], rising[-1]) if rising else cls(0, 0)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
 
     target = chosen_target(stack)
     ledger = target.ledger
-    found: list[dict[str, Any]] = [
+    listed: list[dict[str, Any]] = [
         {
             "table": state.table,
             "type": (state.pinned or {}).get("table_type"),
@@ -72,27 +72,27 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
         if state.last_instant is not None
     ]
     if as_json:
-        print_json({"tables": found})
+        print_json({"tables": listed})
         return
     print_table(
         ("table", "type", "record key", "changes", "newest commit", "last commit"),
         [
             (
-                each["table"],
-                each["type"] or "-",
-                ", ".join(each["record_key"] or ()) or "-",
-                f"{each['changes']:,}",
-                each["newest_commit"],
-                clock(each["last_commit_at"]),
+                row["table"],
+                row["type"] or "-",
+                ", ".join(row["record_key"] or ()) or "-",
+                f"{row['changes']:,}",
+                row["newest_commit"],
+                clock(row["last_commit_at"]),
             )
-            for each in found
+            for row in listed
         ],
         right=(3,),
         minor=(4, 2),
     )
-    for each in found:
-        if each["uncounted_commits"]:
-            say(f"{visible(each['table'])}: {not_counted(each['uncounted_commits'])}")
+    for item in listed:
+        if item["uncounted_commits"]:
+            say(f"{visible(item['table'])}: {not_counted(item['uncounted_commits'])}")
 
 
 @app.command("show")
@@ -291,24 +291,24 @@ def stats(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
 
     listing = _listing(chosen_target(stack), table)
     with stderr_console().status("Reading commits") as status:
-        found = table_stats(
+        sizes = table_stats(
             listing, commit_rows(listing, tick=lambda done: status.update(f"{counted(done, 'commit')} read"))
         )
     if as_json:
-        print_json(document(found))
+        print_json(document(sizes))
         return
-    print_line(f"partitions: {found.partitions:,}")
-    print_line(f"base files: {_sizes(found.base)}")
-    print_line(f"  below {human_bytes(SMALL_FILE_BYTES)}: {found.small_files:,}")
-    groups = counted(found.file_groups_with_logs, "file group")
-    print_line(f"logs pending compaction: {_sizes(found.pending_logs)}, in {groups}")
-    print_line(f"older versions, for time travel: {_sizes(found.older_versions)}")
+    print_line(f"partitions: {sizes.partitions:,}")
+    print_line(f"base files: {_sizes(sizes.base)}")
+    print_line(f"  below {human_bytes(SMALL_FILE_BYTES)}: {sizes.small_files:,}")
+    groups = counted(sizes.file_groups_with_logs, "file group")
+    print_line(f"logs pending compaction: {_sizes(sizes.pending_logs)}, in {groups}")
+    print_line(f"older versions, for time travel: {_sizes(sizes.older_versions)}")
     print_line(
-        f"active commits: {found.commits:,}, {counted(found.rows_changed, 'row')} changed, "
-        f"{found.rows_written:,} written, {human_bytes(found.bytes_written)}"
+        f"active commits: {sizes.commits:,}, {counted(sizes.rows_changed, 'row')} changed, "
+        f"{sizes.rows_written:,} written, {human_bytes(sizes.bytes_written)}"
     )
-    if found.write_amplification is not None:
-        print_line(f"bytes written for each byte changed: {found.write_amplification:g}")
+    if sizes.write_amplification is not None:
+        print_line(f"bytes written for each byte changed: {sizes.write_amplification:g}")
     print()
     print_table(
         ("operation", "commits", "rows changed", "rows written", "bytes written"),
@@ -318,7 +318,7 @@ def stats(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
                 *_numbers(counts["commits"], counts["rows_changed"], counts["rows_written"]),
                 human_bytes(counts["bytes_written"]),
             )
-            for name, counts in sorted(found.by_operation.items())
+            for name, counts in sorted(sizes.by_operation.items())
         ],
         right=(1, 2, 3, 4),
     )
@@ -345,8 +345,8 @@ def _numbers(*values: int) -> tuple[str, ...]:
     return tuple(f"{value:,}" for value in values)
 
 
-def _sizes(found: FileSizes) -> str:
-    if not found.files:
+def _sizes(sizes: FileSizes) -> str:
+    if not sizes.files:
         return "none"
-    least, median, greatest = (human_bytes(size) for size in (found.least, found.median, found.greatest))
-    return f"{found.files:,} of {human_bytes(found.bytes)} (least {least}, median {median}, greatest {greatest})"
+    least, median, greatest = (human_bytes(size) for size in (sizes.least, sizes.median, sizes.greatest))
+    return f"{sizes.files:,} of {human_bytes(sizes.bytes)} (least {least}, median {median}, greatest {greatest})"

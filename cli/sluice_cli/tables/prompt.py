@@ -89,19 +89,19 @@ def _word(line: str) -> str:
 def completions(word: str, tables: Callable[[], Sequence[str]]) -> list[str]:
     """What may follow the beginning of a word: keywords and `database.table`, which is completed without case."""
     folded = word.lower()
-    return [found for found in (*_KEYWORDS, *tables()) if found.lower().startswith(folded)]
+    return [choice for choice in (*_KEYWORDS, *tables()) if choice.lower().startswith(folded)]
 
 
 def _once(tables: Callable[[], Sequence[str]]) -> Callable[[], Sequence[str]]:
-    known: list[Sequence[str]] = []
+    names_read: list[Sequence[str]] = []
 
     def listed() -> Sequence[str]:
-        if not known:
+        if not names_read:
             try:
-                known.append([quoted_table(table) for table in tables()])
+                names_read.append([quoted_table(table) for table in tables()])
             except Exception:  # completion must not end the prompt, whatever S3 answers
-                known.append([])
-        return known[0]
+                names_read.append([])
+        return names_read[0]
 
     return listed
 
@@ -120,12 +120,12 @@ def _line_editing(history: Path, tables: Callable[[], Sequence[str]]) -> Iterato
         yield
         return
     lines: Any = readline
-    found: list[str] = []
+    matches: list[str] = []
 
     def complete(word: str, number: int) -> str | None:
         if number == 0:
-            found[:] = completions(word, tables)
-        return found[number] if number < len(found) else None
+            matches[:] = completions(word, tables)
+        return matches[number] if number < len(matches) else None
 
     lines.set_completer(complete)
     lines.set_completer_delims(_BREAKS)

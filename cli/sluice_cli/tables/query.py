@@ -296,23 +296,24 @@ def diff(
             say(opened.note)
     key, counts = key_columns(newest), Counter[str]()
 
-    def counted_rows(found: Iterator[RowDifference]) -> Iterator[RowDifference]:
-        for item in found:
+    def counted_rows(rows: Iterator[RowDifference]) -> Iterator[RowDifference]:
+        for item in rows:
             counts[item.kind] += 1
             yield item
 
     with ExitStack() as held:
         with stderr_console().status("Reading the files that differ"):
-            found = held.enter_context(differences(before, after))
+            compared = held.enter_context(differences(before, after))
         if form.json_lines:
-            for item in counted_rows(found):
+            for item in counted_rows(compared):
                 sys.stdout.write(json_text(_document(item, key)) + "\n")
         elif form.csv or form.spreadsheet:
-            lines = (line for item in counted_rows(found) for line in _lines(item, key))
+            lines = (line for item in counted_rows(compared) for line in _lines(item, key))
             write_csv(_HEADER, lines, spreadsheet=form.spreadsheet)
         else:
             print_table(
-                _HEADER, ([cell(value) for value in line] for item in counted_rows(found) for line in _lines(item, key))
+                _HEADER,
+                ([cell(value) for value in line] for item in counted_rows(compared) for line in _lines(item, key)),
             )
     say(", ".join(f"{counts[kind]:,} {kind}" for kind in (ADDED, CHANGED, REMOVED)))
 
@@ -332,8 +333,8 @@ def _document(item: Any, key: tuple[str, ...]) -> dict[str, Any]:
 
 def _lines(item: Any, key: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
     """One line per column that differs; of an added or removed row, per column that isn't null."""
-    named = item.key[0] if len(item.key) == 1 else json.dumps(dict(zip(key, item.key, strict=True)), ensure_ascii=False)
+    shown = item.key[0] if len(item.key) == 1 else json.dumps(dict(zip(key, item.key, strict=True)), ensure_ascii=False)
     for name in item.columns:
         old, new = None if item.before is None else item.before[name], None if item.after is None else item.after[name]
         if item.before is not None and item.after is not None or old is not None or new is not None:
-            yield item.kind, named, name, old, new
+            yield item.kind, shown, name, old, new

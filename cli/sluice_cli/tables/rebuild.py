@@ -101,18 +101,18 @@ def table(
         plan = rebuild.plan(tick)
     say_skipped(plan.skipped)
     silver = rebuild.silver_bytes()
-    found = (*at_work, *rebuild.obstacles(plan, without_gone))
-    if dry_run or found:
+    against = (*at_work, *rebuild.obstacles(plan, without_gone))
+    if dry_run or against:
         if as_json:
-            print_json({**rebuild.describe(plan, silver), "obstacles": list(found), "changed": False})
+            print_json({**rebuild.describe(plan, silver), "obstacles": list(against), "changed": False})
         else:
             _print_plan(rebuild, plan, silver)
-            for obstacle in found:
+            for obstacle in against:
                 print_line(f"obstacle: {obstacle}")
         if dry_run:
             return
         raise CannotRebuild(
-            f"{name} can't be rebuilt now: {counted(len(found), 'obstacle')}", table=name, obstacles=list(found)
+            f"{name} can't be rebuilt now: {counted(len(against), 'obstacle')}", table=name, obstacles=list(against)
         )
     if not yes:
         _print_plan(rebuild, plan, silver)
@@ -123,8 +123,8 @@ def table(
         print_json({**rebuild.describe(plan, silver), "obstacles": [], "changed": True, "replayed_now": replayed})
         return
     pending = counted(replayed, "object")
-    kept = rebuild.describe(plan, silver)["kept_in"]
-    old = f"the old data is kept in {kept}" if kept else "there was no old data to keep"
+    place = rebuild.describe(plan, silver)["kept_in"]
+    old = f"the old data is kept in {place}" if place else "there was no old data to keep"
     print_line(f"{name}: {pending} pending again, {old}")
     merged = in_a_row(Step("resume", rebuild.lane), Step("wait"))
     say(f"Push a changed configuration now, if there is one. Then {merged}")
@@ -210,8 +210,8 @@ class Rebuild:
             )
         self._mover.move(stored_key(self._table), f"{self.to}stored.json", tick=lambda done, total: None)
         if self.history:
-            known = stored_key(self._config_now.history_table.table)
-            self._mover.move(known, f"{self.to}history_stored.json", tick=lambda done, total: None)
+            history_key = stored_key(self._config_now.history_table.table)
+            self._mover.move(history_key, f"{self.to}history_stored.json", tick=lambda done, total: None)
         return self._replay(plan, advance)
 
     def _replay(self, plan: ReplayPlan, advance: Callable[[str, int, int], None]) -> int:
@@ -280,8 +280,10 @@ def _print_plan(rebuild: Rebuild, plan: ReplayPlan, silver: int) -> None:
     objects = counted(len(plan.replay) + len(plan.waiting), "object")
     print_line(f"to merge again: {objects}, {human_bytes(plan.bytes)}, {len(plan.waiting):,} of them pending already")
     both = " with the history table" if described["history"] else ""
-    kept = described["kept_in"]
-    print_line(f"to move aside: {f'{human_bytes(silver)}{both}, to {kept}' if kept else 'nothing, it has no data yet'}")
+    place = described["kept_in"]
+    print_line(
+        f"to move aside: {f'{human_bytes(silver)}{both}, to {place}' if place else 'nothing, it has no data yet'}"
+    )
     for title, records in (
         ("in quarantine, unchanged", plan.quarantined),
         ("parked, unchanged", plan.parked),

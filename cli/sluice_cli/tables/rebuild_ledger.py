@@ -125,7 +125,7 @@ class Recovering:
         """Write objects first, a page at a time, then tables, so that no table is ahead of its objects."""
         done, unknown, listed = Recovered(), 0, 0
         for page in pages_of_bronze(self._objects, self._target.bronze):
-            settled = [found for found in map(recovery.settled, page) if found is not None]
+            settled = [item for item in map(recovery.settled, page) if item is not None]
             unsettled = [identity for identity in page if recovery.settled(identity) is None]
             unknown += len(unsettled) - len(self._ledger.objects.get(unsettled))
             etags = {identity: version.etag for identity, version in page.items()}
@@ -136,9 +136,9 @@ class Recovering:
         tables = recovery.tables()
         if not dry_run:
             tables = {
-                name: known
-                for name, known in tables.items()
-                if self._ledger.recovery.restore_table(name, known, purge_floors=self._purge_floors(name))
+                name: state
+                for name, state in tables.items()
+                if self._ledger.recovery.restore_table(name, state, purge_floors=self._purge_floors(name))
             }
             for table in unfinished:
                 newest = self._rebuilds.newest(table)

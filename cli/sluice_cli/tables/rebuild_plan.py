@@ -60,13 +60,13 @@ def plan_replay(
 
     `exists` and `is_archived` ask bronze for one version; `tick` gets each count.
     """
-    found: dict[ObjectId, ObjectRecord] = {}
+    records: dict[ObjectId, ObjectRecord] = {}
     cold: set[ObjectId] = set()
     listed = 0
     for page in pages:
         listed += len(page)
         own = {identity: record for identity, record in ledger.objects.get(page).items() if record.table == table}
-        found.update(own)
+        records.update(own)
         cold.update(identity for identity in own if page[identity].storage_class in COLD)
         tick("Versions in bronze", listed)
     generations: dict[ObjectId, int] = {}
@@ -75,7 +75,7 @@ def plan_replay(
         tick("Batches", number)
         merged_as = int(batch.manifest.tables[table].config.get("generation", 0))
         for identity in _merged(batch, table):
-            if identity not in found:
+            if identity not in records:
                 gone.add(identity)
             else:
                 generations.setdefault(identity, merged_as)  # the newest batch counts
@@ -84,9 +84,9 @@ def plan_replay(
     gone -= set(there)
     elsewhere = ledger.objects.get(there)
     by_state: dict[str, list[ObjectRecord]] = {}
-    for record in sorted(found.values(), key=lambda record: (record.admitted_at, record.id)):
+    for record in sorted(records.values(), key=lambda record: (record.admitted_at, record.id)):
         by_state.setdefault(record.state, []).append(record)
-    replay = (*by_state.get(COMMITTED, []), *_only_copies(list(found.values())))
+    replay = (*by_state.get(COMMITTED, []), *_only_copies(list(records.values())))
     waiting = tuple(by_state.get(PENDING, []))
     return ReplayPlan(
         replay=replay,
@@ -101,11 +101,11 @@ def plan_replay(
     )
 
 
-def _those(asked: Callable[[ObjectId], bool], candidates: Iterable[ObjectId]) -> tuple[ObjectId, ...]:
+def _those(asked_of: Callable[[ObjectId], bool], candidates: Iterable[ObjectId]) -> tuple[ObjectId, ...]:
     """The candidates of which `asked` is true, sorted. Asks several at a time."""
     ordered = sorted(candidates)
     with ThreadPoolExecutor(LOOKUPS_AT_ONCE, thread_name_prefix="bronze") as pool:
-        return tuple(identity for identity, true in zip(ordered, pool.map(asked, ordered), strict=True) if true)
+        return tuple(identity for identity, true in zip(ordered, pool.map(asked_of, ordered), strict=True) if true)
 
 
 def _merged(batch: PastBatch, table: str) -> Iterator[ObjectId]:
@@ -119,17 +119,17 @@ def _merged(batch: PastBatch, table: str) -> Iterator[ObjectId]:
 
 def _only_copies(records: Iterable[ObjectRecord]) -> list[ObjectRecord]:
     """Superseded versions whose bytes no committed version of their key has any more, since that one is gone."""
-    known = {(record.id.key, record.etag, record.size) for record in records if record.state in (COMMITTED, PENDING)}
+    contents = {(record.id.key, record.etag, record.size) for record in records if record.state in (COMMITTED, PENDING)}
     return [
         record
         for record in records
-        if record.state == SUPERSEDED and (record.id.key, record.etag, record.size) not in known
+        if record.state == SUPERSEDED and (record.id.key, record.etag, record.size) not in contents
     ]
 
 
 def obstacles_of_lanes(table: str, lane: str, *, ledger: Ledger, at_rest: bool) -> tuple[str, ...]:
     """The lane that isn't at rest, and the unfinished batches of the table, each with the next step."""
-    found = []
+    lines = []
     states = {state.lane: state for state in ledger.lanes.all()}
     unfinished = [
         name
@@ -140,7 +140,7 @@ def obstacles_of_lanes(table: str, lane: str, *, ledger: Ledger, at_rest: bool) 
     if not at_rest:
         batch = f", a batch of {table} in it is unfinished" if lane in unfinished else ""
         first = _finishing(lane, state) if lane in unfinished else []
-        found.append(
+        lines.append(
             f"lane {lane} is {state}{batch}, and a run could write the table: "
             f"{', '.join(map(str, [*first, Step('pause', lane)]))}, until {Step('status')} says paused"
         )
@@ -149,29 +149,29 @@ def obstacles_of_lanes(table: str, lane: str, *, ledger: Ledger, at_rest: bool) 
             continue  # said above
         again = [Step("pause", name)] if states[name].state == PAUSED else []
         steps = [*_finishing(name, states[name].state), *again]
-        found.append(f"a batch of {table} in lane {name} is unfinished: {', '.join(map(str, steps))}")
-    return tuple(found)
+        lines.append(f"a batch of {table} in lane {name} is unfinished: {', '.join(map(str, steps))}")
+    return tuple(lines)
 
 
 def obstacles(table: str, plan: ReplayPlan, *, without_gone: bool) -> tuple[str, ...]:
     """The objects without which the table can't be rebuilt, each with the next step."""
-    found = []
+    lines = []
     if plan.unknown:
         objects, verb = counted(len(plan.unknown), "object"), "is" if len(plan.unknown) == 1 else "are"
-        found.append(f"{objects} of {table} in bronze {verb} not in the ledger: {Step('rebuild ledger')} first")
+        lines.append(f"{objects} of {table} in bronze {verb} not in the ledger: {Step('rebuild ledger')} first")
     if plan.gone and not without_gone:
         objects = counted(len(plan.gone), "object is", "objects are")
-        found.append(
+        lines.append(
             f"{objects} part of {table} and no longer in bronze: rows that only they hold would be missing, "
             "and rows that only they delete would be back. Restore them, or use --without-gone"
         )
     if plan.archived and not without_gone:
         objects = counted(len(plan.archived), "object is", "objects are")
-        found.append(
+        lines.append(
             f"{objects} part of {table} and archived: their rows would be missing until you restore them "
             "(`aws s3api restore-object`) and retry them in quarantine. Restore them first, or use --without-gone"
         )
-    return tuple(found)
+    return tuple(lines)
 
 
 def _finishing(lane: str, state: str) -> list[Step]:

@@ -57,10 +57,10 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
     """
     target = chosen_target(stack)
     history = target.schema_history
-    found = [_describe_table(history, table) for table in history.tables()]
+    tables = [_describe_table(history, table) for table in history.tables()]
     say_skipped(history.skipped)
     if as_json:
-        print_json({"tables": found, "skipped_documents": described_documents(history.skipped)})
+        print_json({"tables": tables, "skipped_documents": described_documents(history.skipped)})
         return
     print_table(
         ("table", "columns", "schemas", "incompatible", "last verdict"),
@@ -72,11 +72,11 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
                 f"{item['incompatible']:,}",
                 item["last_verdict"] or "-",
             )
-            for item in found
+            for item in tables
         ],
         right=(1, 2, 3),
     )
-    if not found:
+    if not tables:
         say("No schema is known yet: a run stores those of the objects that it merges")
 
 
@@ -97,9 +97,9 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
     """
     target = chosen_target(stack)
     store = target.schema_history
-    found, stored = store.schemas(table), store.columns(table)
+    schemas, stored = store.schemas(table), store.columns(table)
     say_skipped(store.skipped)
-    if not found and stored is None:
+    if not schemas and stored is None:
         check_table(target, table)
         raise UnknownSchema(f"No schema of {table} is known", table=table, name=table)
     columns = {} if stored is None else _data(stored.columns)
@@ -108,7 +108,7 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
             {
                 "table": table,
                 "columns": columns,
-                "schemas": [_describe(schema) for schema in found],
+                "schemas": [_describe(schema) for schema in schemas],
                 "skipped_documents": described_documents(store.skipped),
             }
         )
@@ -125,7 +125,7 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
                 "; ".join(_with_alias(change)["described"] for judged in schema.judged for change in judged.changes)
                 or "-",
             )
-            for schema in found
+            for schema in schemas
         ],
         right=(2,),
     )
@@ -156,13 +156,13 @@ def diff(
     """
     target = chosen_target(stack)
     store = target.schema_history
-    found = store.schemas(table)
+    schemas = store.schemas(table)
     say_skipped(store.skipped)
     with known_table(target, table):
-        if new is None and not found:
+        if new is None and not schemas:
             raise UnknownSchema(f"No schema of {table} is known", table=table, name=table)
-        first, second = old or STORED, new or found[-1].fingerprint
-        changes = compare(_types(store, table, found, first), _types(store, table, found, second))
+        first, second = old or STORED, new or schemas[-1].fingerprint
+        changes = compare(_types(store, table, schemas, first), _types(store, table, schemas, second))
     if as_json:
         print_json(
             {"table": table, "old": first, "new": second, "changes": [_with_alias(vars(change)) for change in changes]}
@@ -228,13 +228,13 @@ def verdict(
 
 
 def _describe_table(store: SchemaHistory, table: str) -> dict[str, Any]:
-    found, stored = store.schemas(table), store.columns(table)
+    schemas, stored = store.schemas(table), store.columns(table)
     return {
         "table": table,
         "columns": 0 if stored is None else len(_data(stored.columns)),
-        "schemas": len(found),
-        "incompatible": sum(schema.verdict == INCOMPATIBLE for schema in found),
-        "last_verdict": found[-1].verdict if found else None,
+        "schemas": len(schemas),
+        "incompatible": sum(schema.verdict == INCOMPATIBLE for schema in schemas),
+        "last_verdict": schemas[-1].verdict if schemas else None,
     }
 
 
@@ -258,8 +258,8 @@ def _describe(schema: SeenSchema) -> dict[str, Any]:
 
 def _with_alias(change: Mapping[str, Any]) -> dict[str, Any]:
     """A change with its text under `described` and under `told`, the former name, which older documents have."""
-    named = {name: value for name, value in change.items() if name != "told"}
-    return {**named, "described": change.get("described", change.get("told"))}
+    others = {name: value for name, value in change.items() if name != "told"}
+    return {**others, "described": change.get("described", change.get("told"))}
 
 
 def _print_changes(changes: Sequence[ColumnChange], between: str = "") -> None:
@@ -276,17 +276,17 @@ def _named(name: str) -> str:
     return "the table's own columns" if name == STORED else f"the schema {name[:SHORT]}"
 
 
-def _types(store: SchemaHistory, table: str, found: Sequence[SeenSchema], name: str) -> Mapping[str, str]:
+def _types(store: SchemaHistory, table: str, schemas: Sequence[SeenSchema], name: str) -> Mapping[str, str]:
     if name != STORED:
-        return _one(found, table, name).types
+        return _one(schemas, table, name).types
     stored = store.columns(table)
     if stored is None:
         raise UnknownSchema(f"{table} has no commit yet", table=table, name=name)
     return _data(stored.columns)
 
 
-def _one(found: Sequence[SeenSchema], table: str, name: str) -> SeenSchema:
-    matching = [schema for schema in found if schema.fingerprint.startswith(name)]
+def _one(schemas: Sequence[SeenSchema], table: str, name: str) -> SeenSchema:
+    matching = [schema for schema in schemas if schema.fingerprint.startswith(name)]
     if len(matching) != 1:
         raise UnknownSchema(f"{len(matching) or 'No'} schemas of {table} begin with {name!r}", table=table, name=name)
     return matching[0]
@@ -316,7 +316,7 @@ def _document(target: Target, store: SchemaHistory, table: str, name: str) -> An
             next_step=f"Name a file with an Avro schema, or a fingerprint of {Step('schema history', table)}",
         )
     fingerprint = _one(store.schemas(table), table, name).fingerprint
-    found = SchemaStore(target.objects, target.silver).load(fingerprint)
-    if found is None:
+    schema = SchemaStore(target.objects, target.silver).load(fingerprint)
+    if schema is None:
         raise UnknownSchema(f"The schema {fingerprint} is no longer in the silver bucket", table=table, name=name)
-    return found
+    return schema

@@ -60,12 +60,12 @@ def list_services(
     if table is not None and not states:
         check_table(target, table)
         raise _no_table(table)
-    known = {state.table for state in states}
+    in_use = {state.table for state in states}
     requests = [
         request
         for lane in lane_names(ledger, configuration)
         for request in ledger.services.of_lane(lane)
-        if request.table in known
+        if request.table in in_use
     ]
     entries = service_entries(states, requests)
     due = due_entries(configuration, states, requests, now)
@@ -75,8 +75,8 @@ def list_services(
     print_services(entries, now)
     if not entries and not due:
         say("No service was requested yet, and none is due")
-    for each in due:
-        print_line(describe_due(each))
+    for entry in due:
+        print_line(describe_due(entry))
 
 
 @app.command("run")
@@ -138,21 +138,21 @@ def run_services(
         raise typer.Exit(1)
 
 
-def _wanted(named: Sequence[str] | None, config: TableConfig) -> tuple[str, ...]:
+def _wanted(given: Sequence[str] | None, config: TableConfig) -> tuple[str, ...]:
     """The services to request, in their best order. Raises UsageError."""
-    unknown = [name for name in named or () if name not in SERVICES]
+    unknown = [name for name in given or () if name not in SERVICES]
     if unknown:
         raise UsageError(
             f"{unknown[0]!r} is not a service{did_you_mean(unknown[0], SERVICES)}",
             next_step=f"Name one of these services: {', '.join(SERVICES)}",
         )
-    useless = [name for name in named or () if not applies_to(name, config)]
+    useless = [name for name in given or () if not applies_to(name, config)]
     if useless:
         raise UsageError(
             f"{useless[0]} does not apply to {config.table}: {_WHY_NOT[useless[0]]}",
             next_step=f"{Step('config show')} shows the table's rule",
         )
-    return tuple(name for name in SERVICES if (name in named if named else applies_to(name, config)))
+    return tuple(name for name in SERVICES if (name in given if given else applies_to(name, config)))
 
 
 _WHY_NOT = {

@@ -18,8 +18,8 @@ def complete(command: Any) -> None:
         names = _names_of(parameter)
         if names is not None:
             parameter._custom_shell_complete = _completer(names)  # as Typer's `autocompletion` sets it
-    for each in getattr(command, "commands", {}).values():
-        complete(each)
+    for sub in getattr(command, "commands", {}).values():
+        complete(sub)
 
 
 def _names_of(parameter: Any) -> Names | None:
@@ -31,22 +31,22 @@ def _completer(names: Names) -> Callable[[Any, Any, str], list[Any]]:
     def completed(context: Any, parameter: Any, incomplete: str) -> list[Any]:
         from typer.core import CompletionItem
 
-        stack = next((each.params["stack"] for each in _and_parents(context) if each.params.get("stack")), None)
+        stack = next((parent.params["stack"] for parent in _and_parents(context) if parent.params.get("stack")), None)
         try:
-            found = names(find_target(stack, os.environ, Path.cwd()))
+            names_found = names(find_target(stack, os.environ, Path.cwd()))
         except Exception:  # nothing is completed without a stack; an error would end up in the command line
             return []
-        return [CompletionItem(name) for name in sorted(found) if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in sorted(names_found) if name.startswith(incomplete)]
 
     return completed
 
 
 def _and_parents(context: Any) -> list[Any]:
-    found = []
+    contexts = []
     while context is not None:
-        found.append(context)
+        contexts.append(context)
         context = context.parent
-    return found
+    return contexts
 
 
 def tables(target: Target) -> Sequence[str]:

@@ -23,21 +23,21 @@ class TimeSpan(float):
 
 def seconds(given: Any) -> float:
     """`90`, `90s`, `5m`, `5min`, `2h` or `1d` in seconds, for an option's `parser`. Raises typer.BadParameter."""
-    found = _DURATION.fullmatch(str(given).strip())
-    if found is None:
+    match = _DURATION.fullmatch(str(given).strip())
+    if match is None:
         raise typer.BadParameter(
             f"{given if str(given).strip() else repr(given)} is not a duration: give seconds, or 90s, 5m, 2h"
         )
-    return float(found[1]) * _UNIT_S[found[2]]
+    return float(match[1]) * _UNIT_S[match[2]]
 
 
 def at_least(least_s: float) -> Callable[[Any], float]:
     """A parser as `seconds` that refuses less than `least_s`."""
 
     def parse(given: Any) -> float:
-        found = seconds(given)
-        if found < least_s:
+        value = seconds(given)
+        if value < least_s:
             raise typer.BadParameter(f"{given} is less than {TimeSpan(least_s)}")
-        return found
+        return value
 
     return parse

@@ -54,10 +54,10 @@ def _ansi_quoted(word: str) -> str:
     return f"$'{_IN_FIELD.sub(_escape_bytes, plain)}'"
 
 
-def _escape_bytes(found: re.Match[str]) -> str:
+def _escape_bytes(match: re.Match[str]) -> str:
     """As bytes of UTF-8, which need no locale; a byte of a name that is no text is itself."""
-    errors = "surrogateescape" if "\udc80" <= found[0] <= "\udcff" else "surrogatepass"
-    return _SHORT.get(found[0]) or "".join(f"\\x{byte:02x}" for byte in found[0].encode("utf-8", errors))
+    errors = "surrogateescape" if "\udc80" <= match[0] <= "\udcff" else "surrogatepass"
+    return _SHORT.get(match[0]) or "".join(f"\\x{byte:02x}" for byte in match[0].encode("utf-8", errors))
 
 
 def is_text(given: str) -> bool:
@@ -67,13 +67,13 @@ def is_text(given: str) -> bool:
 
 def json_escaped(document: str) -> str:
     """Escape the same in a JSON document, where only strings hold such characters."""
-    return _IN_TEXT.sub(lambda found: json.dumps(found[0])[1:-1], document)
+    return _IN_TEXT.sub(lambda match: json.dumps(match[0])[1:-1], document)
 
 
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    if found[0] in _SHORT:
-        return _SHORT[found[0]]
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if match[0] in _SHORT:
+        return _SHORT[match[0]]
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
@@ -90,10 +90,10 @@ class _EscapingConsole(Console):
     @property
     def file(self) -> IO[str]:
         """The stream behind every proxy: while a spinner runs, rich puts one of its own before the escaping stream."""
-        found = super().file
-        while (behind := getattr(found, "rich_proxied_file", None)) is not None:
-            found = behind
-        return found
+        file = super().file
+        while (behind := getattr(file, "rich_proxied_file", None)) is not None:
+            file = behind
+        return file
 
     @file.setter
     def file(self, file: IO[str]) -> None:

@@ -31,14 +31,14 @@ def check_table(target: Target, table: str | None, also: Iterable[str | None] = 
     if table is None:
         return
     ledger, configuration = target.ledger, target.configuration(without_ledger=True)
-    known = set(also)
+    tables = set(also)
     for state in ledger.tables.all():
         history = kept_history(state.pinned)
-        known |= {state.table, f"{state.table.partition('.')[0]}.{history}" if history else None}
+        tables |= {state.table, f"{state.table.partition('.')[0]}.{history}" if history else None}
     for rule in configuration.rules if configuration else ():
-        known |= {name for name in (rule.table, rule.history_table) if name and "{" not in name}
-    known |= {waiting for lane in ledger.lanes.all() for waiting in ledger.pending.counts(lane.lane)}
-    _refuse("table", table, {name for name in known if name})
+        tables |= {name for name in (rule.table, rule.history_table) if name and "{" not in name}
+    tables |= {waiting for lane in ledger.lanes.all() for waiting in ledger.pending.counts(lane.lane)}
+    _refuse("table", table, {name for name in tables if name})
 
 
 @contextmanager
@@ -56,9 +56,9 @@ def check_lane(target: Target, lane: str | None) -> None:
     if lane is None:
         return
     configuration = target.configuration(without_ledger=True)
-    known = {state.lane for state in target.ledger.lanes.all()}
-    known |= set(configuration.lane_names() if configuration else ("main",))
-    _refuse("lane", lane, known, "" if LANE.fullmatch(lane) else " (names are lower-case letters, digits and -)")
+    lanes = {state.lane for state in target.ledger.lanes.all()}
+    lanes |= set(configuration.lane_names() if configuration else ("main",))
+    _refuse("lane", lane, lanes, "" if LANE.fullmatch(lane) else " (names are lower-case letters, digits and -)")
 
 
 def check_topic(target: Target, topic: str | None, also: Iterable[str | None] = ()) -> None:
@@ -66,14 +66,14 @@ def check_topic(target: Target, topic: str | None, also: Iterable[str | None] = 
     configuration = target.configuration(without_ledger=True)
     if topic is None or configuration is not None and configuration.table_for_topic(topic) is not None:
         return
-    known = {name for state in target.ledger.tables.all() if (name := pinned_topic(state.pinned)) is not None}
-    _refuse("topic", topic, known | {name for name in also if name})
+    topics = {name for state in target.ledger.tables.all() if (name := pinned_topic(state.pinned)) is not None}
+    _refuse("topic", topic, topics | {name for name in also if name})
 
 
-def check_partition(partition: str | None, known: Iterable[str]) -> None:
+def check_partition(partition: str | None, partitions: Iterable[str]) -> None:
     """Raises UsageError for a partition that isn't among the folders of a table's partitions."""
     if partition is not None:
-        _refuse("partition", partition, set(known))
+        _refuse("partition", partition, set(partitions))
 
 
 def check_prefix(target: Target, prefix: str | None) -> None:
@@ -81,15 +81,15 @@ def check_prefix(target: Target, prefix: str | None) -> None:
     objects, folder = target.objects, prefix or ""
     if not folder or objects.version_page(target.bronze, prefix=folder, page_size=1).versions:
         return
-    found: set[str] = set()
-    while folder and not found:
+    prefixes: set[str] = set()
+    while folder and not prefixes:
         folder = folder[: folder.rstrip("/").rfind("/") + 1]
         page = objects.version_page(target.bronze, prefix=folder)
-        found = {folder + "".join(item.key[len(folder) :].partition("/")[:2]) for item in page.versions}
+        prefixes = {folder + "".join(item.key[len(folder) :].partition("/")[:2]) for item in page.versions}
     raise UsageError(
-        f"No key in bronze begins with {prefix!r}{did_you_mean(prefix or '', found)}",
-        next_step=f"Give one of these prefixes: {_listed(found)}"
-        if found
+        f"No key in bronze begins with {prefix!r}{did_you_mean(prefix or '', prefixes)}",
+        next_step=f"Give one of these prefixes: {_listed(prefixes)}"
+        if prefixes
         else "Fill bronze, which is empty: `sluice put FILES`",
     )
 
@@ -97,27 +97,27 @@ def check_prefix(target: Target, prefix: str | None) -> None:
 def check_code(code: str | None, also: Iterable[str] = ()) -> None:
     """Raises UsageError for a code that no error has, and that isn't among `also`, those in use, either."""
     used = set(also)
-    known = {error.code for error in known_errors()} | {LOG_RESTARTED, TABLE_QUARANTINED} | OF_THE_JOB | used
-    if code is not None and code not in known:
+    codes = {error.code for error in known_errors()} | {LOG_RESTARTED, TABLE_QUARANTINED} | OF_THE_JOB | used
+    if code is not None and code not in codes:
         raise UsageError(
-            f"There is no code {code!r}{did_you_mean(code, known)}",
+            f"There is no code {code!r}{did_you_mean(code, codes)}",
             next_step=(f"Name one that is in use: {_listed(used)}. " if used else "None is in use. ")
             + "docs/errors.md has every code",
         )
 
 
-def _refuse(kind: str, given: str, known: set[str], remark: str = "") -> None:
-    if given not in known:
+def _refuse(kind: str, given: str, choices: set[str], remark: str = "") -> None:
+    if given not in choices:
         raise UsageError(
-            f"There is no {kind} {given!r}{remark}{did_you_mean(given, known)}",
-            next_step=f"Name one of these {kind}s: {_listed(known)}"
-            if known
+            f"There is no {kind} {given!r}{remark}{did_you_mean(given, choices)}",
+            next_step=f"Name one of these {kind}s: {_listed(choices)}"
+            if choices
             else f"Wait for the first {kind}: `sluice put FILES`, then `sluice wait`",
         )
 
 
-def _listed(known: Iterable[str]) -> str:
-    names = sorted(known)
+def _listed(choices: Iterable[str]) -> str:
+    names = sorted(choices)
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return ", ".join(visible(name) for name in names[:NAMED]) + more
 
@@ -125,13 +125,13 @@ def _listed(known: Iterable[str]) -> str:
 def known_errors(kind: type[SluiceError] = SluiceError) -> Iterable[type[SluiceError]]:
     """The classes of all errors that have a code."""
     yield kind
-    for each in kind.__subclasses__():
-        yield from known_errors(each)
+    for error_class in kind.__subclasses__():
+        yield from known_errors(error_class)
 
 
 def code_of(error: str) -> str:
     """The code of an error that Step Functions names by its class; the name itself where Sluice has no such class."""
-    return next((each.code for each in known_errors() if each.__name__ == error), error)
+    return next((error_class.code for error_class in known_errors() if error_class.__name__ == error), error)
 
 
 def check_key(table: str, record_key: Sequence[str], key: Sequence[str]) -> None:

@@ -56,14 +56,14 @@ def chosen_target(stack: str | None) -> Target:
     if stack is not None:
         named_stack.set(stack)
     target = find_target(named_stack.get(), os.environ, Path.cwd())
-    named = stacks_named.get()
-    if named is None or target.described not in named:
+    stacks = stacks_named.get()
+    if stacks is None or target.described not in stacks:
         say(target.described)
         full = full_disk(target)
         if full is not None:
             say(f"warning: {full}")
-    if named is not None:
-        named.add(target.described)
+    if stacks is not None:
+        stacks.add(target.described)
     return target
 
 
@@ -122,8 +122,8 @@ def wrapped(text: str, width: int, whole: str = "") -> list[str]:
     A command in backquotes is never broken, nor a number from its unit, nor `whole`, a key for example, which may hold
     blanks. A line that would be too long gives up its indent, and the punctuation behind its command.
     """
-    kept = f"{re.escape(whole)}|" if whole else ""
-    words = re.compile(rf"[ \t]*(?:{kept}`[^`]*`|{QUANTITY}|[^ \t])+")
+    verbatim = f"{re.escape(whole)}|" if whole else ""
+    words = re.compile(rf"[ \t]*(?:{verbatim}`[^`]*`|{QUANTITY}|[^ \t])+")
     return [part for line in text.split("\n") for part in _parts(words.findall(line), width)]
 
 
@@ -298,16 +298,16 @@ def fitted_columns(
     attempts: list[tuple[tuple[int, ...], Collection[int], Collection[int]]] = [(everything, (), ())]
     if not whole:
         gone = [{*apart, *minor[:position]} for position in range(len(minor) + 1)]
-        left = [tuple(number for number in filled if number not in each) for each in gone]
-        attempts += [(filled, (), ()), (left[0], (), ()), *((kept, shorten, paths) for kept in left)]
-        attempts += [(tuple(at for at in kept if at not in paths), shorten, ()) for kept in left if paths]
-    for kept, short, folders in attempts:
-        shown = [[row[number] for number in kept] for row in rows]
-        places = [[kept.index(number) for number in given if number in kept] for given in (short, folders)]
-        pieces = [kept.index(number) for number in apart if number in kept]
+        left = [tuple(number for number in filled if number not in away) for away in gone]
+        attempts += [(filled, (), ()), (left[0], (), ()), *((numbers, shorten, paths) for numbers in left)]
+        attempts += [(tuple(at for at in numbers if at not in paths), shorten, ()) for numbers in left if paths]
+    for chosen, short, folders in attempts:
+        shown = [[row[number] for number in chosen] for row in rows]
+        places = [[chosen.index(number) for number in given if number in chosen] for given in (short, folders)]
+        pieces = [chosen.index(number) for number in apart if number in chosen]
         widths = column_widths(shown, width, shorten=places[0], paths=places[1], pieces=pieces)
         if widths is not None:
-            return dict(zip(kept, widths, strict=True))
+            return dict(zip(chosen, widths, strict=True))
     return None
 
 
@@ -386,7 +386,7 @@ def _print_below_each_other(
                 continue
             beside = console.width - headings - GAP
             first, *rest = wrapped(value, max(beside, WRAPPED_WIDTH)) if at in prose else [value]
-            for label, part in [(heading, first), *(("", each.strip()) for each in rest)]:
+            for label, part in [(heading, first), *(("", text.strip()) for text in rest)]:
                 shown = state_text(part) if label and at in states else Text(part)
                 line = Text.assemble((label.ljust(headings + GAP), "bold"), shown)
                 console.print(line, soft_wrap=True, highlight=False)

@@ -83,7 +83,7 @@ def _show(error: Any, root: Any, file: Any = None) -> None:
     shown = "commands" if hasattr(command, "commands") else "arguments and options"
     message = error.format_message().removesuffix(".").replace("\n\t", " ")  # of choices, a line for each
     if type(error).__name__ == "NoSuchOption":
-        options = [name for each in command.params for name in each.opts if name.startswith("--")]
+        options = [name for option in command.params for name in option.opts if name.startswith("--")]
         message = f"{error.message.removesuffix('.')}{did_you_mean(error.option_name, options, likeness=0.7)}"
     elif message.startswith(_NO_COMMAND):
         message = _command_meant(message, path, root)
@@ -96,20 +96,20 @@ def _command_meant(message: str, path: str, root: Any) -> str:
     if unknown is None:
         return message
     below = list(_paths(root, "sluice"))
-    here = [each for each in below if each.rpartition(" ")[0] == path]
-    named = [each for each in below if each.rpartition(" ")[2] == unknown[1]]
-    meant = named or _closest(unknown[1], here) or _closest(unknown[1], below)
-    proposed = " or ".join(f"`{each}`" for each in meant) if len(meant) <= _MOST_MEANT else ""
+    here = [verb for verb in below if verb.rpartition(" ")[0] == path]
+    same_word = [name for name in below if name.rpartition(" ")[2] == unknown[1]]
+    meant = same_word or _closest(unknown[1], here) or _closest(unknown[1], below)
+    proposed = " or ".join(f"`{verb}`" for verb in meant) if len(meant) <= _MOST_MEANT else ""
     return f"{_NO_COMMAND}'{unknown[1]}'{f'; did you mean {proposed}?' if proposed else ''}"
 
 
 def _paths(group: Any, path: str) -> Iterator[str]:
     """The commands of a group and of those below it, each as it is typed."""
     for name in group.commands:
-        each = group.commands[name]
+        command = group.commands[name]
         yield f"{path} {name}"
-        if hasattr(each, "commands"):
-            yield from _paths(each, f"{path} {name}")
+        if hasattr(command, "commands"):
+            yield from _paths(command, f"{path} {name}")
 
 
 def _closest(given: str, paths: Sequence[str]) -> list[str]:
@@ -263,9 +263,9 @@ def _failed(error: SluiceError | ClientError | BotoCoreError) -> int:
             return NO_STACK
         return error.exit_code if isinstance(error, CommandFailed) else FAILED
     in_doctor = "doctor" in shlex.split(command_line.get())
-    found = failure_of(error, otherwise=SEE_STACK if in_doctor else SEE_DOCTOR)
-    say_error(f"{found.sentence}: {ended[0]}" if ended else found.sentence, ended[1] if ended else found.next_step)
-    return found.exit_code
+    aws = failure_of(error, otherwise=SEE_STACK if in_doctor else SEE_DOCTOR)
+    say_error(f"{aws.sentence}: {ended[0]}" if ended else aws.sentence, ended[1] if ended else aws.next_step)
+    return aws.exit_code
 
 
 def _unexpected_end(error: Exception) -> tuple[str, str] | None:

@@ -46,7 +46,7 @@ def _ask(
     ledger: Ledger, config: TableConfig, wanted: Sequence[str], arguments: Mapping[str, str], requested_by: str
 ) -> list[ServiceRequest]:
     now = epoch_ms()
-    asked = []
+    requests = []
     for name in wanted:
         answer = ledger.services.request(
             config.lane,
@@ -61,8 +61,8 @@ def _ask(
         )
         if not answer.new:
             say(f"{name} of {config.table} is already {answer.request.state}, by `{answer.request.requested_by}`")
-        asked.append(answer.request)
-    return asked
+        requests.append(answer.request)
+    return requests
 
 
 def wait_for_services(ledger: Ledger, requests: Sequence[ServiceRequest], seconds: float) -> list[ServiceRequest]:
@@ -79,5 +79,5 @@ def wait_for_services(ledger: Ledger, requests: Sequence[ServiceRequest], second
 
 
 def _found(ledger: Ledger, request: ServiceRequest) -> ServiceRequest:
-    found = ledger.services.get(request.lane, request.table, request.service)
-    return found if found is not None and found.request == request.request else request
+    current = ledger.services.get(request.lane, request.table, request.service)
+    return current if current is not None and current.request == request.request else request

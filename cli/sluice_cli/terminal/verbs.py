@@ -56,8 +56,8 @@ class Verb:
         target = _named(self.where)
         if isinstance(target, typer.Typer):
             root.add_typer(target, name=name, cls=Group)
-            for each, where in self.more.items():
-                _add(target, each, _named(where))
+            for verb, where in self.more.items():
+                _add(target, verb, _named(where))
         else:
             root.command(name)(target)
         command = typer.main.get_group(root).commands[name]
@@ -75,9 +75,9 @@ def _named(where: str) -> Any:
 def _add(group: typer.Typer, name: str, verb: Any) -> None:
     """Add a command or a group to a group, unless it is there from a call before."""
     if isinstance(verb, typer.Typer):
-        if name not in (each.name for each in group.registered_groups):
+        if name not in (info.name for info in group.registered_groups):
             group.add_typer(verb, name=name, cls=Group)
-    elif name not in (each.name for each in group.registered_commands):
+    elif name not in (info.name for info in group.registered_commands):
         group.command(name)(verb)
 
 
@@ -92,7 +92,7 @@ class Group(TyperGroup):
         """Write each verb with the first sentence of its help."""
         with formatter.section("Commands"):
             formatter.write_dl(
-                [(name, each.get_short_help_str(_LONGEST_SUMMARY)) for name, each in self.commands.items()]
+                [(name, command.get_short_help_str(_LONGEST_SUMMARY)) for name, command in self.commands.items()]
             )
 
 
@@ -104,16 +104,16 @@ def _without_types(command: Any) -> None:
             usage = shown if parameter.required else f"[{shown}]"
             parameter.display_type_rich = partial(_nothing_shown)
             parameter.get_usage_pieces = partial(_pieces, usage)
-    for each in getattr(command, "commands", {}).values():
-        _without_types(each)
+    for sub in getattr(command, "commands", {}).values():
+        _without_types(sub)
 
 
 def _with_whole_examples(command: Any) -> None:
     """Have the help of a command, and of those below it, break no line of an example: it is copied to a shell."""
     paragraphs = (command.help or "").split("\n\n")
-    command.help = "\n\n".join(f"\b\n{each}" if each.startswith(" ") else each for each in paragraphs)
-    for each in getattr(command, "commands", {}).values():
-        _with_whole_examples(each)
+    command.help = "\n\n".join(f"\b\n{text}" if text.startswith(" ") else text for text in paragraphs)
+    for sub in getattr(command, "commands", {}).values():
+        _with_whole_examples(sub)
 
 
 def _nothing_shown(ctx: Any) -> str:
@@ -188,11 +188,11 @@ def lazy_group(
 
         def shell_complete(self, ctx: Any, incomplete: str) -> Any:
             """Complete a verb's name, or an option of the root."""
-            self.commands, kept = {}, self.commands
+            self.commands, commands = {}, self.commands
             try:
                 options = super().shell_complete(ctx, incomplete)
             finally:
-                self.commands = kept
+                self.commands = commands
             return [
                 *(
                     CompletionItem(name, help=verb.summary)

@@ -99,7 +99,7 @@ def forget(
         if stored
         else key
     )
-    found = _search(target, table, key, max_objects)
+    searched = _search(target, table, key, max_objects)
     quarantined = list(_quarantined_rows(target, config, key, history))
     document: dict[str, Any] = {
         "table": table,
@@ -109,10 +109,10 @@ def forget(
         "removed": None,
         "quarantined_rows": sum(len(rows) for _, _, rows in quarantined),
         "still_held_by": {
-            "bronze": _in_bronze(found),
-            "unread": [{"key": item.key, "version": item.version, "code": item.code} for item in found.quarantined],
+            "bronze": _in_bronze(searched),
+            "unread": [{"key": item.key, "version": item.version, "code": item.code} for item in searched.quarantined],
             "replaced": list(target.silver_files.folders(f"{REPLACED}{table}/")),
-            "objects_not_searched": found.left_out,
+            "objects_not_searched": searched.left_out,
         },
     }
     if dry_run:
@@ -121,7 +121,7 @@ def forget(
         in_no_object = not quarantined and not document["still_held_by"]["bronze"]
         there = _in_table(target, table, key) if in_no_object else None
         if there is not None and not any(there.values()):
-            if found.complete and not found.quarantined and not found.unkeyed:
+            if searched.complete and not searched.quarantined and not searched.unkeyed:
                 raise CommandFailed(
                     f"No object of {table} has this key, nor have its files: nothing was removed",
                     next_step=f"Check the key: {Step('row', table, *key)} says how it is compared",
@@ -170,13 +170,13 @@ def _in_table(target: Target, table: str, key: Sequence[str]) -> dict[str, int] 
     return {"rows": rows, "history_rows": changes}
 
 
-def _in_bronze(found: Searched) -> list[dict[str, str]]:
+def _in_bronze(searched: Searched) -> list[dict[str, str]]:
     """The object versions with a change of the row, and those with a record of it in quarantine."""
-    held = {(change.key, change.version) for batch in found.batches for change in batch.changes or ()}
-    held |= {(change.key, change.version) for change in found.waiting}
+    held = {(change.key, change.version) for batch in searched.batches for change in batch.changes or ()}
+    held |= {(change.key, change.version) for change in searched.waiting}
     listed = [{"key": name, "version": version} for name, version in sorted(held)]
-    known = {name for name, _ in held}
-    return listed + [{"key": name, "version": ""} for name in sorted({name for name, _ in found.set_aside} - known)]
+    keys = {name for name, _ in held}
+    return listed + [{"key": name, "version": ""} for name in sorted({name for name, _ in searched.set_aside} - keys)]
 
 
 def _quarantined_rows(
@@ -186,16 +186,16 @@ def _quarantined_rows(
     columns = _Columns(config, history, SchemaStore(target.objects, target.silver))
     for batch in target.past_batches().newest(table=config.table):
         outcome = batch.outcomes.get(config.table)
-        for each in outcome.quarantined_rows if outcome is not None else ():
-            name = rows_key(batch.manifest.batch, config.table, each.object)
+        for entry in outcome.quarantined_rows if outcome is not None else ():
+            name = rows_key(batch.manifest.batch, config.table, entry.object)
             document = target.objects.get(target.silver, name)
             rows = [] if document is None else list(from_lines(document.data.decode("utf-8")))
-            named = next(
-                (item.schema for item in batch.manifest.tables[config.table].objects if item.id.hash == each.object),
+            schema = next(
+                (item.schema for item in batch.manifest.tables[config.table].objects if item.id.hash == entry.object),
                 None,
             )
             held = frozenset(
-                row.record for row in rows if any(holds_key(row, config, key, of) for of in columns.of(named))
+                row.record for row in rows if any(holds_key(row, config, key, of) for of in columns.of(schema))
             )
             if held:
                 yield name, rows, held
@@ -210,16 +210,16 @@ class _Columns:
         self._store = store
         self._found: dict[str | None, list[tuple[Column, ...]]] = {}
 
-    def of(self, named: str | None) -> list[tuple[Column, ...]]:
+    def of(self, own: str | None) -> list[tuple[Column, ...]]:
         """The columns of one schema; of all that came for the table where the record's own is unknown."""
-        if named not in self._found:
-            names = [named] if named else [schema.fingerprint for schema in self._history.schemas(self._config.table)]
-            self._found[named] = [self._read(name) for name in names] or [()]
-        return self._found[named]
+        if own not in self._found:
+            names = [own] if own else [schema.fingerprint for schema in self._history.schemas(self._config.table)]
+            self._found[own] = [self._read(name) for name in names] or [()]
+        return self._found[own]
 
-    def _read(self, named: str) -> tuple[Column, ...]:
+    def _read(self, name: str) -> tuple[Column, ...]:
         try:
-            schema = self._store.load(named)
+            schema = self._store.load(name)
             if schema is None:
                 return ()
             writer = read_writer_schema(schema, self._config.shape)
@@ -265,27 +265,27 @@ def _mappings(value: object) -> Iterator[Mapping[str, object]]:
 
 def _put_without(objects: Objects, silver: str, name: str, rows: Sequence[RowError], held: frozenset[int]) -> None:
     """Write the rows again, some without content. Their numbers and codes stay, since counts are kept by them."""
-    kept = [
+    rows_left = [
         replace(row, reason=FORGOTTEN, encoding=JSON_TEXT, content="{}", content_bytes=2) if row.record in held else row
         for row in rows
     ]
-    objects.put(silver, name, to_lines(kept).encode("ascii"), content_type="application/json")
+    objects.put(silver, name, to_lines(rows_left).encode("ascii"), content_type="application/json")
 
 
 def _remove(target: Target, config: TableConfig, document: dict[str, Any], wait_s: float) -> None:
     """Have the lane's run remove the row. The ledger gets the hash of the key, and no command line."""
-    asked = request_services(
+    requests = request_services(
         target,
         config,
         (FORGETTING,),
         arguments={"key": document["key_hash"]},
         requested_by=Step("forget", config.table).command,
     )
-    if asked[0].arguments.get("key") != document["key_hash"]:
+    if requests[0].arguments.get("key") != document["key_hash"]:
         raise CommandFailed(
             f"Another row of {config.table} is being forgotten", next_step="Repeat the command once that is done"
         )
-    (entry,) = service_entries([], wait_for_services(target.ledger, asked, wait_s))
+    (entry,) = service_entries([], wait_for_services(target.ledger, requests, wait_s))
     document["state"], document["removed"] = entry["state"], entry["report"]
     if entry["state"] == FAILED:
         raise CommandFailed(f"The row was not removed: {describe_error(entry['error'])}")
@@ -297,11 +297,11 @@ def _print(document: Mapping[str, Any]) -> None:
     if removed is not None and not (removed["rows"] or any(removed["more"].values()) or document["quarantined_rows"]):
         state = "nothing to remove"
     print_line(f"{visible(document['table'])}, key hash {document['key_hash']}: {state}")
-    found = document["found"]
-    if found is not None:
-        _print_place("table", "has the row" if found["rows"] else "no such row")
-        if found["history_rows"]:
-            _print_place("history", f"{counted(found['history_rows'], 'change')} of it")
+    places = document["found"]
+    if places is not None:
+        _print_place("table", "has the row" if places["rows"] else "no such row")
+        if places["history_rows"]:
+            _print_place("history", f"{counted(places['history_rows'], 'change')} of it")
     if removed is not None:
         more = removed["more"]
         _print_place(

@@ -133,38 +133,38 @@ def history(
     query = HistoryQuery(limit, table, begins, ends)
     with stderr_console().status("Reading manifests and the ledger"):
         if batch is not None:
-            found = Histories(target).of_batch(batch, limit)
+            gathered = Histories(target).of_batch(batch, limit)
         else:
-            found = Histories(target).of_key(key) if key is not None else Histories(target).newest(query)
-    if not found.entries:
+            gathered = Histories(target).of_key(key) if key is not None else Histories(target).newest(query)
+    if not gathered.entries:
         check_table(target, table)
-        _say_nothing(found, query, now)
-    sums = totals(found.entries, found.batches)
+        _say_nothing(gathered, query, now)
+    sums = totals(gathered.entries, gathered.batches)
     if as_json:
         print_json(
             {
-                "objects": [describe_entry(entry) for entry in found.entries],
+                "objects": [describe_entry(entry) for entry in gathered.entries],
                 "totals": sums,
-                "more": found.more,
-                "nearest": found.nearest and found.nearest.to_dict(),
-                "unread_manifests": found.unread,
-                "skipped_documents": described_documents(found.skipped),
+                "more": gathered.more,
+                "nearest": gathered.nearest and gathered.nearest.to_dict(),
+                "unread_manifests": gathered.unread,
+                "skipped_documents": described_documents(gathered.skipped),
             }
         )
-    elif found.entries:
-        print_history(found, sums)
+    elif gathered.entries:
+        print_history(gathered, sums)
     elif not sys.stdout.isatty():
         print_table(COLUMNS, [])
-    say_skipped(found.skipped)
+    say_skipped(gathered.skipped)
 
 
-def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
+def print_history(gathered: Gathered, sums: Mapping[str, Any]) -> None:
     """Print the found objects and their sums as `totals` counts them."""
     short, now = sys.stdout.isatty(), epoch_ms()
-    rows = [_row(entry, short, now, of_batch=found.of_batch) for entry in found.entries]
+    rows = [_row(entry, short, now, of_batch=gathered.of_batch) for entry in gathered.entries]
     # A reason is a sentence: in a terminal it has a column of its own, or a line below its row.
-    reasons = [(_reason(entry) or "-",) if short else () for entry in found.entries]
-    explained = any(each not in ((), ("-",)) for each in reasons)
+    reasons = [(_reason(entry) or "-",) if short else () for entry in gathered.entries]
+    explained = any(reason not in ((), ("-",)) for reason in reasons)
     print_table(
         (*COLUMNS, "reason") if explained else COLUMNS,
         [(*row, *reason) for row, reason in zip(rows, reasons, strict=True)] if explained else rows,
@@ -178,16 +178,16 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
     states = ", ".join(f"{count:,} {state}" for state, count in sorted(sums["states"].items()))
     counts = sums["counts"]
     # Not from the outcomes: what was retried or discarded since is no longer there, and may be in two outcomes.
-    aside = sum(entry.record.quarantined_rows for entry in found.entries if entry.record)
+    aside = sum(entry.record.quarantined_rows for entry in gathered.entries if entry.record)
     in_quarantine = f"; {counted(aside, 'row')} in quarantine" if aside else ""
     say(
         f"{counted(sums['objects'], 'object')}, {human_bytes(sums['bytes'])}"
         f"{f': {states}' if states else ''}{in_quarantine}"
     )
     if sums["parts"]:
-        tables = {claim.table for entry in found.entries for claim in entry.claims if not claim.is_set_aside}
+        tables = {claim.table for entry in gathered.entries for claim in entry.claims if not claim.is_set_aside}
         batches = f"{counted(sums['batches'], 'batch', 'batches')} of {counted(len(tables), 'table')}"
-        others = _others(found.entries, found.batches)
+        others = _others(gathered.entries, gathered.batches)
         these = f"{'this table' if len(tables) == 1 else 'these tables'} in {'it' if sums['batches'] == 1 else 'them'}"
         more = f"; {counted(others, 'object')} of {these} {'is' if others == 1 else 'are'} not shown" if others else ""
         new = new_changes(counts)
@@ -197,48 +197,48 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
         if sums["uncounted"]:
             parts = counted(sums["uncounted"], "table's part of a batch", "tables' parts of batches")
             say(f"Not counted: the changes of {parts}, whose run died after its commit and before recording it")
-    if found.of_batch:
-        if any(entry.last_claim is None for entry in found.entries):
+    if gathered.of_batch:
+        if any(entry.last_claim is None for entry in gathered.entries):
             say(CLAIMED_AGAIN)
-    elif any(entry.replayed for entry in found.entries):
+    elif any(entry.replayed for entry in gathered.entries):
         say(REPLAYED)
-    if not found.of_batch and any(_is_retried_for_rows(entry) for entry in found.entries):
+    if not gathered.of_batch and any(_is_retried_for_rows(entry) for entry in gathered.entries):
         say(ROWS_RETRIED)
-    if found.more:
-        pages = "" if found.of_batch else f"--before {iso(found.entries[0].since)} shows them, "
+    if gathered.more:
+        pages = "" if gathered.of_batch else f"--before {iso(gathered.entries[0].since)} shows them, "
         say(f"There are older objects: {pages}--limit shows more")
-    _say_unread(found)
+    _say_unread(gathered)
 
 
 def _is_retried_for_rows(entry: Entry) -> bool:
-    return any(each.verb == RETRIED and each.state == COMMITTED for each in entry.decisions)
+    return any(decision.verb == RETRIED and decision.state == COMMITTED for decision in entry.decisions)
 
 
-def _say_unread(found: Gathered) -> None:
-    if found.unread:
+def _say_unread(gathered: Gathered) -> None:
+    if gathered.unread:
         say(
-            f"{found.unread:,} older manifests were not read: the limit is {MANIFESTS_AT_MOST:,}. "
+            f"{gathered.unread:,} older manifests were not read: the limit is {MANIFESTS_AT_MOST:,}. "
             "Use --table, --since or --key"
         )
 
 
-def _say_nothing(found: Gathered, query: HistoryQuery, now: int) -> None:
+def _say_nothing(gathered: Gathered, query: HistoryQuery, now: int) -> None:
     """Say that no object was found, when the nearest ones were admitted, and which commands show these."""
-    nearest, of = found.nearest or Nearest(), f" of {query.table}" if query.table else ""
+    nearest, of = gathered.nearest or Nearest(), f" of {query.table}" if query.table else ""
     steps = nearest.steps(["history", *(["--table", query.table] if query.table else [])], query.since, now)
     if steps:
         say(f"No object{of} was admitted in this time: {nearest.described}")
         if nearest.before is not None and query.since is not None:
             until = ["--before", moment(query.before)] if query.before is not None else []
             steps.append(f"{Step('runs', '--since', moment(query.since), *until)} shows the runs of this time")
-    elif found.unread:
+    elif gathered.unread:
         say(f"No object{of} was admitted in this time")
     else:
         say(f"No object{of} has been admitted yet")
         steps.append(f"{Step('put', 'FILES')}, then {Step('wait')}")
     for step in steps:
         say_next_step(step)
-    _say_unread(found)
+    _say_unread(gathered)
 
 
 def _others(entries: Iterable[Entry], batches: Iterable[PastBatch]) -> int:
@@ -246,7 +246,7 @@ def _others(entries: Iterable[Entry], batches: Iterable[PastBatch]) -> int:
     shown = {
         entry.id: {(claim.batch, claim.table) for claim in entry.claims if not claim.is_set_aside} for entry in entries
     }
-    parts = {part for found in shown.values() for part in found}
+    parts = {part for parts_of in shown.values() for part in parts_of}
     held = {
         item.id
         for batch in batches

@@ -121,13 +121,13 @@ class Histories:
         for identity, record in versions.items():
             decisions = tuple(self._ledger.quarantine.decisions_about(identity)) if record else ()
             own_batches = (record.batch, record.first_batch) if record else ()
-            named = {name for name in (*own_batches, *(decision.batch for decision in decisions)) if name}
-            for name in sorted(named - set(batches)):
+            batch_names = {name for name in (*own_batches, *(decision.batch for decision in decisions)) if name}
+            for name in sorted(batch_names - set(batches)):
                 stored = self._ledger.batches.get(name)
-                found = self._past.named(stored["lane"], name) if stored else None
-                if found is not None:
-                    batches[name] = found
-            own = [batches[name] for name in named if name in batches]
+                batch_read = self._past.named(stored["lane"], name) if stored else None
+                if batch_read is not None:
+                    batches[name] = batch_read
+            own = [batches[name] for name in batch_names if name in batches]
             entries.append(
                 Entry(
                     identity, record, self._objects.modified_at(identity), claims_of(identity, record, own), decisions
@@ -136,21 +136,21 @@ class Histories:
         oldest_first = tuple(sorted(entries, key=lambda entry: (entry.since, entry.id)))
         return Gathered(oldest_first, tuple(batches.values()), skipped=self._past.skipped)
 
-    def of_batch(self, named: str, limit: int) -> Gathered:
+    def of_batch(self, prefix: str, limit: int) -> Gathered:
         """Gather the newest objects of one batch, open or finished, by its id, the beginning of it or its shown form.
 
         An instant names the batch that made this commit. Raises UsageError.
         """
-        if _INSTANT.fullmatch(named):
-            return self._of_batches(self._committed_at(named), limit)
-        keys = [each.key for each in self._past.listed() if is_named(named, _batch_of(each.key))]
-        keys = [key for key in keys if _batch_of(key) == named] or keys
+        if _INSTANT.fullmatch(prefix):
+            return self._of_batches(self._committed_at(prefix), limit)
+        keys = [entry.key for entry in self._past.listed() if is_named(prefix, _batch_of(entry.key))]
+        keys = [key for key in keys if _batch_of(key) == prefix] or keys
         if len(keys) > 1:
-            raise UsageError(f"{len(keys):,} batches begin with {named!r}", next_step="Give more of the id")
+            raise UsageError(f"{len(keys):,} batches begin with {prefix!r}", next_step="Give more of the id")
         batches = tuple(self._past.read(keys))
         if not batches:
             raise UsageError(
-                f"No batch begins with {named!r}",
+                f"No batch begins with {prefix!r}",
                 next_step=f"{Step('history')} names the batches of the newest objects",
             )
         return self._of_batches(batches, limit)
@@ -158,9 +158,9 @@ class Histories:
     def _committed_at(self, instant: str) -> tuple[PastBatch, ...]:
         """The batch with a commit of this instant, among those that were claimed before. Raises UsageError."""
         # Instants of this form are ordered as their times are.
-        claimed = [each for each in self._past.listed() if instant_of(each.put_at - CLOCKS_DIFFER_MS) <= instant]
-        newest = sorted(claimed, key=lambda each: (each.put_at, each.key), reverse=True)[:MANIFESTS_AT_MOST]
-        for batch in self._past.read([each.key for each in newest]):
+        claimed = [entry for entry in self._past.listed() if instant_of(entry.put_at - CLOCKS_DIFFER_MS) <= instant]
+        newest = sorted(claimed, key=lambda entry: (entry.put_at, entry.key), reverse=True)[:MANIFESTS_AT_MOST]
+        for batch in self._past.read([entry.key for entry in newest]):
             if any(outcome.instant == instant for outcome in batch.outcomes.values()):
                 return (batch,)
         among = f" among the {MANIFESTS_AT_MOST:,} batches before it" if len(claimed) > len(newest) else ""
@@ -181,8 +181,8 @@ class Histories:
         )
 
     def _entries(self, ids: list[ObjectId], batches: Iterable[PastBatch]) -> tuple[Entry, ...]:
-        found = self._ledger.objects.get(ids)
-        records = {identity: self._tracker.judged_now(record) for identity, record in found.items()}
+        by_id = self._ledger.objects.get(ids)
+        records = {identity: self._tracker.judged_now(record) for identity, record in by_id.items()}
         claimed = by_object(batches)
 
         def entry(identity: ObjectId) -> Entry:
@@ -201,7 +201,7 @@ class Histories:
             )
 
         with ThreadPoolExecutor(THREADS, thread_name_prefix="history") as pool:
-            return tuple(sorted(pool.map(entry, ids), key=lambda found: (found.since, found.id)))
+            return tuple(sorted(pool.map(entry, ids), key=lambda entry_: (entry_.since, entry_.id)))
 
 
 class _Seen:
@@ -213,10 +213,10 @@ class _Seen:
         self.before: int | None = None
         self.after: int | None = None
 
-    def add(self, found: Iterable[tuple[ObjectId, int]]) -> None:
+    def add(self, moments: Iterable[tuple[ObjectId, int]]) -> None:
         """Note objects and when each was admitted."""
         since, before = self._query.since, self._query.before
-        for identity, at in found:
+        for identity, at in moments:
             if since is not None and at < since:
                 self.before = at if self.before is None else max(self.before, at)
             elif before is not None and at >= before:

@@ -96,21 +96,21 @@ class Entry:
 
 def claims_of(identity: ObjectId, record: ObjectRecord | None, batches: Iterable[PastBatch]) -> tuple[Claim, ...]:
     """List the claims of an object in these batches, oldest first."""
-    found = []
+    claims = []
     for batch in sorted(batches, key=lambda item: (item.manifest.created_at, item.manifest.batch)):
         for table, part in batch.manifest.tables.items():
             if any(item.id == identity for item in part.objects):
-                found.append(_claim(identity, record, batch, table))
-    return tuple(found)
+                claims.append(_claim(identity, record, batch, table))
+    return tuple(claims)
 
 
 def by_object(batches: Iterable[PastBatch]) -> dict[ObjectId, list[PastBatch]]:
     """Group batches by the objects that they claimed."""
-    found: dict[ObjectId, list[PastBatch]] = {}
+    by_id: dict[ObjectId, list[PastBatch]] = {}
     for batch in batches:
         for item in batch.manifest.objects:
-            found.setdefault(item.id, []).append(batch)
-    return found
+            by_id.setdefault(item.id, []).append(batch)
+    return by_id
 
 
 def _claim(identity: ObjectId, record: ObjectRecord | None, batch: PastBatch, table: str) -> Claim:
@@ -149,7 +149,7 @@ def _claim(identity: ObjectId, record: ObjectRecord | None, batch: PastBatch, ta
         )
     if not ours and not _was_decided(record):
         return Claim(**values)  # the manifest lists it, and the claim did not get it
-    item = next(each for each in part.objects if each.id == identity)
+    item = next(item_ for item_ in part.objects if item_.id == identity)
     at = {"committed_at": outcome.readable_at, "readable_at": outcome.readable_with(item)}
     return Claim(**{**values, "state": COMMITTED, **at})
 
@@ -167,34 +167,34 @@ def _was_decided(record: ObjectRecord | None) -> bool:
 
 def moments(entry: Entry) -> list[Moment]:
     """List everything that happened to an object, oldest first."""
-    found = []
+    moments_ = []
     if entry.put_at is not None:
-        found.append(Moment("put", entry.put_at))
+        moments_.append(Moment("put", entry.put_at))
     record = entry.record
     if record is not None:
         if record.noticed_at is not None:
-            found.append(Moment("noticed", record.noticed_at, record.via or ""))
-        found.append(Moment("admitted", record.admitted_at))
+            moments_.append(Moment("noticed", record.noticed_at, record.via or ""))
+        moments_.append(Moment("admitted", record.admitted_at))
         if record.unparked_at is not None:
-            found.append(Moment("unparked", record.unparked_at))
+            moments_.append(Moment("unparked", record.unparked_at))
         if record.replayed_at is not None:
-            found.append(Moment("rebuilt" if record.first_batch is None else "replayed", record.replayed_at))
+            moments_.append(Moment("rebuilt" if record.first_batch is None else "replayed", record.replayed_at))
         if record.state in LISTED_STATES and record.listed_at and entry.last_claim is None:
-            found.append(Moment(record.state, int(record.listed_at), reason_now(record) or ""))
+            moments_.append(Moment(record.state, int(record.listed_at), reason_now(record) or ""))
     for claim in entry.claims:
-        found.append(Moment(CLAIMED, claim.claimed_at, claim.batch))
+        moments_.append(Moment(CLAIMED, claim.claimed_at, claim.batch))
         if claim.state == COMMITTED and claim.committed_at is not None:
-            found.append(Moment(COMMITTED, claim.committed_at, claim.instant or "no change"))
+            moments_.append(Moment(COMMITTED, claim.committed_at, claim.instant or "no change"))
         elif claim.is_set_aside:
-            found.append(
+            moments_.append(
                 Moment(
                     claim.state,
                     int(record.listed_at) if record and record.listed_at else claim.claimed_at,
                     claim.code or "",
                 )
             )
-    found += [Moment(decision.verb, decision.at, decision.command) for decision in entry.decisions]
-    return sorted(found, key=lambda moment: moment.at)
+    moments_ += [Moment(decision.verb, decision.at, decision.command) for decision in entry.decisions]
+    return sorted(moments_, key=lambda moment: moment.at)
 
 
 def totals(entries: Sequence[Entry], batches: Iterable[PastBatch]) -> dict[str, Any]:

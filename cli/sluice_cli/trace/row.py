@@ -136,58 +136,58 @@ def row(
             )
             return with_forgetting(with_history(life, target, table, key), target, table, key)
 
-        found = RowSearch(target, tick=lambda read: status.update(f"{counted(read, 'object')} read")).search(
+        searched = RowSearch(target, tick=lambda read: status.update(f"{counted(read, 'object')} read")).search(
             table, key, Bounds(max_objects, begins, check), read_life
         )
     chapters = story(
-        found.batches,
-        columns=found.columns,
-        life=found.life,
-        ignore_deletes=found.config.delete_mode == IGNORE,
-        from_the_start=found.from_the_start and begins is None,
-        rebuilt_at=found.rebuilt_at,
-        topic=found.config.topic,
+        searched.batches,
+        columns=searched.columns,
+        life=searched.life,
+        ignore_deletes=searched.config.delete_mode == IGNORE,
+        from_the_start=searched.from_the_start and begins is None,
+        rebuilt_at=searched.rebuilt_at,
+        topic=searched.config.topic,
     )
     checked = [chapter.instant for chapter in chapters if chapter.instant is not None][-check:] if check else []
     document = {
         "table": table,
-        "key": _stored_key(found.config.record_key, key, found.life),
+        "key": _stored_key(searched.config.record_key, key, searched.life),
         "chapters": [
-            {**describe(chapter), "table": _held(found.life, chapter) if chapter.instant in checked else None}
+            {**describe(chapter), "table": _held(searched.life, chapter) if chapter.instant in checked else None}
             for chapter in chapters
         ],
-        "forgotten": _forgotten(found.life),
-        "waiting": [describe_change(change) for change in found.waiting],
+        "forgotten": _forgotten(searched.life),
+        "waiting": [describe_change(change) for change in searched.waiting],
         "set_aside": [
             {"object": name, **asdict(error), "reason": completed(error.reason, TABLE=table)}
-            for name, error in found.set_aside
+            for name, error in searched.set_aside
         ],
-        "set_aside_with_unknown_key": found.unkeyed,
-        "quarantined_objects": [asdict(item) for item in found.quarantined],
-        "gone": [asdict(item) for item in found.gone],
-        "objects_read": found.objects,
-        "records_read": found.records,
-        "objects_left_out": found.left_out,
-        "skipped_documents": described_documents(found.skipped),
+        "set_aside_with_unknown_key": searched.unkeyed,
+        "quarantined_objects": [asdict(item) for item in searched.quarantined],
+        "gone": [asdict(item) for item in searched.gone],
+        "objects_read": searched.objects,
+        "records_read": searched.records,
+        "objects_left_out": searched.left_out,
+        "skipped_documents": described_documents(searched.skipped),
         "since": begins,
-        "history": found.life.history,
-        "complete": found.complete and begins is None,
+        "history": searched.life.history,
+        "complete": searched.complete and begins is None,
     }
     if as_json:
         print_json(document)
     else:
         _print(document, [chapter.row for chapter in chapters])
-    say_skipped(found.skipped)
-    if not chapters and not found.waiting:
+    say_skipped(searched.skipped)
+    if not chapters and not searched.waiting:
         raise typer.Exit(1)
 
 
 def _print_past(table: str, key: Sequence[str], past: PastRow, as_json: bool) -> None:
     """Print a row as it was. Raises typer.Exit where there was none."""
     if as_json:
-        named = dict(zip(past.key, key, strict=True))
+        key_values = dict(zip(past.key, key, strict=True))
         described = {"as_of": past.instant, "from_history": past.from_history, "row": past.values}
-        print_json({"table": table, "key": named, **described})
+        print_json({"table": table, "key": key_values, **described})
     else:
         say(past.note)
         print_line("no such row" if past.values is None else _pairs(past.values))
@@ -296,8 +296,8 @@ def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
 
 
 def _print_forgotten(gone: Mapping[str, Any]) -> None:
-    known = f"{clock(gone['at'])}  instant {gone['instant']}"
-    print_line(f"\n{known if gone['instant'] else 'at a time that is not known, since its commit is archived'}")
+    when = f"{clock(gone['at'])}  instant {gone['instant']}"
+    print_line(f"\n{when if gone['instant'] else 'at a time that is not known, since its commit is archived'}")
     until = _positions_shown(gone["until"])
     print_line(f"  forgotten  by {Step('forget')}: changes until position {until} stay out of the table")
     print_line("  = nothing")
@@ -306,17 +306,17 @@ def _print_forgotten(gone: Mapping[str, Any]) -> None:
 def _say_sources(document: Mapping[str, Any]) -> None:
     changes = sum(len(chapter["changes"]) for chapter in document["chapters"]) + len(document["waiting"])
     objects, records = counted(document["objects_read"], "object"), counted(document["records_read"], "record")
-    kept = f", others read from {document['history']}" if document["history"] else ""
-    say(f"\n{counted(changes, 'change')} of the row; opened {objects} with {records}{kept}")
+    rest = f", others read from {document['history']}" if document["history"] else ""
+    say(f"\n{counted(changes, 'change')} of the row; opened {objects} with {records}{rest}")
     for name, state in (
         ("gone", "gone from bronze"),
         ("quarantined_objects", "in quarantine or unreadable, and not in the table"),
     ):
-        found = document[name]
-        if found:
-            keys = ", ".join(key_in_line(item["key"]) for item in found[:3])
-            more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
-            say(f"{counted(len(found), 'object')} {state}: {keys}{more}")
+        keys_left = document[name]
+        if keys_left:
+            keys = ", ".join(key_in_line(item["key"]) for item in keys_left[:3])
+            more = f" and {len(keys_left) - 3:,} more" if len(keys_left) > 3 else ""
+            say(f"{counted(len(keys_left), 'object')} {state}: {keys}{more}")
     listed = Step("quarantine list", "--table", document["table"])
     if document["set_aside_with_unknown_key"]:
         records = counted(document["set_aside_with_unknown_key"], "record")
@@ -349,15 +349,15 @@ def _say_sources(document: Mapping[str, Any]) -> None:
 
 
 def _change(change: Mapping[str, Any]) -> str:
-    named = {"c": "create", "u": "update", "d": "delete", "r": "snapshot"}
-    operation = named.get(change["op"] or "", change["op"] or ("delete" if change["deleted"] else "row"))
+    operations = {"c": "create", "u": "update", "d": "delete", "r": "snapshot"}
+    operation = operations.get(change["op"] or "", change["op"] or ("delete" if change["deleted"] else "row"))
     position = _positions_shown(change["position"])
     return f"{operation:<8}  {key_in_line(change['key'])} offset {change['offset']}  position {position}"
 
 
 def _positions_shown(text: str) -> str:
     """The positions in a text as they are shown: whole in a pipe, shortened in a terminal."""
-    return _POSITION.sub(lambda found: short_position(found[0]), text) if sys.stdout.isatty() else text
+    return _POSITION.sub(lambda match: short_position(match[0]), text) if sys.stdout.isatty() else text
 
 
 def short_position(position: str) -> str:

@@ -132,7 +132,7 @@ def keyed_changes(
     SluiceError where the object can't be read to its end.
     """
     row, decoded, source_clock = _decoded(body, item, config, hash_key)
-    found: list[tuple[Key, FoundChange]] = []
+    by_key: list[tuple[Key, FoundChange]] = []
     truncates: list[PlacedTruncate] = []
     by_name = {column.name: column for column in row.columns}
     unread = {error.record for error in decoded.rows}
@@ -152,8 +152,8 @@ def keyed_changes(
         ]
         mine = _as_wide(made.take(pa.array(rows, pa.int64())), types)
         changes = _changes(mine, row.columns, config.record_key, item, source_clock)
-        found += zip((keys[place] for place in rows), changes, strict=True)
-    return found, truncates
+        by_key += zip((keys[place] for place in rows), changes, strict=True)
+    return by_key, truncates
 
 
 def _truncates(made: pa.RecordBatch) -> list[PlacedTruncate]:
@@ -162,8 +162,8 @@ def _truncates(made: pa.RecordBatch) -> list[PlacedTruncate]:
 
 
 def _sources(made: pa.RecordBatch) -> list[str | None]:
-    named = hidden.SOURCE in made.schema.names
-    return made.column(hidden.SOURCE).to_pylist() if named else [None] * made.num_rows
+    has_sources = hidden.SOURCE in made.schema.names
+    return made.column(hidden.SOURCE).to_pylist() if has_sources else [None] * made.num_rows
 
 
 def _as_wide(made: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
@@ -201,12 +201,12 @@ def _schemas(body: bytes, item: ManifestObject, config: TableConfig) -> list[str
     """The object's own schemas in Avro form, as JSON."""
     if item.format in SCANNED:
         schemas, was_inferred = schemas_of(body, item.format, config)
-        found: Sequence[Any] = agreed(schemas, {}) if was_inferred else schemas
+        used: Sequence[Any] = agreed(schemas, {}) if was_inferred else schemas
     elif item.format == PARQUET:
-        found = [read_footer(body, True).schema]
+        used = [read_footer(body, True).schema]
     else:
-        found = [parse_header(Head(body, True), config.limits).schema]
-    return [json.dumps(schema, sort_keys=True) for schema in found]
+        used = [parse_header(Head(body, True), config.limits).schema]
+    return [json.dumps(schema, sort_keys=True) for schema in used]
 
 
 def _mask(made: pa.RecordBatch, columns: Sequence[Column], record_key: Sequence[str], key: Sequence[str]) -> pa.Array:
@@ -285,10 +285,10 @@ def _changes(
             hidden.UNCHANGED,
         )
     }
-    found, sources = [], _sources(mine)
+    changes, sources = [], _sources(mine)
     for number in range(mine.num_rows):
         unchanged = frozenset(own[hidden.UNCHANGED][number] or ())
-        found.append(
+        changes.append(
             FoundChange(
                 item.key,
                 item.version,
@@ -304,7 +304,7 @@ def _changes(
                 sources[number],
             )
         )
-    return found
+    return changes
 
 
 def has_key(
@@ -318,8 +318,8 @@ def has_key(
     by_name = {column.name.lower(): column for column in columns}
     for name, text in zip(record_key, key, strict=True):
         column = by_name.get(name.lower(), plain_column(name, kinds.STRING, True, ""))
-        values = [own[each.lower()] for each in (name, column.written_name) if each.lower() in own]
-        if not any(is_same(found, text, column) for value in values for found in _key_texts(value, column)):
+        values = [own[spelling.lower()] for spelling in (name, column.written_name) if spelling.lower() in own]
+        if not any(is_same(known_text, text, column) for value in values for known_text in _key_texts(value, column)):
             return False
     return True
 

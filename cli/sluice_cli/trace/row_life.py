@@ -269,8 +269,8 @@ def _past_values(past: PastStates, key: Sequence[str]) -> dict[str, Any] | None:
 
     with opened_duckdb() as connection:
         load_past(connection, past, "changes", "now", read)
-        found = connection.sql(past.select("changes")).to_arrow_reader()
-        rows = [dict(zip(found.schema.names, row, strict=True)) for batch in found for row in rows_of(batch)]
+        reader = connection.sql(past.select("changes")).to_arrow_reader()
+        rows = [dict(zip(reader.schema.names, row, strict=True)) for batch in reader for row in rows_of(batch)]
     return rows[0] if rows else None
 
 
@@ -300,10 +300,10 @@ class _RowReader:
         for item in sorted(seen.slices(), key=lambda item: item.file_id != self._file_id):
             if item.file_id == self._file_id or self._holds(seen, item):
                 for batch in seen.batches(Shown(with_deleted=True, lineage=True), slices=[item]):
-                    found = batch.filter(_mask(batch, self._record_key, self._key))
-                    if found.num_rows:
+                    rows = batch.filter(_mask(batch, self._record_key, self._key))
+                    if rows.num_rows:
                         self._file_id = item.file_id
-                        return _version(seen, found)
+                        return _version(seen, rows)
         return None
 
     def count(self) -> int:
@@ -344,8 +344,8 @@ def _equal(values: pa.Array, text: str) -> pa.Array:
     return pa.array([hashed_text(key_text(row[0]), kind) == wanted for row in rows])
 
 
-def _version(seen: SilverTable, found: pa.RecordBatch) -> RowVersion:
-    return next(row_versions(seen, found))
+def _version(seen: SilverTable, rows: pa.RecordBatch) -> RowVersion:
+    return next(row_versions(seen, rows))
 
 
 def row_versions(seen: SilverTable, batch: pa.RecordBatch) -> Iterator[RowVersion]:
@@ -363,10 +363,10 @@ def row_versions(seen: SilverTable, batch: pa.RecordBatch) -> Iterator[RowVersio
 
 def _change(stored: Mapping[str, Any], row: Row) -> FoundChange | None:
     """The change that the row is, by its lineage columns."""
-    named, offset = stored.get(hidden.OBJECT), stored.get(hidden.OFFSET)
-    if named is None or offset is None:
+    object_name, offset = stored.get(hidden.OBJECT), stored.get(hidden.OFFSET)
+    if object_name is None or offset is None:
         return None
-    path, _, version = named.rpartition("?versionId=")
+    path, _, version = object_name.rpartition("?versionId=")
     return FoundChange(
         key=path.partition("/")[2],
         version=version,

@@ -142,16 +142,16 @@ class RowSearch:
         life = read_life(config, [instant for instant in instants if instant is not None])
         unread = SkippedDocuments()
         rebuilds = PastRebuilds.read(self._objects, self._target.silver, unread, table=table)
-        found = Searched(config, life, rebuilt_at=rebuilds.times(table), skipped=(*past.skipped, *unread.found))
-        checked = {version.instant for version in found.life.versions[-bounds.checked :]} if bounds.checked else set()
+        result = Searched(config, life, rebuilt_at=rebuilds.times(table), skipped=(*past.skipped, *unread.found))
+        checked = {version.instant for version in result.life.versions[-bounds.checked :]} if bounds.checked else set()
         for batch in merged:
-            self._search_batch(batch, table, key, bounds, checked, found)
+            self._search_batch(batch, table, key, bounds, checked, result)
         own = self._configuration
-        for item in waiting[: max(0, bounds.objects - found.objects)]:
+        for item in waiting[: max(0, bounds.objects - result.objects)]:
             routed = (own.table_for_topic(item.topic) if own else None) or config
-            for read in self._read([item.in_manifest()], routed, key, found, None):
-                found.waiting += read.changes
-        return found
+            for read in self._read([item.in_manifest()], routed, key, result, None):
+                result.waiting += read.changes
+        return result
 
     def _config(
         self, table: str, merged: Sequence[PastBatch], waiting: Sequence[PendingObject], since: int | None
@@ -177,14 +177,14 @@ class RowSearch:
         return config
 
     def _search_batch(
-        self, batch: PastBatch, table: str, key: Sequence[str], bounds: Bounds, checked: set[str], found: Searched
+        self, batch: PastBatch, table: str, key: Sequence[str], bounds: Bounds, checked: set[str], result: Searched
     ) -> None:
         part, outcome = batch.manifest.tables[table], batch.outcomes[table]
         by_hash = {item.id.hash: item for item in part.objects}
         aside = {
             item.id: item for item in (by_hash.get(error.object) for error in outcome.quarantined) if item is not None
         }
-        wanted = objects_to_open(part.objects, outcome, part.table_config, found.life, checked)
+        wanted = objects_to_open(part.objects, outcome, part.table_config, result.life, checked)
         concerned = list(dict.fromkeys([*aside, *(item.id for item in wanted)]))
         of_ledger = self._ledger.objects.get(concerned) if concerned else {}
         for error in outcome.quarantined:
@@ -194,32 +194,32 @@ class RowSearch:
             here = record is None or (record.state, record.batch) == (QUARANTINED, batch.manifest.batch)
             if item is not None and here:
                 reason = completed(error.reason, TABLE=table)
-                found.quarantined.append(Unread(item.key, item.version, error.code, reason, outcome.committed_at))
+                result.quarantined.append(Unread(item.key, item.version, error.code, reason, outcome.committed_at))
         items = _merged_here(batch, wanted, outcome, of_ledger)
-        new = sum(item.id not in found.opened for item in items)
-        if new and found.objects + new > bounds.objects and found.objects:
-            found.left_out += len(items)
+        new = sum(item.id not in result.opened for item in items)
+        if new and result.objects + new > bounds.objects and result.objects:
+            result.left_out += len(items)
             items = []
-        version = found.life.written(outcome.instant)
+        version = result.life.written(outcome.instant)
         brought = version.change if version is not None else None
-        changes = self._kept(batch, part, outcome, found.life, items)
-        found.columns += [name for change in changes for name in change.values if name not in found.columns]
+        changes = self._kept(batch, part, outcome, result.life, items)
+        result.columns += [name for change in changes for name in change.values if name not in result.columns]
         if brought is not None and any(change.position == brought.position for change in changes):
             brought = None  # in the history table, too
         truncates: list[PlacedTruncate] = []
-        for read in self._read(items, part.table_config, key, found, outcome):
+        for read in self._read(items, part.table_config, key, result, outcome):
             if brought is not None and (brought.key, brought.version) == (read.item.key, read.item.version):
                 brought = None  # among the object's own changes
             changes += read.changes
             truncates += read.truncates
             if _has_rows_aside(batch, of_ledger.get(read.item.id)):
-                found.unkeyed += read.unkeyed
-                found.set_aside += [(read.item.key, error) for error in read.set_aside]
-            found.columns += [name for name in read.columns if name not in found.columns]
+                result.unkeyed += read.unkeyed
+                result.set_aside += [(read.item.key, error) for error in read.set_aside]
+            result.columns += [name for name in read.columns if name not in result.columns]
         if brought is not None and changes:
             changes.append(brought)
         alone = brought is not None and not changes
-        found.batches.append(
+        result.batches.append(
             MergedBatch(
                 batch.manifest.batch,
                 outcome.instant,
@@ -252,25 +252,25 @@ class RowSearch:
         items: Sequence[ManifestObject],
         config: TableConfig,
         key: Sequence[str],
-        found: Searched,
+        result: Searched,
         outcome: Outcome | None,
     ) -> Iterator[ObjectChanges]:
         hash_key = self._hash_keys.of(config)
         for item, body in self._bodies(items, config.limits.object_bytes):
-            found.opened.setdefault(item.id, 0)
-            self._tick(found.objects)
+            result.opened.setdefault(item.id, 0)
+            self._tick(result.objects)
             try:
                 read = changes_in(body(), item, config, key, hash_key=hash_key)
             except ObjectGone:
                 readable_at = outcome.readable_at if outcome else None
-                found.gone.append(
+                result.gone.append(
                     Unread(item.key, item.version, "gone", "the version is no longer in bronze", readable_at)
                 )
                 continue
             except SluiceError as error:
-                found.quarantined.append(Unread(item.key, item.version, error.code, error.message))
+                result.quarantined.append(Unread(item.key, item.version, error.code, error.message))
                 continue
-            found.opened[item.id] = read.records
+            result.opened[item.id] = read.records
             yield read
 
     def _bodies(

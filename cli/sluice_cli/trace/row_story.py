@@ -102,19 +102,19 @@ def story(
             row, first_since = None, _AFTER_FORGETTING
         since = batch.committed_at
         raised = floors.raised(batch.truncates)
-        known = life.knows_before(batch.instant)
-        before = _row(life.before(batch.instant)) if known and batch.instant is not None else row
+        is_known = life.knows_before(batch.instant)
+        before = _row(life.before(batch.instant)) if is_known and batch.instant is not None else row
         version = life.written(batch.instant)
         brought = batch.changes
         if brought is None:
             brought = (version.change,) if version is not None and version.change is not None else ()
-        places.update((found.position, found.place) for found in brought)
-        out = [found for found in brought if gone and life.forgotten and found.position <= life.forgotten.until]
-        changes = [found for found in brought if found not in out]
+        places.update((item.position, item.place) for item in brought)
+        out = [item for item in brought if gone and life.forgotten and item.position <= life.forgotten.until]
+        changes = [item for item in brought if item not in out]
         if batch.changes is None:
             after = before if version is None else version.row
         elif changes or raised != floors:
-            plain = [_change(found) for found in changes]
+            plain = [_change(item) for item in changes]
             after = row_after(before, plain, columns=names, floor=raised, ignore_deletes=ignore_deletes)
         else:
             after = before
@@ -122,14 +122,14 @@ def story(
         truncated_at = raised.of(own) if raised.of(own) > floors.of(own) else None
         if brought or (truncated_at is not None and before is not None):
             judged = [
-                _judged(found, before, after, changes, raised, ignore_deletes, first_since)
-                for found in sorted(changes, key=lambda found: found.position)
+                _judged(change, before, after, changes, raised, ignore_deletes, first_since)
+                for change in sorted(changes, key=lambda change: change.position)
             ]
             held = places.get(after.position) if after is not None else None
             judged = [_with_order(item, held, batch.outdated) for item in judged]
-            if not from_the_start and not chapters and not known:
+            if not from_the_start and not chapters and not is_known:
                 judged = [_without_the_past(item) for item in judged]
-            judged = [*(JudgedChange(found, FORGOTTEN, "the row was forgotten before") for found in out), *judged]
+            judged = [*(JudgedChange(item, FORGOTTEN, "the row was forgotten before") for item in out), *judged]
             chapters.append(
                 Chapter(
                     batch.batch,
@@ -154,7 +154,7 @@ def _row(version: RowVersion | None) -> Row | None:
 
 
 def _judged(
-    found: FoundChange,
+    own: FoundChange,
     before: Row | None,
     after: Row | None,
     together: Sequence[FoundChange],
@@ -163,29 +163,29 @@ def _judged(
     first_since: str,
 ) -> JudgedChange:
     newest = max(change.position for change in together)
-    if found.position <= floors.of(found.source):
-        return JudgedChange(found, TRUNCATED, "older than a truncate of the table")
-    if before is not None and found.position == before.position:
-        return JudgedChange(found, REPEATED, "the table already has this change")
-    if found.deleted and ignore_deletes:
-        return JudgedChange(found, IGNORED_DELETE, "the table ignores deletes; older changes still lose to it")
-    if after is not None and found.position == after.position and (before is None or before.position < found.position):
-        older = [change for change in together if floors.of(change.source) < change.position < found.position]
+    if own.position <= floors.of(own.source):
+        return JudgedChange(own, TRUNCATED, "older than a truncate of the table")
+    if before is not None and own.position == before.position:
+        return JudgedChange(own, REPEATED, "the table already has this change")
+    if own.deleted and ignore_deletes:
+        return JudgedChange(own, IGNORED_DELETE, "the table ignores deletes; older changes still lose to it")
+    if after is not None and own.position == after.position and (before is None or before.position < own.position):
+        older = [change for change in together if floors.of(change.source) < change.position < own.position]
         if before is not None:
             others = f"; newer than {len(older)} more in this batch" if older else ""
-            return JudgedChange(found, WON, f"newer than the stored row, {before.position}{others}")
+            return JudgedChange(own, WON, f"newer than the stored row, {before.position}{others}")
         why = f"the newest of {len(older) + 1} changes in the first batch with this row"
-        return JudgedChange(found, WON, f"{why if older else 'the first change of this row'}{first_since}")
-    supplied = _supplied(found, before, after)
+        return JudgedChange(own, WON, f"{why if older else 'the first change of this row'}{first_since}")
+    supplied = _supplied(own, before, after)
     if supplied:
         return JudgedChange(
-            found,
+            own,
             SUPPLIED,
             f"older than the row, but supplies {', '.join(supplied)}, which the row's change left unchanged",
         )
-    if before is not None and found.position < before.position:
-        return JudgedChange(found, LOST, f"the table has a newer change, {before.position}")
-    return JudgedChange(found, OVERTAKEN, f"the batch has a newer change, {newest}")
+    if before is not None and own.position < before.position:
+        return JudgedChange(own, LOST, f"the table has a newer change, {before.position}")
+    return JudgedChange(own, OVERTAKEN, f"the batch has a newer change, {newest}")
 
 
 def _with_order(item: JudgedChange, held: ChangePlace | None, outdated: int) -> JudgedChange:
@@ -193,21 +193,23 @@ def _with_order(item: JudgedChange, held: ChangePlace | None, outdated: int) -> 
 
     What the objects of the batch told when they were merged is in its count of `outdated` keys.
     """
-    found = suspicion(item.change.place, held) if held is not None else None
-    lost = item.verdict in (LOST, OVERTAKEN) or found == REWOUND and item.verdict == REPEATED
-    if not lost or found is None or not (found == LATER or outdated):
+    sign = suspicion(item.change.place, held) if held is not None else None
+    lost = item.verdict in (LOST, OVERTAKEN) or sign == REWOUND and item.verdict == REPEATED
+    if not lost or sign is None or not (sign == LATER or outdated):
         return item
     return replace(item, why=f"{item.why}, though this one is later: raise the table's `generation`")
 
 
-def _supplied(found: FoundChange, before: Row | None, after: Row | None) -> list[str]:
+def _supplied(change: FoundChange, before: Row | None, after: Row | None) -> list[str]:
     """The columns whose value in the row comes from this change, which is not the row's newest."""
-    if after is None or after.deleted or found.deleted:
+    if after is None or after.deleted or change.deleted:
         return []
-    known = {name for name, position in after.owed.items() if position == found.position}
-    was = {name for name, position in (before.owed if before is not None else {}).items() if position == found.position}
+    supplied = {name for name, position in after.owed.items() if position == change.position}
+    was = {
+        name for name, position in (before.owed if before is not None else {}).items() if position == change.position
+    }
     # Of a change that is the stored row's predecessor, the row owes what it took over from there.
-    return sorted(name for name in known - was if name in found.values)
+    return sorted(name for name in supplied - was if name in change.values)
 
 
 def _without_the_past(item: JudgedChange) -> JudgedChange:
@@ -219,16 +221,16 @@ def _without_the_past(item: JudgedChange) -> JudgedChange:
 def _once(judged: Sequence[JudgedChange]) -> tuple[JudgedChange, ...]:
     """Of a change that came several times in one batch the first keeps its verdict, and the others repeat it."""
     seen: set[str] = set()
-    found = []
+    marked = []
     for item in judged:
         again = item.change.position in seen and item.verdict != TRUNCATED
         seen.add(item.change.position)
-        found.append(replace(item, verdict=REPEATED, why="repeated in this batch") if again else item)
-    return tuple(found)
+        marked.append(replace(item, verdict=REPEATED, why="repeated in this batch") if again else item)
+    return tuple(marked)
 
 
-def _change(found: FoundChange) -> Change:
-    return Change(found.position, found.op, found.deleted, found.values, found.unchanged, found.source)
+def _change(change: FoundChange) -> Change:
+    return Change(change.position, change.op, change.deleted, change.values, change.unchanged, change.source)
 
 
 def describe(chapter: Chapter) -> dict[str, Any]:

@@ -181,7 +181,7 @@ def trace_of(facts: TraceFacts) -> Trace:
 
 
 def _readable_at(identity: ObjectId, outcome: Outcome, manifest: Manifest | None) -> int | None:
-    item = next((each for each in manifest.objects if each.id == identity), None) if manifest is not None else None
+    item = next((item_ for item_ in manifest.objects if item_.id == identity), None) if manifest is not None else None
     return outcome.readable_at if item is None else outcome.readable_with(item)
 
 
@@ -301,7 +301,7 @@ def _until_pending(facts: TraceFacts, record: ObjectRecord) -> Iterator[Stretch]
     if record.unparked_at is not None:
         yield Stretch("parked", WAITING, since, record.unparked_at, "no table took it")
         since = record.unparked_at
-    retries = sorted((each for each in facts.decisions if each.verb == RETRIED), key=lambda each: each.at)
+    retries = sorted((item for item in facts.decisions if item.verb == RETRIED), key=lambda item: item.at)
     rebuilt = record.replayed_at
     merged_since = "until its table was rebuilt"
     for retry in retries:
@@ -316,14 +316,14 @@ def _until_pending(facts: TraceFacts, record: ObjectRecord) -> Iterator[Stretch]
         yield Stretch("merged before", WAITING, since, rebuilt, merged_since)
 
 
-def _set_aside(since: int, retry: Decision, known: Mapping[str, int]) -> Iterator[Stretch]:
+def _set_aside(since: int, retry: Decision, settled: Mapping[str, int]) -> Iterator[Stretch]:
     """Until its retry: the wait for the batch that set it aside, and its time in quarantine."""
     rows = retry.state == COMMITTED  # of an object whose other rows were merged
     in_quarantine = "rows of it in quarantine: the others were readable" if rows else "in quarantine"
     if retry.batch is None:  # set aside as it was admitted
         yield Stretch("set aside", WAITING, since, retry.at, in_quarantine)
         return
-    at = known.get(retry.batch)
+    at = settled.get(retry.batch)
     if at is None:
         yield Stretch("set aside", WAITING, since, retry.at, f"a wait for a batch, then {in_quarantine}")
         return

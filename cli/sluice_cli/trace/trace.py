@@ -81,20 +81,20 @@ def trace(
       sluice trace KEY --json | jq .to_readable_ms
     """
     sources = Tracker(chosen_target(stack))
-    found = _traced(sources, key, version)
+    picture_of = _traced(sources, key, version)
     if picture is not None:
-        _write(picture, svg(found))
+        _write(picture, svg(picture_of))
     if as_json:
-        print_json({**describe_trace(found), "skipped_documents": described_documents(sources.skipped)})
+        print_json({**describe_trace(picture_of), "skipped_documents": described_documents(sources.skipped)})
     else:
-        print_trace(found)
+        print_trace(picture_of)
     say_skipped(sources.skipped)
 
 
 def _traced(sources: Tracker, key: str, version: str | None) -> Trace:
-    found = sources.named(key)
-    versions = found.versions
-    identity, record = _chosen(versions, found.key, version)
+    keyed = sources.named(key)
+    versions = keyed.versions
+    identity, record = _chosen(versions, keyed.key, version)
     if version is None and len(versions) > 1:
         _say_others(versions, identity)
     return trace_of(sources.facts(identity, record))
@@ -139,24 +139,24 @@ def _write(path: Path, text: str) -> None:
     say(f"Written to {path}")
 
 
-def print_trace(found: Trace) -> None:
+def print_trace(shown: Trace) -> None:
     """Print the header, the waterfall, and the moments that it doesn't show."""
     console = escaping_console(soft_wrap=True, highlight=False)
     width = console.width if console.is_terminal else PIPE_WIDTH
-    print(visible(found.id.key))
-    header = summary(found)
+    print(visible(shown.id.key))
+    header = summary(shown)
     print_line(header)
-    if found.batch:
-        print_line(_batch(found))
+    if shown.batch:
+        print_line(_batch(shown))
     print()
-    for line in text_lines(found, width):
+    for line in text_lines(shown, width):
         console.print(line)
-    if not found.spans:
+    if not shown.spans:
         print_line(
             "Only its put is known: its notice is still on the way. "
             f"{Step('wait')} waits for it, and {Step('doctor')} checks the notifications"
         )
-    replay = found.replay
+    replay = shown.replay
     if replay is not None:
         print_line(f"\nreplayed {clock(replay.at)}: {visible(replay.result)}")
         if replay.batch:
@@ -164,14 +164,14 @@ def print_trace(found: Trace) -> None:
         print()
         for line in stretch_lines(replay.spans, width, "since then"):
             console.print(line)
-    for moment in found.moments:
+    for moment in shown.moments:
         note = visible(moment.note)
         if note and moment.name not in _SHOWN_ABOVE and f" · {note} · " not in header:
             print_line(f"{moment.name} {clock(moment.at)}: {note}")
-    if found.next_step is not None:
-        print_line(found.next_step)
+    if shown.next_step is not None:
+        print_line(shown.next_step)
 
 
-def _batch(found: Trace | ReplayTrace) -> str:
-    run, instant = f", run {found.run}" if found.run else "", f", instant {found.instant}" if found.instant else ""
-    return f"batch {found.batch}{run}{instant}"
+def _batch(shown: Trace | ReplayTrace) -> str:
+    run, instant = f", run {shown.run}" if shown.run else "", f", instant {shown.instant}" if shown.instant else ""
+    return f"batch {shown.batch}{run}{instant}"

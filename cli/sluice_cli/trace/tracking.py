@@ -104,13 +104,13 @@ class Tracker:
             searched = replace(searched, **_closest(text, self._known_keys()))
         if len(searched.keys) == 1 and searched.whole:
             return Named(searched.keys[0], self.versions(searched.keys[0]))
-        found = searched if searched.keys else replace(searched, keys=self._keys_like(text), how="begin with it")
-        if found.keys:
-            raise UsageError(f"No key equals {text!r}, but others {found.how}", next_step=_next_step(found))
+        result = searched if searched.keys else replace(searched, keys=self._keys_like(text), how="begin with it")
+        if result.keys:
+            raise UsageError(f"No key equals {text!r}, but others {result.how}", next_step=_next_step(result))
         meant = did_you_mean(text.rpartition("/")[2], map(visible, searched.names))
         raise UsageError(
             f"Neither the ledger nor bronze has the key {text!r}{meant}",
-            next_step=step or _next_step(found),
+            next_step=step or _next_step(result),
         )
 
     def _step_of_no_key(self, text: str) -> str | None:
@@ -125,17 +125,17 @@ class Tracker:
 
     def versions(self, key: str) -> dict[ObjectId, ObjectRecord | None]:
         """List the versions of a key: those in the ledger, oldest first, then those that only bronze has yet."""
-        found: dict[ObjectId, ObjectRecord | None] = {
+        by_id: dict[ObjectId, ObjectRecord | None] = {
             record.id: self.judged_now(record) for record in self._ledger.objects.versions(self._bronze, key)
         }
         versioned = self._objects.is_versioned(self._bronze)
         listed = self._objects.version_page(self._bronze, prefix=key, page_size=VERSIONS_AT_MOST).versions
         for item in sorted(listed, key=lambda version: version.modified_at):
             if item.key == key:
-                found.setdefault(
+                by_id.setdefault(
                     identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned), None
                 )
-        return found
+        return by_id
 
     def _keys_like(self, prefix: str) -> tuple[str, ...]:
         listed = self._objects.version_page(self._bronze, prefix=prefix, page_size=KEYS_SHOWN + 1).versions
@@ -174,8 +174,8 @@ class Tracker:
         held_up = self._held_up(record)
         set_aside_at = self._set_aside_at(decisions)
         if record.first_batch is None or record.replayed_at is None:
-            found = TraceFacts(identity, put_at, record, decisions, set_aside_at=set_aside_at, held_up=held_up)
-            return self._with_batch(found, record)
+            base = TraceFacts(identity, put_at, record, decisions, set_aside_at=set_aside_at, held_up=held_up)
+            return self._with_batch(base, record)
         replayed_at = record.replayed_at
         then = ObjectRecord(
             **{name: getattr(record, name) for name in _ADMITTED},
@@ -183,9 +183,9 @@ class Tracker:
             unparked_at=record.unparked_at,
             batch=record.first_batch,
         )
-        before = [each for each in decisions if each.at < replayed_at]
+        before = [decision for decision in decisions if decision.at < replayed_at]
         first = TraceFacts(identity, put_at, then, before, set_aside_at=set_aside_at)
-        since = [each for each in decisions if each.at >= replayed_at]
+        since = [decision for decision in decisions if decision.at >= replayed_at]
         facts = TraceFacts(identity, put_at, record, since, first=self._with_batch(first, then), held_up=held_up)
         return self._with_batch(facts, record)
 
@@ -207,13 +207,13 @@ class Tracker:
 
     def _set_aside_at(self, decisions: Sequence[Decision]) -> dict[str, int]:
         """When each batch that retries name settled its part (epoch ms), where the ledger still knows it."""
-        found: dict[str, int] = {}
-        for each in decisions:
-            if each.verb == RETRIED and each.batch is not None and each.table is not None and each.batch not in found:
-                settled = self._ledger.batches.parts(each.batch).get(each.table, {}).get("settled_at")
+        times: dict[str, int] = {}
+        for item in decisions:
+            if item.verb == RETRIED and item.batch is not None and item.table is not None and item.batch not in times:
+                settled = self._ledger.batches.parts(item.batch).get(item.table, {}).get("settled_at")
                 if settled is not None:
-                    found[each.batch] = int(settled)
-        return found
+                    times[item.batch] = int(settled)
+        return times
 
     def _with_batch(self, facts: TraceFacts, record: ObjectRecord) -> TraceFacts:
         if record.batch is None or record.table is None:
@@ -238,14 +238,14 @@ class Tracker:
     ) -> tuple[str, ...]:
         """The runs that died after the version last became pending and before the run that claimed it was requested."""
         requested = run.get("requested_at") or 0
-        retried = (each.at for each in decisions if each.verb == RETRIED)
+        retried = (decision.at for decision in decisions if decision.verb == RETRIED)
         since = max(record.admitted_at, record.unparked_at or 0, record.replayed_at or 0, *retried)
         if requested - since < FIRST_BACKOFF_MS:  # the least time between a run that died and the next
             return ()
         earliest = since - _LONGEST_RUN_MS
-        newest_first = takewhile(lambda each: int(each["listed_at"]) >= earliest, self._ledger.history.runs())
-        own = (each for each in newest_first if each.get("lane") == run.get("lane") and died(each))
-        return tuple(str(each["run"]) for each in own if since <= each["ended_at"] <= requested)[::-1]
+        newest_first = takewhile(lambda entry: int(entry["listed_at"]) >= earliest, self._ledger.history.runs())
+        own = (entry for entry in newest_first if entry.get("lane") == run.get("lane") and died(entry))
+        return tuple(str(entry["run"]) for entry in own if since <= entry["ended_at"] <= requested)[::-1]
 
     def _finisher(self, manifest: Manifest, outcome: Outcome, run: Mapping[str, Any]) -> str | None:
         """The run that took the batch over from this one, and merged this part; None if the run did so itself."""
@@ -272,23 +272,23 @@ def _closest(part: str, keys: Iterable[str]) -> dict[str, Any]:
     """The `keys` that match a part of a key in the closest way, and `how`."""
     matching: list[dict[str, None]] = [{} for _ in _MATCHES]
     for key in keys:
-        for (_, matches), found in zip(_MATCHES, matching, strict=True):
+        for (_, matches), keys_found in zip(_MATCHES, matching, strict=True):
             if matches(part, key):
-                found[key] = None
+                keys_found[key] = None
     closest = next((number for number, found in enumerate(matching) if found), 0)
     return {"keys": tuple(matching[closest]), "how": _MATCHES[closest][0]}
 
 
-def _next_step(found: SearchedKeys) -> str:
-    if found.keys:
-        step = f"Keys that {found.how}: {_listed(found.keys)}"
+def _next_step(keys: SearchedKeys) -> str:
+    if keys.keys:
+        step = f"Keys that {keys.how}: {_listed(keys.keys)}"
     else:
         step = (
             "Give a key, or a part of one that no other key has (the whole key of an object deleted from bronze); "
             f"{Step('history')} lists the newest objects"
         )
     rest = f". Only the first {PAGES_AT_MOST * 1_000:,} versions in bronze were searched for a part of a key"
-    return step if found.whole else f"{step}{rest}"
+    return step if keys.whole else f"{step}{rest}"
 
 
 def _listed(keys: Sequence[str]) -> str:

@@ -172,19 +172,19 @@ class Verification:
         opened = open_from(self._place, table, instant)
         if opened.instant > instant:  # a row was forgotten since, when every batch before had its outcome
             merged, _ = self._merged(table, until=opened.instant)
-        found = Verified(table, opened.instant, concealed=self._concealed)
+        verified = Verified(table, opened.instant, concealed=self._concealed)
         watch = KafkaWatch.from_dict(self._ledger.tables.get(table).watch)
-        found.lost = watch.lost_under(max((each.config.generation for each in merged), default=0))
+        verified.lost = watch.lost_under(max((merged_object.config.generation for merged_object in merged), default=0))
         keys = Shown(with_deleted=True, lineage=True, columns=opened.record_key)  # an append-only table's key is hidden
         rows = sum(batch.num_rows for batch in opened.batches(keys))
-        found.share = max(1, -(-rows // (sample or self._keys_at_once)))
-        for division in range(found.share if sample is None else 1):
-            self._compare(opened, merged, division, found)
+        verified.share = max(1, -(-rows // (sample or self._keys_at_once)))
+        for division in range(verified.share if sample is None else 1):
+            self._compare(opened, merged, division, verified)
         if sample is None:
-            found.share = 1
-        found.quarantined = in_quarantine(self._ledger, table)
-        found.skipped = (*self._past.skipped, *self._skipped.found)
-        return found
+            verified.share = 1
+        verified.quarantined = in_quarantine(self._ledger, table)
+        verified.skipped = (*self._past.skipped, *self._skipped.found)
+        return verified
 
     def _merged(self, table: str, until: str | None = None) -> tuple[list[MergedObject], str]:
         """The objects that the table is made of, each by its last batch, and the instant of the newest commit.
@@ -232,12 +232,12 @@ class Verification:
             )
         return list(taken.values()), newest
 
-    def _compare(self, opened: SilverTable, merged: list[MergedObject], division: int, found: Verified) -> None:
-        appends = any(each.config.append_only for each in merged)
+    def _compare(self, opened: SilverTable, merged: list[MergedObject], division: int, verified: Verified) -> None:
+        appends = any(item.config.append_only for item in merged)
 
         def wanted(key: Key) -> bool:
-            text = json.dumps([found.instant, *(_of_object(key) if appends else key)], ensure_ascii=True)
-            return crc32(text.encode("ascii")) % found.share == division
+            text = json.dumps([verified.instant, *(_of_object(key) if appends else key)], ensure_ascii=True)
+            return crc32(text.encode("ascii")) % verified.share == division
 
         changes: dict[Key, dict[str, Change]] = {}
         records: dict[Key, list[Change]] = {}  # of an append-only table, whose keys may come again
@@ -246,34 +246,34 @@ class Verification:
         of_history: dict[Key, set[str]] = {}
         under_other_rules: dict[Key, set[str]] = {}
         # Of a record that was set aside by the later rule the key is not known.
-        set_aside_later = any(EXPECT in each.changed and each.has_aside for each in merged)
+        set_aside_later = any(EXPECT in item.changed and item.has_aside for item in merged)
         floors = Floors(topic=merged[0].config.topic if merged else "")
         first = division == 0
         types = {item.name: item.type for item in opened.stored_schema}
-        for number, (each, body) in enumerate(self._bodies(merged), 1):
+        for number, (object_, body) in enumerate(self._bodies(merged), 1):
             self._tick("Objects", number)
-            hash_key = self._hash_keys.of(each.config)
+            hash_key = self._hash_keys.of(object_.config)
             try:
-                aside = self._aside(each, found.table)
+                aside = self._aside(object_, verified.table)
                 read, truncates = keyed_changes(
-                    body(), each.item, each.config, wanted=wanted, types=types, aside=aside, hash_key=hash_key
+                    body(), object_.item, object_.config, wanted=wanted, types=types, aside=aside, hash_key=hash_key
                 )
             except SluiceError as error:
                 if first:
-                    found.unread.append((each.item.key, error.code))
+                    verified.unread.append((object_.item.key, error.code))
                 continue
             floors = floors.raised(truncates)
-            found.objects += first
-            found.changes += len(read)
-            ordered_by_log = not each.config.append_only and each.config.position is None
+            verified.objects += first
+            verified.changes += len(read)
+            ordered_by_log = not object_.config.append_only and object_.config.position is None
             for key, one in read:
                 if ordered_by_log:
                     held[key] = max(held.get(key, one.place), one.place, key=lambda place: place.position)
                     latest[key] = max(latest.get(key, one.place), one.place, key=lambda place: place.latest_last)
-                if each.config.history:
+                if object_.config.history:
                     of_history.setdefault(key, set()).add(one.position)
-                if each.changed:
-                    under_other_rules.setdefault(key, set()).update(each.changed)
+                if object_.changed:
+                    under_other_rules.setdefault(key, set()).update(object_.changed)
                 change = Change(one.position, one.op, one.deleted, one.values, one.unchanged, one.source)
                 if appends:
                     records.setdefault(key, []).append(change)
@@ -281,20 +281,20 @@ class Verification:
                     changes.setdefault(key, {})[one.position] = change
         properties = opened.listing.folder.properties()
         if first:
-            found.floors = _missing_floors(properties, floors, self._ledger.tables.get(found.table).purge_floors)
+            verified.floors = _missing_floors(properties, floors, self._ledger.tables.get(verified.table).purge_floors)
         for key, place in latest.items():
             way = None if place == held[key] else suspicion(place, held[key])
-            if way == LATER or way is not None and found.lost:
-                found.outdated.append(key)
+            if way == LATER or way is not None and verified.lost:
+                verified.outdated.append(key)
         stored: dict[Key, Row] = {}
         twice = set()
         for key, row in self._stored(opened, wanted):
             twice.update([key] if key in stored else [])
             stored[key] = row
         noted, purged = marks(properties.get(FORGOTTEN_PROPERTY)), properties.get(PURGED_PROPERTY, NEVER)
-        unkept = self._without_history(found.table, of_history)
+        unkept = self._without_history(verified.table, of_history)
         columns = [name for name in opened.schema(Shown()).names if name not in opened.record_key]
-        ignore = any(each.config.delete_mode == IGNORE for each in merged[:1])
+        ignore = any(item.config.delete_mode == IGNORE for item in merged[:1])
         if appends:
             changes = under_identities(records, stored, columns)
         for key in sorted({*changes, *stored}, key=lambda key: json.dumps(key)):
@@ -310,13 +310,13 @@ class Verification:
                 unkept[key] = {position for position in unkept.get(key, ()) if position > until}
             owing = never_came(expected, own) if kind is None else ()
             if owing:
-                found.owing.append((key, owing))
+                verified.owing.append((key, owing))
             kind = TWICE if key in twice else kind or (NO_HISTORY if unkept.get(key) else None)
             if kind is not None:
                 changed = under_other_rules.get(key, set()) | ({EXPECT} if set_aside_later and not own else set())
-                found.disagreements.append(Disagreement(key, kind, expected, held_row, tuple(sorted(changed))))
-        found.keys += len({*changes, *stored})
-        found.rows += len(stored)
+                verified.disagreements.append(Disagreement(key, kind, expected, held_row, tuple(sorted(changed))))
+        verified.keys += len({*changes, *stored})
+        verified.rows += len(stored)
 
     def _stored(self, opened: SilverTable, wanted: Callable[[Key], bool]) -> Iterator[tuple[Key, Row]]:
         for batch in opened.batches(Shown(with_deleted=True, lineage=True)):
@@ -340,11 +340,11 @@ class Verification:
                 changes.get(tuple(key), set()).discard(position)
         return {key: left for key, left in changes.items() if left}
 
-    def _aside(self, each: MergedObject, table: str) -> frozenset[int]:
+    def _aside(self, item: MergedObject, table: str) -> frozenset[int]:
         """The numbers of the object's records that were set aside."""
-        if not each.has_aside:
+        if not item.has_aside:
             return frozenset()
-        key = rows_key(each.batch, table, each.item.id.hash)
+        key = rows_key(item.batch, table, item.item.id.hash)
         document = self._objects.get(self._silver, key)
         if document is None:
             raise ObjectGone("The records that were set aside of an object are gone", bucket=self._silver, key=key)

@@ -89,7 +89,7 @@ def verify(
 
     target = chosen_target(stack)
     with known_table(target, table), counting(as_json) as tick:
-        found = Verification(
+        verified = Verification(
             target,
             ledger=target.ledger,
             objects=target.objects,
@@ -99,64 +99,64 @@ def verify(
             ),
             tick=tick,
         ).run(table, sample)
-    say_skipped(found.skipped)
+    say_skipped(verified.skipped)
     if as_json:
-        print_json(document_of(found))
+        print_json(document_of(verified))
     else:
-        _print(found)
-    if not found.proven:
+        _print(verified)
+    if not verified.proven:
         raise typer.Exit(1)
 
 
-def document_of(found: Verified) -> dict[str, Any]:
+def document_of(verified: Verified) -> dict[str, Any]:
     """The JSON form of a result."""
     from sluice_cli.trace.verification import described_row
 
     return {
-        "table": found.table,
-        "instant": found.instant,
-        "proven": found.proven,
-        "one_key_in": found.share,
-        "keys": found.keys,
-        "rows": found.rows,
-        "objects": found.objects,
-        "changes": found.changes,
+        "table": verified.table,
+        "instant": verified.instant,
+        "proven": verified.proven,
+        "one_key_in": verified.share,
+        "keys": verified.keys,
+        "rows": verified.rows,
+        "objects": verified.objects,
+        "changes": verified.changes,
         "disagreements": [
             {
-                "key": list(each.key),
-                "kind": each.kind,
-                "found": _MEANS[each.kind],
-                "columns": list(each.columns),
-                "rule_changed": list(each.changed),
-                "expected": described_row(each.expected, found.concealed),
-                "stored": described_row(each.stored, found.concealed),
+                "key": list(row.key),
+                "kind": row.kind,
+                "found": _MEANS[row.kind],
+                "columns": list(row.columns),
+                "rule_changed": list(row.changed),
+                "expected": described_row(row.expected, verified.concealed),
+                "stored": described_row(row.stored, verified.concealed),
             }
-            for each in found.disagreements
+            for row in verified.disagreements
         ],
-        "outdated": [list(key) for key in found.outdated],
-        "owing": [{"key": list(key), "columns": list(names)} for key, names in found.owing],
-        "missing_floors": list(found.floors),
-        "unread": [{"key": key, "code": code} for key, code in found.unread],
-        "quarantined": {"objects": found.quarantined.objects, "rows": found.quarantined.rows},
-        "skipped_documents": described_documents(found.skipped),
+        "outdated": [list(key) for key in verified.outdated],
+        "owing": [{"key": list(key), "columns": list(names)} for key, names in verified.owing],
+        "missing_floors": list(verified.floors),
+        "unread": [{"key": key, "code": code} for key, code in verified.unread],
+        "quarantined": {"objects": verified.quarantined.objects, "rows": verified.quarantined.rows},
+        "skipped_documents": described_documents(verified.skipped),
     }
 
 
-def _said(each: Disagreement) -> str:
+def _said(row: Disagreement) -> str:
     """Describes a wrong row, with the columns that differ."""
-    names = [visible(name) for name in each.columns]
+    names = [visible(name) for name in row.columns]
     if len(names) > SHOWN:
         names[SHOWN:] = [f"{len(names) - SHOWN:,} more"]
     *others, last = names or [""]
     listed = f"{', '.join(others)} and {last}" if others else last
     differ = f"{listed} {'differ' if others else 'differs'}" if names else ""
-    return ": ".join(filter(None, (_SAYS[each.kind], differ))) or "its values differ"
+    return ": ".join(filter(None, (_SAYS[row.kind], differ))) or "its values differ"
 
 
-def _print_verdict(found: Verified) -> None:
-    table, number = visible(found.table), len(found.disagreements)
-    changed = [each for each in found.disagreements if each.changed]
-    settings = " and ".join(f"`{name}`" for name in sorted({name for each in changed for name in each.changed}))
+def _print_verdict(verified: Verified) -> None:
+    table, number = visible(verified.table), len(verified.disagreements)
+    changed = [row for row in verified.disagreements if row.changed]
+    settings = " and ".join(f"`{name}`" for name in sorted({name for row in changed for name in row.changed}))
     share = "" if number == len(changed) == 1 else "all " if number == len(changed) else f"{len(changed):,} of them "
     why = f", {share}explained by the changed {settings} of the table's rule" if changed else ""
     print_line(f"{counted(number, 'row differs', 'rows differ')}{why}")
@@ -164,40 +164,40 @@ def _print_verdict(found: Verified) -> None:
     print_line(f"{'' if number == len(changed) else traces}{Step('rebuild table', table)} writes the table again")
 
 
-def _print(found: Verified) -> None:
-    table = visible(found.table)
-    part = "" if found.share == 1 else f", one key in {found.share:,}"
+def _print(verified: Verified) -> None:
+    table = visible(verified.table)
+    part = "" if verified.share == 1 else f", one key in {verified.share:,}"
     print_line(
-        f"{table} as of {found.instant}{part}: {counted(found.keys, 'key')} compared, "
-        f"{counted(found.changes, 'change')} in {counted(found.objects, 'object')}"
+        f"{table} as of {verified.instant}{part}: {counted(verified.keys, 'key')} compared, "
+        f"{counted(verified.changes, 'change')} in {counted(verified.objects, 'object')}"
     )
-    for each in found.disagreements[:SHOWN]:
-        key = shortened(shell_text(map(cell, each.key)), KEY_CHARACTERS)
-        print_line(f"row {key}: {_said(each)}", whole=key)
-    if len(found.disagreements) > SHOWN:
-        print_line(f"and {len(found.disagreements) - SHOWN:,} more (--json lists all)")
-    for key, code in found.unread[:SHOWN]:
+    for row in verified.disagreements[:SHOWN]:
+        key = shortened(shell_text(map(cell, row.key)), KEY_CHARACTERS)
+        print_line(f"row {key}: {_said(row)}", whole=key)
+    if len(verified.disagreements) > SHOWN:
+        print_line(f"and {len(verified.disagreements) - SHOWN:,} more (--json lists all)")
+    for key, code in verified.unread[:SHOWN]:
         print_line(f"unread: {key_in_line(key)}: {code}", whole=key_in_line(key))
-    if len(found.unread) > SHOWN:
-        print_line(f"unread: and {len(found.unread) - SHOWN:,} more (--json lists all)")
-    for owing, names in found.owing[:SHOWN]:
-        named = shortened(shell_text(map(cell, owing)), KEY_CHARACTERS)
-        print_line(f"row {named}: no object brought its {', '.join(map(visible, names))}")
-    for floor in found.floors:
+    if len(verified.unread) > SHOWN:
+        print_line(f"unread: and {len(verified.unread) - SHOWN:,} more (--json lists all)")
+    for owing, names in verified.owing[:SHOWN]:
+        key_shown = shortened(shell_text(map(cell, owing)), KEY_CHARACTERS)
+        print_line(f"row {key_shown}: no object brought its {', '.join(map(visible, names))}")
+    for floor in verified.floors:
         print_line(
             f"the table's properties lack {floor}, and older changes can come back: {Step('rebuild table', table)}"
         )
-    for outdated in found.outdated[:SHOWN]:
+    for outdated in verified.outdated[:SHOWN]:
         print_line(f"row {shortened(shell_text(map(cell, outdated)), KEY_CHARACTERS)}: a later change of it lost")
-    if found.outdated or found.lost:
-        print_line(outdated_note(found.table, len(found.outdated) or found.lost))
-    if found.disagreements:
-        _print_verdict(found)
-    elif found.proven:
+    if verified.outdated or verified.lost:
+        print_line(outdated_note(verified.table, len(verified.outdated) or verified.lost))
+    if verified.disagreements:
+        _print_verdict(verified)
+    elif verified.proven:
         print_line("every row is what its objects say")
-    elif not found.read_all:
+    elif not verified.read_all:
         print_line("not proven: not everything could be read")
-    aside = found.quarantined
+    aside = verified.quarantined
     if aside.objects or aside.rows:
         print_line(
             f"in quarantine, and not in the table: {aside.described}: {Step('quarantine list', '--table', table)}"
