@@ -63,7 +63,7 @@ def differences(before: SilverTable | PastStates, after: SilverTable | PastState
         else:
             _load_states(connection, "before", before, columns)
             _load_states(connection, "after", after, columns)
-        found = connection.sql(
+        difference = connection.sql(
             _STATEMENT.format(
                 key=quoted(RECORD_KEY),
                 time=quoted(COMMIT_TIME),
@@ -72,7 +72,7 @@ def differences(before: SilverTable | PastStates, after: SilverTable | PastState
                 differ=", ".join(f"b.{quoted(name)} IS DISTINCT FROM a.{quoted(name)}" for name in columns),
             )
         )
-        yield _differences(found.to_arrow_reader(_BATCH_ROWS), columns, key_columns(now))
+        yield _differences(difference.to_arrow_reader(_BATCH_ROWS), columns, key_columns(now))
 
 
 def _asked(opened: SilverTable | PastStates) -> str | None:
@@ -86,14 +86,14 @@ def _load_states(
 
     So the key is that of its columns, and the time differs from that of the other moment.
     """
-    kept = f'"{name} rows"'
+    past_rows = f'"{name} rows"'
     if isinstance(opened, PastStates):
         changes = f'"{name} changes"'
-        load_past(connection, opened, changes, kept)
+        load_past(connection, opened, changes, past_rows)
         rows = f"({opened.select(changes)})"
     else:
-        load(connection, kept, opened.reader(Shown(columns=tuple(columns))))
-        rows = kept
+        load(connection, past_rows, opened.reader(Shown(columns=tuple(columns))))
+        rows = past_rows
     key = ", ".join(map(quoted, newest_of(opened).record_key))
     connection.execute(
         f"CREATE VIEW {name} AS SELECT row({key}) AS {quoted(RECORD_KEY)}, '{name}' AS {quoted(COMMIT_TIME)}, * "
@@ -134,11 +134,11 @@ def _differences(reader: Any, columns: tuple[str, ...], key: tuple[str, ...]) ->
         for record_key, is_new, is_gone, differ, *values in rows_of(batch):
             old, new = dict(zip(columns, values[:count], strict=True)), dict(zip(columns, values[count:], strict=True))
             row = {RECORD_KEY: record_key, **(old if is_gone else new)}
-            named = tuple(row[name] for name in key)
+            key_values = tuple(row[name] for name in key)
             if is_new or is_gone:
                 yield RowDifference(
-                    ADDED if is_new else REMOVED, named, columns, None if is_new else old, None if is_gone else new
+                    ADDED if is_new else REMOVED, key_values, columns, None if is_new else old, None if is_gone else new
                 )
             else:
                 changed = tuple(name for name, other in zip(columns, differ, strict=True) if other)
-                yield RowDifference(CHANGED, named, changed, old, new)
+                yield RowDifference(CHANGED, key_values, changed, old, new)

@@ -137,9 +137,9 @@ class TableListing:
             file for commit in self._contents(commits) for file in commit.files if file.file_bytes
         ]  # 0: no block
         paths = {path for file in written for path in (file.path, file.base)}
-        named = [file for file in (data_file(path, 0) for path in paths) if file is not None]
+        named_files = [file for file in (data_file(path, 0) for path in paths) if file is not None]
         slices = slices_as_of(
-            {file.path: file for file in (*self.files, *named)}.values(),
+            {file.path: file for file in (*self.files, *named_files)}.values(),
             instant,
             committed=Committed.of(self.timeline),
             replaced=self.replaced,

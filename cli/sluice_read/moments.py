@@ -119,9 +119,9 @@ def instant_at(moment: Moment, now: int | None = None) -> str:
         raise InvalidMoment(f"{text!r} is out of range", given=text, next_step=f"Give {examples}") from error
 
 
-def _as_in_3_10(found: re.Match[str]) -> str:
-    digits = f".{found[1][:6]:0<6}" if found[1] else ""
-    return f"{digits}{'+00:00' if found[2] else ''}"
+def _as_in_3_10(match: re.Match[str]) -> str:
+    digits = f".{match[1][:6]:0<6}" if match[1] else ""
+    return f"{digits}{'+00:00' if match[2] else ''}"
 
 
 def instant_of(at: int) -> str:

@@ -102,7 +102,7 @@ def open_as_of(place: SilverPlace, name: str, *, span: Span = NOW, states: bool 
         return open_table(place, name, span=span)
     except NotRetained as refused:
         folder, view = find_table(place, name)
-        kept = history_folder(place, folder.table)
-        if kept is None or view == READ_OPTIMIZED or span.changes or span.as_of is None or not states:
+        history = history_folder(place, folder.table)
+        if history is None or view == READ_OPTIMIZED or span.changes or span.as_of is None or not states:
             raise
-        return PastStates(open_table(place, name), open_table(place, kept.table), span.as_of, refused)
+        return PastStates(open_table(place, name), open_table(place, history.table), span.as_of, refused)

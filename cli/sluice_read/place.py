@@ -129,19 +129,19 @@ def table_folder(place: SilverPlace, database: str, table: str) -> TableFolder |
 def history_folder(place: SilverPlace, name: str) -> TableFolder | None:
     """The folder of the history table of `database.table`; None where it has none."""
     database, _, table = name.partition(".")
-    found = table_folder(place, database, _history_name(place, name) or table + HISTORY)
-    return found if found is not None and POSITION in record_key_of(found.properties()) else None
+    folder = table_folder(place, database, _history_name(place, name) or table + HISTORY)
+    return folder if folder is not None and POSITION in record_key_of(folder.properties()) else None
 
 
 def table_of_history(place: SilverPlace, name: str) -> str | None:
     """The table that the history table `database.name` belongs to; None for any other table."""
-    database, _, kept = name.partition(".")
-    found = table_folder(place, database, kept)
-    if found is None or POSITION not in record_key_of(found.properties()):
+    database, _, history = name.partition(".")
+    folder = table_folder(place, database, history)
+    if folder is None or POSITION not in record_key_of(folder.properties()):
         return None
     likely = [name[: -len(HISTORY)]] if name.endswith(HISTORY) else []
     owners = (table for tables in (likely, tables_in(place)) for table in tables)
-    return next((table for table in owners if history_folder(place, table) == found), None)
+    return next((table for table in owners if history_folder(place, table) == folder), None)
 
 
 def _history_name(place: SilverPlace, name: str) -> str | None:
@@ -192,8 +192,8 @@ def tables_in(place: SilverPlace) -> tuple[str, ...]:
     """List every `database.table` in the place, sorted."""
     names = [(database, table) for database in _folders(place, "") for table in _folders(place, f"{database}/")]
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tables") as pool:
-        found = pool.map(lambda name: table_folder(place, *name), names)
-        return tuple(sorted(folder.table for folder in found if folder is not None))
+        folders = pool.map(lambda name: table_folder(place, *name), names)
+        return tuple(sorted(folder.table for folder in folders if folder is not None))
 
 
 def _folders(place: SilverPlace, under: str) -> tuple[str, ...]:
@@ -204,7 +204,7 @@ def _folders(place: SilverPlace, under: str) -> tuple[str, ...]:
 def _unknown(place: SilverPlace, name: str, message: str = "") -> UnknownTable:
     tables = tables_in(place)
     gone = ". `sluice doctor` says which tables had commits that are gone"
-    known = (
+    step = (
         f"Name one of these tables: {', '.join(tables[:20])}{' ...' if len(tables) > 20 else ''}{gone}"
         if tables
         else "Tables appear with their first commit: `sluice wait`; `sluice quarantine list` shows what can't be merged"
@@ -214,5 +214,5 @@ def _unknown(place: SilverPlace, name: str, message: str = "") -> UnknownTable:
         message or f"No table {name!r} in {place.silver_url}{did_you_mean(name, tables)}",
         table=name,
         tables=tables,
-        next_step=known,
+        next_step=step,
     )

@@ -65,14 +65,14 @@ def _place_by_explaining(connection: duckdb.DuckDBPyConnection, sql: str, messag
 
 def _place(message: str, sql: str, *, lines_before: int = 0) -> str:
     """` (line 1, column 8)` of a message with a place. A column is left out where the mark doesn't tell it."""
-    found, lines = _PLACE.search(message), sql.split("\n")
-    if found is None or not lines_before < int(found[1]) <= len(lines):
+    match, lines = _PLACE.search(message), sql.split("\n")
+    if match is None or not lines_before < int(match[1]) <= len(lines):
         return ""
-    number, line, shown = int(found[1]) - lines_before, lines[int(found[1]) - 1], found[2].strip(".")
+    number, line, shown = int(match[1]) - lines_before, lines[int(match[1]) - 1], match[2].strip(".")
     begins = line.find(shown)
     if begins < 0 or not line.isascii():  # cut, or characters of several widths
         return f" (line {number})"
-    mark = len(found[3]) - len(f"LINE {found[1]}: ") - (len(found[2]) - len(found[2].lstrip(".")))
+    mark = len(match[3]) - len(f"LINE {match[1]}: ") - (len(match[2]) - len(match[2].lstrip(".")))
     return f" (line {number}, column {begins + mark + 1})"
 
 
@@ -82,8 +82,8 @@ def _next_step(error: duckdb.Error | OSError, message: str, tables: Callable[[],
     if text := _text_meant(first, sql):
         return f"A text stands in single quotes: {text}{f'. {advice}' if advice else ''}"
     if isinstance(error, duckdb.CatalogException) and "Table with name" in first:
-        known = ", ".join(tables()[:_TABLES_SHOWN])
-        return f"Tables are named database.table: {known}" if known else "Tables are named database.table"
+        names = ", ".join(tables()[:_TABLES_SHOWN])
+        return f"Tables are named database.table: {names}" if names else "Tables are named database.table"
     if isinstance(error, duckdb.BinderException) and any(
         name in first for name in ("_sluice_", "_hoodie_", hidden_columns.DELETED)
     ):
@@ -102,18 +102,18 @@ def _next_step(error: duckdb.Error | OSError, message: str, tables: Callable[[],
 
 def _text_meant(first: str, sql: str) -> str:
     """The text, in its quotes, where a word that is compared with something is taken for a column; "" otherwise."""
-    found = re.search(r'Referenced column "(.*)" not found', first)
-    if found is None:
+    match = re.search(r'Referenced column "(.*)" not found', first)
+    if match is None:
         return ""
-    compared = rf"(?:[=<>]|\bi?like\b|\bin\s*\([^()]*)\s*\"?{re.escape(found[1])}(?:\"|\b)"
-    return f"'{found[1]}'" if re.search(compared, sql, re.IGNORECASE) else ""
+    compared = rf"(?:[=<>]|\bi?like\b|\bin\s*\([^()]*)\s*\"?{re.escape(match[1])}(?:\"|\b)"
+    return f"'{match[1]}'" if re.search(compared, sql, re.IGNORECASE) else ""
 
 
 def _advice(lines: Sequence[str]) -> str:
     """What DuckDB itself suggests, in the lines after the first one."""
     for line in lines:
-        if found := re.fullmatch(r"Candidate (bindings|tables)[: ]+(.+)", line):
-            return f"{_CANDIDATES[found[1]]}: {found[2]}"
+        if match := re.fullmatch(r"Candidate (bindings|tables)[: ]+(.+)", line):
+            return f"{_CANDIDATES[match[1]]}: {match[2]}"
         if line.startswith(("Did you mean", "Either add")):
             return line.rstrip(".")
     return ""

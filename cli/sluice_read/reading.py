@@ -158,8 +158,8 @@ class SilverTable:
         return HudiReadOptions().with_as_of_timestamp(self.instant)
 
     def _column(self, name: str, visible: Sequence[pa.Field]) -> pa.Field:
-        found = next((item for item in visible if item.name == name), None)
-        if found is None:
+        column = next((item for item in visible if item.name == name), None)
+        if column is None:
             names = tuple(item.name for item in visible)
             raise UnknownColumn(
                 f"{self.table} shows no column {name!r}{did_you_mean(name, names)}",
@@ -169,7 +169,7 @@ class SilverTable:
                 next_step=f"Its columns: {', '.join(names[:40])}. "
                 f"`lineage` shows _sluice_* and _hoodie_*, `with_deleted` shows {hidden_columns.DELETED}",
             )
-        return found
+        return column
 
     def _guarded(self, read: Callable[[], Any]) -> Any:
         return _guarded(self.table, read)

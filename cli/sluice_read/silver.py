@@ -33,8 +33,8 @@ class CommitTime(NamedTuple):
 
 def aws_call_failed(error: BotoCoreError | ClientError) -> AwsCallFailed:
     """Describe an error of botocore, with the next step that the command names."""
-    found = failure_of(error)
-    return AwsCallFailed(found.sentence, next_step=found.next_step, cause=type(error).__name__)
+    failure = failure_of(error)
+    return AwsCallFailed(failure.sentence, next_step=failure.next_step, cause=type(error).__name__)
 
 
 @contextmanager
@@ -200,7 +200,7 @@ class Silver:
 
 
 def _shown(columns: Sequence[str] | None, with_deleted: bool, lineage: bool) -> Shown:
-    named = (columns,) if isinstance(columns, str) else columns  # a single one, and not its letters
+    names = (columns,) if isinstance(columns, str) else columns  # a single one, and not its letters
     return Shown(
-        with_deleted=with_deleted, lineage=lineage, columns=None if named is None else tuple(dict.fromkeys(named))
+        with_deleted=with_deleted, lineage=lineage, columns=None if names is None else tuple(dict.fromkeys(names))
     )

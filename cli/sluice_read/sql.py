@@ -148,18 +148,16 @@ def _bound(
     """Open DuckDB with the tables that a SELECT names, and the SELECT as a relation, as `run_query` says."""
     with opened_duckdb(files=files) as connection:
         # DuckDB compares names without case, so two spellings are one table.
-        named = {
-            (schema.lower(), table.lower()): (schema, table) for schema, table in table_references(connection, sql)
-        }
+        used = {(schema.lower(), table.lower()): (schema, table) for schema, table in table_references(connection, sql)}
         columns, shown = named_columns(connection, sql), Shown(with_deleted=with_deleted, lineage=lineage)
         opened = {
             f"{quoted(schema)}.{quoted(table)}": open_as_of(
                 place, f"{schema}.{table}", span=span, states=not (with_deleted or lineage)
             )
-            for (folded, _), (schema, table) in named.items()
+            for (folded, _), (schema, table) in used.items()
             if folded not in _OWN_SCHEMAS
         }
-        for schema in (schema for (folded, _), (schema, _) in named.items() if folded not in _OWN_SCHEMAS):
+        for schema in (schema for (folded, _), (schema, _) in used.items() if folded not in _OWN_SCHEMAS):
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
         try:
             # Bound to empty tables first: a mistake in the statement is found before anything is read.
@@ -188,21 +186,21 @@ def _declare(connection: duckdb.DuckDBPyConnection, name: str, table: SilverTabl
     """Create a table without rows; of a history table its changes, and a view of the states that follow from them."""
     changes = _changes_of(name)
     if isinstance(table, PastStates):
-        kept, states = table.changes, table.select(changes)
+        shown_by, states = table.changes, table.select(changes)
     elif _shows_states(table, shown):
         key = [column for column in table.record_key if column != hidden_columns.POSITION]
-        kept, states = table, history_view_sql(table.schema().names, record_key=key, source=changes, dialect=DUCKDB)
+        shown_by, states = table, history_view_sql(table.schema().names, record_key=key, source=changes, dialect=DUCKDB)
     else:
         load(connection, name, table.schema(shown).empty_table().to_reader())
         return
-    load(connection, changes, kept.schema(CHANGES).empty_table().to_reader())
+    load(connection, changes, shown_by.schema(CHANGES).empty_table().to_reader())
     connection.execute(f"CREATE VIEW {name} AS {states}")
 
 
 def _shows_states(table: SilverTable, shown: Shown) -> bool:
     """True for a history table, unless its changes themselves are asked for."""
-    asked = shown.with_deleted or shown.lineage or table.span.changes
-    return hidden_columns.POSITION in table.record_key and not asked
+    all_columns = shown.with_deleted or shown.lineage or table.span.changes
+    return hidden_columns.POSITION in table.record_key and not all_columns
 
 
 def _changes_of(name: str) -> str:

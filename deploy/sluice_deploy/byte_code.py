@@ -50,5 +50,5 @@ def build_of(python: Path | None) -> str:
 
 def _environment() -> dict[str, str]:
     """The environment without what changes a Python's modules or its order of sets."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return {**kept, "PYTHONHASHSEED": "0"}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return {**variables, "PYTHONHASHSEED": "0"}

@@ -35,19 +35,19 @@ def build_functions(root: Path, host: Host, python: Path | None, cache: Path) ->
     sources = read_packages(root / "functions", PARTS)
     requirements = root / "functions" / "requirements.txt"
     digest = hashlib.sha256()
-    for each in (requirements, *sorted(Path(__file__).parent.glob("*.py"))):
-        digest.update(each.read_bytes())
+    for source in (requirements, *sorted(Path(__file__).parent.glob("*.py"))):
+        digest.update(source.read_bytes())
     digest.update(repr((host, build_of(python))).encode())
     for name, content in sorted(sources.items()):
         digest.update(name.encode() + b"\0" + content + b"\0")
-    kept = cache / "functions" / f"{digest.hexdigest()[:20]}.zip"
-    if not kept.exists():
+    archive = cache / "functions" / f"{digest.hexdigest()[:20]}.zip"
+    if not archive.exists():
         libraries = without_models(wheel_contents(requirements, host, cache), SERVICES)
         files = {**libraries, **sources}
         files[SBOM] = sbom("sluice-functions", listed_wheels(requirements, host, cache), {})
         files.update(byte_code(files, python))
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_suffix(f".{os.getpid()}")
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        partial = archive.with_suffix(f".{os.getpid()}")
         partial.write_bytes(zip_bytes(files))
-        partial.replace(kept)
-    return kept.read_bytes()
+        partial.replace(archive)
+    return archive.read_bytes()

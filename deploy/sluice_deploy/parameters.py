@@ -51,8 +51,8 @@ def parameters_of(overrides: str) -> dict[str, str]:
 
 def configured_parameters(environment: str, folder: Path) -> dict[str, str]:
     """The parameters that samconfig.toml of `folder` sets for an environment; none without the file."""
-    found = _deployment(_settings(folder), environment).get("parameter_overrides", "")
-    return parameters_of(" ".join(found) if isinstance(found, list) else found)
+    written = _deployment(_settings(folder), environment).get("parameter_overrides", "")
+    return parameters_of(" ".join(written) if isinstance(written, list) else written)
 
 
 def configured_tags(environment: str, folder: Path) -> dict[str, str]:
@@ -81,14 +81,14 @@ def given_parameters(words: str, folder: Path, template: Path = TEMPLATE, stack:
     environment, _, given = words.strip().partition(" ")
     _check_environment(environment, folder, stack)
     parameters = {**configured_parameters(environment, folder), **parameters_of(given)}
-    known = read_template(folder / template).get("Parameters", {})
+    parameters_known = read_template(folder / template).get("Parameters", {})
     for name in parameters:
-        if name not in known:
+        if name not in parameters_known:
             raise UsageError(
-                f"{template} has no parameter {name}{did_you_mean(name, known)}",
+                f"{template} has no parameter {name}{did_you_mean(name, parameters_known)}",
                 next_step=_CORRECT,
             )
-        wrong = _mistake(parameters[name], known[name])
+        wrong = _mistake(parameters[name], parameters_known[name])
         if wrong:
             raise UsageError(f"{name} is {parameters[name]!r}, which {wrong}", next_step=_CORRECT)
     return as_overrides(parameters)
@@ -99,7 +99,7 @@ def _mistake(value: str, declared: Mapping[str, Any]) -> str:
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/parameters-section-structure.html
     """
-    allowed = [str(each) for each in declared.get("AllowedValues", ())]
+    allowed = [str(choice) for choice in declared.get("AllowedValues", ())]
     if allowed and value not in allowed:
         return f"is not one of {', '.join(allowed)}"
     if declared.get("Type") == "Number":
@@ -126,18 +126,18 @@ def _check_environment(environment: str, folder: Path, stack: str | None) -> Non
             f"{CONFIGURATION} has no environment {environment}{did_you_mean(environment, settings)}",
             next_step=f"Write ENV={_listed(settings)}, or a{add}" if settings else f"A{add}",
         )
-    named = _deployment(settings, environment).get("stack_name")
+    own = _deployment(settings, environment).get("stack_name")
     place = f"[{environment}.global.parameters] of {CONFIGURATION}"
-    if stack is None or stack == named:
+    if stack is None or stack == own:
         return
-    if named is None:
+    if own is None:
         raise UsageError(
             f"{CONFIGURATION} names no stack for {environment}",
             next_step=f'Write `stack_name = "{stack}"` under {place}',
         )
     raise UsageError(
-        f"{CONFIGURATION} names the stack {named} for {environment}, and --stack names {stack}",
-        next_step=f'Name it at one place: make reads `stack_name = "{named}"` under {place}, unless it is given STACK',
+        f"{CONFIGURATION} names the stack {own} for {environment}, and --stack names {stack}",
+        next_step=f'Name it at one place: make reads `stack_name = "{own}"` under {place}, unless it is given STACK',
     )
 
 
@@ -156,7 +156,7 @@ def _settings(folder: Path) -> dict[str, Any]:
     """The environments of samconfig.toml; none without the file."""
     file = folder / CONFIGURATION
     try:
-        found = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        document = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{CONFIGURATION} can't be read: {error}", next_step="Correct it at this place") from error
-    return {name: value for name, value in found.items() if isinstance(value, dict)}
+    return {name: value for name, value in document.items() if isinstance(value, dict)}

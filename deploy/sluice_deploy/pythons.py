@@ -38,8 +38,8 @@ def _candidates(version: str, environment: Mapping[str, str]) -> Iterator[tuple[
         Path(environment.get("PYENV_ROOT") or Path(environment.get("HOME", "~")).expanduser() / ".pyenv") / "versions"
     )
     yield str(versions), max(versions.glob(f"{version}*/bin/python"), default=None)
-    found = subprocess.run([uv, "python", "find", version], capture_output=True, text=True).stdout.strip() if uv else ""
-    yield "uv", Path(found) if found else None
+    out = subprocess.run([uv, "python", "find", version], capture_output=True, text=True).stdout.strip() if uv else ""
+    yield "uv", Path(out) if out else None
 
 
 def _version(python: Path) -> str | None:

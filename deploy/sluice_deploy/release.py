@@ -103,17 +103,17 @@ def _tree_checksum(packed: bytes) -> str:
 def _environment(requirements: Path, host: Host, cache: Path, python: Path | None) -> bytes:
     """The packages that a job imports beyond EMR's image, from the cache: packing takes longer than all the rest."""
     digest = hashlib.sha256(requirements.read_bytes())
-    for each in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(each.read_bytes())
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
     digest.update(repr((host, build_of(python))).encode())
-    kept = cache / "environments" / f"{digest.hexdigest()[:20]}.tar.gz"
-    if not kept.exists():
+    archive = cache / "environments" / f"{digest.hexdigest()[:20]}.tar.gz"
+    if not archive.exists():
         libraries = without_models(wheel_contents(requirements, host, cache), SERVICES)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_suffix(f".{os.getpid()}")
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        partial = archive.with_suffix(f".{os.getpid()}")
         partial.write_bytes(tar_gz_bytes({**libraries, **byte_code(libraries, python)}))
-        partial.replace(kept)
-    return kept.read_bytes()
+        partial.replace(archive)
+    return archive.read_bytes()
 
 
 def write_release(release: Release, folder: Path) -> None:

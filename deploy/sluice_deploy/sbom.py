@@ -20,7 +20,7 @@ def sbom(name: str, wheels: Iterable[Wheel], files: Mapping[str, bytes]) -> byte
     """The document of a package `name` that contains `wheels`; `files` are its own, by name. Sorted: same input, same
     bytes.
     """
-    components = [_library(wheel) for wheel in sorted(wheels, key=lambda each: each.file)]
+    components = [_library(wheel) for wheel in sorted(wheels, key=lambda wheel: wheel.file)]
     components += [_file(file, content) for file, content in sorted(files.items())]
     document = {
         "bomFormat": "CycloneDX",
@@ -28,7 +28,7 @@ def sbom(name: str, wheels: Iterable[Wheel], files: Mapping[str, bytes]) -> byte
         "version": 1,
         "metadata": {"component": {"type": "application", "bom-ref": name, "name": name}},
         "components": components,
-        "dependencies": [{"ref": name, "dependsOn": [each["bom-ref"] for each in components]}],
+        "dependencies": [{"ref": name, "dependsOn": [component["bom-ref"] for component in components]}],
     }
     return json.dumps(document, indent=1, sort_keys=True).encode()
 

@@ -38,8 +38,8 @@ _TemplateLoader.add_multi_constructor("!", _written_out)
 
 def parse_template(text: str) -> dict[str, Any]:
     """A template in YAML or JSON with CloudFormation's short forms written out. Raises yaml.YAMLError."""
-    found = yaml.load(text, _TemplateLoader)  # nosec B506, since it is a SafeLoader
-    return dict(json.loads(json.dumps(found)))  # through JSON, so that YAML's anchors become copies
+    document = yaml.load(text, _TemplateLoader)  # nosec B506, since it is a SafeLoader
+    return dict(json.loads(json.dumps(document)))  # through JSON, so that YAML's anchors become copies
 
 
 def read_template(path: Path) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def changes_application(
     before, after = _applications(deployed), _applications(new)
     if json.dumps(before, sort_keys=True) != json.dumps(after, sort_keys=True):
         return True
-    named = set(
+    resources = set(
         _named(
             {"applications": after, "conditions": [new.get("Conditions", {}).get(name) for name in _conditions(after)]}
         )
@@ -66,7 +66,7 @@ def changes_application(
     defaults = {name: str(one.get("Default", "")) for name, one in new.get("Parameters", {}).items()}
     return any(
         name in defaults and given.get(name, now.get(name, defaults[name])) != now.get(name, defaults[name])
-        for name in named
+        for name in resources
     )
 
 

@@ -27,11 +27,11 @@ class AnswerCache:
     def get(self, question: tuple[str, ...], newest: str) -> Answer | None:
         """The answer to a question, if the table's newest instant is still the same."""
         with self._lock:
-            found = self._answers.get(question)
-            if found is None or found.newest != newest:
+            answer = self._answers.get(question)
+            if answer is None or answer.newest != newest:
                 return None
             self._answers.move_to_end(question)
-            return found
+            return answer
 
     def keep(self, question: tuple[str, ...], answer: Answer) -> None:
         """Keep an answer in place of an older one; one larger than everything that may be kept is left out."""

@@ -144,37 +144,37 @@ class Tables:
         return self._answer(request, table, Span(), if_none_match, _details)
 
     def row(
-        self, request: Request, table: TableName, asked: Annotated[RowQuery, Query()], if_none_match: IfNoneMatch = None
+        self, request: Request, table: TableName, query: Annotated[RowQuery, Query()], if_none_match: IfNoneMatch = None
     ) -> Response:
         """Find one row by its key."""
 
         def read(opened: SilverTable) -> bytes:
-            page = read_page(opened, RowsAsked(1, asked.shown, key=asked.key), self._limits.page)
+            page = read_page(opened, RowsAsked(1, query.shown, key=query.key), self._limits.page)
             if not page.rows:
                 raise NoRow(
-                    f"{opened.table} has no row {', '.join(asked.key)}",
+                    f"{opened.table} has no row {', '.join(query.key)}",
                     table=opened.table,
-                    key=list(asked.key),
+                    key=list(query.key),
                     next_step=f"Its key is {', '.join(key_columns(opened))}; `with_deleted` shows deleted rows",
                 )
             return _body(opened, row=_Raw(page.rows[0]))
 
-        return self._answer(request, table, span_of(as_of=asked.as_of), if_none_match, read)
+        return self._answer(request, table, span_of(as_of=query.as_of), if_none_match, read)
 
     def rows(
         self,
         request: Request,
         table: TableName,
-        asked: Annotated[RowsQuery, Query()],
+        query: Annotated[RowsQuery, Query()],
         if_none_match: IfNoneMatch = None,
     ) -> Response:
         """Read a page of rows."""
-        span = span_of(as_of=asked.as_of, since=asked.since, until=asked.until)
-        cursor = None if asked.cursor is None else Cursor.of(asked.cursor)
+        span = span_of(as_of=query.as_of, since=query.since, until=query.until)
+        cursor = None if query.cursor is None else Cursor.of(query.cursor)
         rows = RowsAsked(
-            limit=min(asked.limit, self._limits.max_rows),
-            shown=asked.shown,
-            conditions=tuple(map(RowCondition.of, asked.where)),
+            limit=min(query.limit, self._limits.max_rows),
+            shown=query.shown,
+            conditions=tuple(map(RowCondition.of, query.where)),
             after=cursor,
         )
 
@@ -186,17 +186,17 @@ class Tables:
         pinned = span if cursor is None else replace(span, as_of=cursor.instant)
         return self._answer(request, table, pinned, if_none_match, read)
 
-    def _answer(self, request: Request, name: str, span: Span, known: str | None, read: _Read) -> Response:
+    def _answer(self, request: Request, name: str, span: Span, etag: str | None, read: _Read) -> Response:
         """Answer from the cache where the table has no newer instant, else by reading it."""
         folder, view = find_table(self._place, name)
         question = (folder.table, view, request.url.path, request.url.query)
         newest = folder.timeline().newest_change
         if newest is not None:
-            if _matches(known, newest.time):
+            if _matches(etag, newest.time):
                 return Response(status_code=304, headers=_headers(newest.time))
-            kept = self._cache.get(question, newest.time)
-            if kept is not None:
-                return _response(kept)
+            cached = self._cache.get(question, newest.time)
+            if cached is not None:
+                return _response(cached)
         with self._one_of_few():
             opened = open_table(self._place, name, span=span)
             seen = opened.listing.timeline.newest_change
@@ -277,6 +277,6 @@ def _headers(newest: str) -> dict[str, str]:
     return {"ETag": f'"{newest}"', "Cache-Control": _CACHING, "X-Content-Type-Options": "nosniff"}
 
 
-def _matches(known: str | None, newest: str) -> bool:
+def _matches(etag: str | None, newest: str) -> bool:
     """Whether `If-None-Match` names the newest instant."""
-    return known is not None and any(item.strip().removeprefix("W/") == f'"{newest}"' for item in known.split(","))
+    return etag is not None and any(item.strip().removeprefix("W/") == f'"{newest}"' for item in etag.split(","))

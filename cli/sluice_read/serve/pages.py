@@ -73,15 +73,15 @@ class Cursor:
     def of(cls, text: str) -> Cursor:
         """Read the text of a cursor. Raises InvalidCursor."""
         try:
-            found = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-            json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text for DuckDB
+            parts = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+            json.dumps(parts, ensure_ascii=False).encode()  # half a surrogate pair is no text for DuckDB
         except (ValueError, binascii.Error, RecursionError) as error:
             raise InvalidCursor("The cursor can't be read") from error
-        if not (isinstance(found, list) and len(found) == 3 and all(isinstance(item, str) for item in found)):
+        if not (isinstance(parts, list) and len(parts) == 3 and all(isinstance(item, str) for item in parts)):
             raise InvalidCursor("The cursor can't be read")
-        if not _INSTANT.fullmatch(found[0]):
+        if not _INSTANT.fullmatch(parts[0]):
             raise InvalidCursor("The cursor names no instant")
-        return cls(*found)
+        return cls(*parts)
 
 
 @dataclass(frozen=True)
@@ -112,16 +112,16 @@ class Page:
     following: Cursor | None
 
 
-def read_page(table: SilverTable, asked: RowsAsked, limits: PageLimits) -> Page:
+def read_page(table: SilverTable, wanted: RowsAsked, limits: PageLimits) -> Page:
     """Read one page. Every page reads the columns that it needs, of all files of the moment.
 
     Raises UnknownColumn, InvalidCondition, TookTooLong, PageTooLarge, Unreadable.
     """
     deadline = time.monotonic() + limits.seconds
-    columns = table.schema(asked.shown).names
-    conditions = _conditions(table, asked)
+    columns = table.schema(wanted.shown).names
+    conditions = _conditions(table, wanted)
     stored = tuple(dict.fromkeys((RECORD_KEY, PARTITION_PATH, *columns, *(item.column for item in conditions))))
-    read = Shown(with_deleted=asked.shown.with_deleted, lineage=True, columns=stored)
+    read = Shown(with_deleted=wanted.shown.with_deleted, lineage=True, columns=stored)
     with (
         opened_duckdb(memory_mib=limits.memory_mib) as connection,
         _explained(table.table, connection, limits.seconds),
@@ -129,32 +129,32 @@ def read_page(table: SilverTable, asked: RowsAsked, limits: PageLimits) -> Page:
         numbers = {name: f"c{number}" for number, name in enumerate(stored)}
         shape = table.schema(read).empty_table().rename_columns(list(numbers.values()))
         where, values = _where(connection, shape, conditions, numbers)
-        if asked.after is not None:
-            where, values = [*where, "(c0, c1) > (?, ?)"], [*values, asked.after.key, asked.after.partition]
+        if wanted.after is not None:
+            where, values = [*where, "(c0, c1) > (?, ?)"], [*values, wanted.after.key, wanted.after.partition]
         statement = (
             f"SELECT c0, c1, {', '.join(numbers[name] for name in columns)} FROM stored "
-            f"WHERE {' AND '.join(where) or 'true'} ORDER BY c0, c1 LIMIT {asked.limit + 1:d}"
+            f"WHERE {' AND '.join(where) or 'true'} ORDER BY c0, c1 LIMIT {wanted.limit + 1:d}"
         )
         batches = _timely(table, read, deadline, limits.seconds)
         renamed = (batch.rename_columns(shape.schema.names) for batch in batches)
         with registered(connection, "stored", pa.RecordBatchReader.from_batches(shape.schema, renamed)):
-            found = connection.sql(statement, params=values).to_arrow_reader(_BATCH_ROWS)
-            return _page(table.instant, columns, found, asked.limit, limits.max_bytes)
+            reader = connection.sql(statement, params=values).to_arrow_reader(_BATCH_ROWS)
+            return _page(table.instant, columns, reader, wanted.limit, limits.max_bytes)
 
 
-def _conditions(table: SilverTable, asked: RowsAsked) -> tuple[RowCondition, ...]:
+def _conditions(table: SilverTable, wanted: RowsAsked) -> tuple[RowCondition, ...]:
     """All conditions, those of a key included; only shown columns may be named. Raises UnknownColumn."""
-    table.schema(replace(asked.shown, columns=tuple(item.column for item in asked.conditions)))
-    if not asked.key:
-        return asked.conditions
+    table.schema(replace(wanted.shown, columns=tuple(item.column for item in wanted.conditions)))
+    if not wanted.key:
+        return wanted.conditions
     key = key_columns(table)
-    if len(key) != len(asked.key):
+    if len(key) != len(wanted.key):
         raise InvalidCondition(
-            f"The key of {table.table} is {', '.join(key)}, and {len(asked.key)} values were given",
-            given=asked.key,
+            f"The key of {table.table} is {', '.join(key)}, and {len(wanted.key)} values were given",
+            given=wanted.key,
             next_step="Repeat `key` once for each column, in this order",
         )
-    return (*asked.conditions, *(RowCondition(name, "eq", value) for name, value in zip(key, asked.key, strict=True)))
+    return (*wanted.conditions, *(RowCondition(name, "eq", value) for name, value in zip(key, wanted.key, strict=True)))
 
 
 def _where(
@@ -189,10 +189,10 @@ def _where(
     return terms, values
 
 
-def _page(instant: str, columns: Sequence[str], found: pa.RecordBatchReader, limit: int, max_bytes: int) -> Page:
+def _page(instant: str, columns: Sequence[str], reader: pa.RecordBatchReader, limit: int, max_bytes: int) -> Page:
     rows: list[str] = []
     size, last = 0, Cursor(instant, "", "")
-    for batch in found:
+    for batch in reader:
         for key, partition, *values in rows_of(batch):
             text = json.dumps(dict(zip(columns, values, strict=True)), ensure_ascii=False, separators=(",", ":"))
             size += len(text.encode())

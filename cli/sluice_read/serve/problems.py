@@ -62,8 +62,8 @@ class Problem(BaseModel):
 
 def problem_of(error: SluiceError) -> Problem:
     """Describe an error. What the request caused is 4xx, anything else 5xx."""
-    found = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), None)
-    status = found or (HTTPStatus.BAD_REQUEST if isinstance(error, UsageError) else HTTPStatus.INTERNAL_SERVER_ERROR)
+    mapped = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), None)
+    status = mapped or (HTTPStatus.BAD_REQUEST if isinstance(error, UsageError) else HTTPStatus.INTERNAL_SERVER_ERROR)
     return _problem(error.code, status, error.message, error.next_step, error.facts)
 
 
@@ -97,11 +97,11 @@ def answer_problems(app: FastAPI) -> None:
 
     async def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, (BotoCoreError, ClientError))
-        found = aws_call_failed(error)
-        _log.error("%s failed: %s", request.url.path, found)
+        failure = aws_call_failed(error)
+        _log.error("%s failed: %s", request.url.path, failure)
         # The message names roles and addresses, which concern the operator alone.
         step = "The server's log on stderr has the reason and the next step"
-        return answered(_problem(found.code, HTTPStatus.BAD_GATEWAY, "AWS refused, or didn't answer", step, {}))
+        return answered(_problem(failure.code, HTTPStatus.BAD_GATEWAY, "AWS refused, or didn't answer", step, {}))
 
     async def unexpected(request: Request, error: Exception) -> Response:
         _log.error("%s failed", request.url.path, exc_info=error)

@@ -32,7 +32,7 @@ def _undone_by_item(moto_s: Callable[..., None]) -> Callable[..., None]:
             if name in backend.tables
         }
         ways_back = [
-            _WayBack(table, [each.get("Item") or each["Key"] for each in operations if each["TableName"] == name])
+            _WayBack(table, [item.get("Item") or item["Key"] for item in operations if item["TableName"] == name])
             for name, table in tables.items()
         ]
         try:
@@ -61,17 +61,17 @@ def _copied_by_name(tables: Collection[Table]) -> Iterator[None]:
 class _WayBack:
     """The previous items of a transaction, and the length of the table's stream."""
 
-    def __init__(self, table: Table, named: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, table: Table, operations: Sequence[Mapping[str, Any]]) -> None:
         self._table = table
         whole = [
-            each for each in named if all(name in each for name in table.table_key_attrs)
+            item for item in operations if all(name in item for name in table.table_key_attrs)
         ]  # moto refuses an item without a key
         keys = [
             (
-                DynamoType(each[table.hash_key_attr]),
-                DynamoType(each[table.range_key_attr]) if table.range_key_attr else None,
+                DynamoType(item[table.hash_key_attr]),
+                DynamoType(item[table.range_key_attr]) if table.range_key_attr else None,
             )
-            for each in whole
+            for item in whole
         ]
         self._had = [(*key, copy.deepcopy(table.get_item(*key))) for key in keys]
         self._records = len(table.stream_shard.items) if table.stream_shard else 0

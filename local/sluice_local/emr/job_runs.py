@@ -38,7 +38,7 @@ class Application:
 
     def describe(self) -> dict[str, Any]:
         """As GetApplication and UpdateApplication answer."""
-        kept = (
+        given = (
             "initialCapacity",
             "maximumCapacity",
             "autoStartConfiguration",
@@ -49,7 +49,7 @@ class Application:
             "applicationId": self.id,
             **self._common(),
             "tags": dict(self.tags),
-            **{key: self.request[key] for key in kept if key in self.request},
+            **{key: self.request[key] for key in given if key in self.request},
         }
 
     def summarize(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class LocalJobRun:
     def describe(self) -> dict[str, Any]:
         """As GetJobRun answers."""
         request = self.request
-        kept = ("configurationOverrides", "executionIamPolicy", "retryPolicy")
+        given = ("configurationOverrides", "executionIamPolicy", "retryPolicy")
         times = {
             key: value
             for key, value in (("startedAt", self.started_at), ("endedAt", self.ended_at))
@@ -116,7 +116,7 @@ class LocalJobRun:
                 (self.ended_at or self.updated_at) - (self.started_at or self.updated_at)
             ),
             **times,
-            **{key: request[key] for key in kept if key in request},
+            **{key: request[key] for key in given if key in request},
         }
 
     def summarize(self) -> dict[str, Any]:

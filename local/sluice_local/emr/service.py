@@ -116,19 +116,19 @@ class Service:
     def stop_application(self, application: str) -> Mapping[str, Any]:
         """StopApplication; refused while runs are active."""
         with self._lock:
-            found = self._application(application)
-            if any(run.application is found and not run.ended for run in self._runs.values()):
+            app = self._application(application)
+            if any(run.application is app and not run.ended for run in self._runs.values()):
                 raise ApiRefusal("ConflictException", f"Application {application} has active job runs")
-            found.state = "STOPPED"
+            app.state = "STOPPED"
         return {}
 
     def delete_application(self, application: str) -> Mapping[str, Any]:
         """DeleteApplication; refused unless it is created or stopped."""
         with self._lock:
-            found = self._application(application)
-            if found.state not in ("CREATED", "STOPPED"):
+            app = self._application(application)
+            if app.state not in ("CREATED", "STOPPED"):
                 raise ApiRefusal(
-                    "ConflictException", f"Application {application} must be CREATED or STOPPED, not {found.state}"
+                    "ConflictException", f"Application {application} must be CREATED or STOPPED, not {app.state}"
                 )
             del self._applications[application]
         return {}
@@ -144,7 +144,7 @@ class Service:
         except InvalidRequest as error:
             raise ApiRefusal("ValidationException", str(error)) from error
         with self._lock:
-            found = self._application(application)
+            app = self._application(application)
             behaviour = self._behaviour
             if behaviour.throttle:
                 self._behaviour = replace(behaviour, throttle=behaviour.throttle - 1)
@@ -152,16 +152,16 @@ class Service:
             if behaviour.no_quota:
                 self._behaviour = replace(behaviour, no_quota=behaviour.no_quota - 1)
                 raise ApiRefusal("ServiceQuotaExceededException", "The account's quota of concurrent vCPUs is exceeded")
-            known = None if behaviour.forget_tokens else self._tokens.get((application, token))
-            if known is not None:
-                if known[1] != body:
+            earlier = None if behaviour.forget_tokens else self._tokens.get((application, token))
+            if earlier is not None:
+                if earlier[1] != body:
                     raise ApiRefusal("ConflictException", "clientToken was used with other parameters")
-                return self._started(self._runs[known[0]])
+                return self._started(self._runs[earlier[0]])
             now, key = time.time(), new_id()
             run = LocalJobRun(
                 key,
-                f"{found.arn}/jobruns/{key}",
-                found,
+                f"{app.arn}/jobruns/{key}",
+                app,
                 body,
                 submission,
                 f"arn:aws:iam::{self.account}:user/local",
@@ -170,7 +170,7 @@ class Service:
             )
             self._runs[key] = run
             self._tokens[application, token] = (key, body)
-            found.state = "STARTED"  # autoStart
+            app.state = "STARTED"  # autoStart
             lose = behaviour.lose_answers > 0
             if lose:
                 self._behaviour = replace(behaviour, lose_answers=behaviour.lose_answers - 1)
@@ -214,13 +214,13 @@ class Service:
     def cancel_job_run(self, application: str, run: str, *, grace: float) -> Mapping[str, Any]:
         """CancelJobRun. The driver gets SIGTERM, and SIGKILL after `grace` seconds."""
         with self._lock:
-            found = self._run(application, run)
-            if found.ended:
-                raise ApiRefusal("ValidationException", f"Job run {run} is in the terminal state {found.state}")
-            if found.cancel_grace is None:
-                found.cancel_grace = grace
-        if found.state != "CANCELLING":
-            self.move(found, "CANCELLING", "Cancelled by request")
+            job_run = self._run(application, run)
+            if job_run.ended:
+                raise ApiRefusal("ValidationException", f"Job run {run} is in the terminal state {job_run.state}")
+            if job_run.cancel_grace is None:
+                job_run.cancel_grace = grace
+        if job_run.state != "CANCELLING":
+            self.move(job_run, "CANCELLING", "Cancelled by request")
         return {"applicationId": application, "jobRunId": run}
 
     def list_tags(self, arn: str) -> Mapping[str, Any]:
@@ -246,12 +246,12 @@ class Service:
     def behaviour_of_next(self) -> Behaviour:
         """The misbehaviour that applies to a run whose driver is about to start; each is counted once."""
         with self._lock:
-            found = self._behaviour
-            if found.no_capacity:
-                self._behaviour = replace(found, no_capacity=found.no_capacity - 1)
-            elif found.never_begin:
-                self._behaviour = replace(found, never_begin=found.never_begin - 1)
-            return found
+            behaviour = self._behaviour
+            if behaviour.no_capacity:
+                self._behaviour = replace(behaviour, no_capacity=behaviour.no_capacity - 1)
+            elif behaviour.never_begin:
+                self._behaviour = replace(behaviour, never_begin=behaviour.never_begin - 1)
+            return behaviour
 
     def move(self, run: LocalJobRun, state: str, details: str = "") -> bool:
         """Put a run into a state unless it has ended; returns whether it is in it now. A cancelled run can only end."""

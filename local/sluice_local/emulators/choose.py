@@ -29,9 +29,9 @@ def chosen(environment: Mapping[str, str]) -> Kind:
     try:
         return Kind(given)
     except ValueError:
-        known = [kind.value for kind in Kind]
+        kinds = [kind.value for kind in Kind]
         raise UnknownEmulator(
-            f"{VARIABLE} is {given!r}, which is not one of {', '.join(known)}", given=given, known=known
+            f"{VARIABLE} is {given!r}, which is not one of {', '.join(kinds)}", given=given, known=kinds
         ) from None
 
 
@@ -43,7 +43,7 @@ def start_emulator(
     bind: str = LOOPBACK,
     environment: Mapping[str, str] = os.environ,
     progress: Callable[[str], None] = lambda line: None,
-    kept: Path | None = None,
+    folder: Path | None = None,
 ) -> Emulator:
     """Start an emulator (`kind`, or the environment's choice) on an IPv4 address and return when it answers.
 
@@ -52,4 +52,4 @@ def start_emulator(
     """
     if (kind or chosen(environment)) == Kind.LOCALSTACK:
         return start_localstack(home, port=port, bind=bind, environment=environment, progress=progress)
-    return start_ministack(home, port=port, bind=bind, environment=environment, kept=kept)
+    return start_ministack(home, port=port, bind=bind, environment=environment, folder=folder)

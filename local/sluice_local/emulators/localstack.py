@@ -122,10 +122,10 @@ class Pythons:
 def find_python313(environment: Mapping[str, str]) -> Path:
     """SLUICE_PYTHON_313, `python3.13` on PATH, pyenv's versions, or uv's. Raises NoPython313."""
     looked: list[str] = []
-    found = find_python(WANTED, environment, looked)
-    if found is None:
+    python = find_python(WANTED, environment, looked)
+    if python is None:
         raise NoPython313(f"LocalStack needs a Python 3.13 of its own; looked at {', '.join(looked)}", looked_at=looked)
-    return found
+    return python
 
 
 def ensure_pythons(environment: Mapping[str, str], progress: Callable[[str], None] = lambda line: None) -> Pythons:

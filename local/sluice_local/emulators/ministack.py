@@ -29,7 +29,7 @@ def start_ministack(
     environment: Mapping[str, str],
     bind: str = children.LOOPBACK,
     enforces_policies: bool = False,
-    kept: Path | None = None,
+    folder: Path | None = None,
 ) -> Emulator:
     """Start MiniStack on the IPv4 address `bind` and return when it answers. Raises DidNotStart.
 
@@ -56,7 +56,7 @@ def start_ministack(
         "PYTHONUNBUFFERED": "1",
         "AUTH": str(enforces_policies).lower(),
         "PERSIST_STATE": "1",
-        "STATE_DIR": str(kept or home / "kept"),
+        "STATE_DIR": str(folder or home / "kept"),
     }
     return run_emulator(
         "MiniStack",

@@ -88,12 +88,12 @@ def parse_once(dynamodb: Any) -> None:
         nonlocal parsed
         if slot != "KeyConditionExpression":
             return evaluate(text, item, values, names, slot)
-        known = parsed
-        if known and known[0] == text and known[1] is values and known[2] is names:  # held, so that no other has its id
-            return dynamodb._ExprEval(known[3], item, values, names).evaluate()
-        found = evaluate(text, item, values, names, slot)
+        earlier = parsed
+        if earlier and earlier[0] == text and earlier[1] is values and earlier[2] is names:  # held: no other has its id
+            return dynamodb._ExprEval(earlier[3], item, values, names).evaluate()
+        result = evaluate(text, item, values, names, slot)
         parsed = (text, values, names, dynamodb._tokenize(text))
-        return found
+        return result
 
     dynamodb._evaluate_condition = evaluate_parsed
 
@@ -101,20 +101,20 @@ def parse_once(dynamodb: Any) -> None:
 def encode_keys(s3: Any) -> None:
     """Encode the keys in a listing of versions for a client that asks for it."""
     list_versions, to_bytes = s3._list_object_versions, s3._xml_body
-    asked: ContextVar[bool] = ContextVar("asked", default=False)
+    url_encoded: ContextVar[bool] = ContextVar("asked", default=False)
 
     def list_encoded(bucket: str, query: Any) -> Any:
-        before = asked.set(s3._qp(query, "encoding-type", "") == "url")
+        before = url_encoded.set(s3._qp(query, "encoding-type", "") == "url")
         try:
             return list_versions(bucket, query)
         finally:
-            asked.reset(before)
+            url_encoded.reset(before)
 
     def encoded_bytes(root: Any) -> Any:
-        if asked.get() and root.tag == "ListVersionsResult":
-            for each in root.iter():
-                if each.tag in _KEYS and each.text:
-                    each.text = s3._url_encode(each.text)
+        if url_encoded.get() and root.tag == "ListVersionsResult":
+            for element in root.iter():
+                if element.tag in _KEYS and element.text:
+                    element.text = s3._url_encode(element.text)
             s3.SubElement(root, "EncodingType").text = "url"
         return to_bytes(root)
 
@@ -131,9 +131,9 @@ def _save(s3: Any, folder: Path) -> None:
 def restore(s3: Any, folder: Path) -> None:
     """Give S3 what was kept. Raises UnpicklingError for anything but plain values."""
     with (folder / OBJECTS).open("rb") as file:
-        kept = _Plain(file).load()
+        plain = _Plain(file).load()
     for name, store in _stores(s3).items():
-        store._data.update(kept.get(name, {}))
+        store._data.update(plain.get(name, {}))
 
 
 class _Plain(pickle.Unpickler):  # nosec B301

@@ -61,10 +61,10 @@ def _candidates(environment: Mapping[str, str]) -> list[tuple[str, Path | None]]
 def _version(home: Path) -> str | None:
     """The version in the `release` file of every JDK since 9, without starting a JVM."""
     try:
-        found = _VERSION.search((home / "release").read_text(encoding="utf-8", errors="replace"))
+        match = _VERSION.search((home / "release").read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return None
-    return "".join(found.groups()) if found and (home / "bin" / "java").exists() else None
+    return "".join(match.groups()) if match and (home / "bin" / "java").exists() else None
 
 
 SYSTEM_STORE = Path("/etc/ssl/certs/java/cacerts")  # kept by Debian and Ubuntu from /etc/ssl/certs

@@ -61,19 +61,19 @@ def _command(path: Path, command: Sequence[str]) -> Path:
 
 def _with_requirements(names: Sequence[str]) -> list[str]:
     """The distributions and their installed requirements: pandas needed pytz until 3.0."""
-    found: list[str] = []
+    requirements: list[str] = []
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in requirements:
             continue
-        found.append(name)
+        requirements.append(name)
         for requirement in importlib.metadata.requires(name) or ():
             needed, _, marker = requirement.partition(";")
             wanted = _NAME.match(needed.strip())
             if wanted and "extra" not in marker and (not marker or _installed(wanted[0])):
                 waiting.append(wanted[0])
-    return found
+    return requirements
 
 
 def _installed(name: str) -> bool:

@@ -128,11 +128,11 @@ def _surroundings(
     code: bytes,
     definitions: Mapping[str, bytes],
 ) -> Surroundings:
-    known = [
+    regions = [
         page["arn"].rsplit("/", 1)[-1] for page in emr.list_applications()["applications"] if page["name"] == stack
     ]
-    if known:
-        key = known[0]
+    if regions:
+        key = regions[0]
     else:
         release = template["Parameters"]["EmrRelease"]["Default"]
         key = emr.create_application(
@@ -182,8 +182,8 @@ def _settle(cloudformation: Any, stack: str, wanted: str) -> dict[str, str]:
     """Wait for the end of the operation. Returns the stack's outputs."""
     deadline = time.monotonic() + _DEADLINE_S
     while True:
-        found = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]
-        status = found["StackStatus"]
+        description = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]
+        status = description["StackStatus"]
         if not status.endswith("_IN_PROGRESS"):
             break
         if time.monotonic() > deadline:
@@ -197,6 +197,6 @@ def _settle(cloudformation: Any, stack: str, wanted: str) -> dict[str, str]:
             if event["ResourceStatus"].endswith("_FAILED")
         ]
         raise DeploymentFailed(
-            f"The stack {stack} is {status}. {(failed or [found.get('StackStatusReason', '')])[0]}", events=failed
+            f"The stack {stack} is {status}. {(failed or [description.get('StackStatusReason', '')])[0]}", events=failed
         )
-    return {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", ())}
+    return {output["OutputKey"]: output["OutputValue"] for output in description.get("Outputs", ())}

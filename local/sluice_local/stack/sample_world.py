@@ -187,9 +187,9 @@ def _given(arguments: Sequence[str], root: Path) -> argparse.Namespace:
         "--package", type=Path, default=Path(".aws-sam/functions.zip"), help="the functions, as `make build` packs them"
     )
     given = parser.parse_args(list(arguments))
-    known = sorted(path.stem for path in (root / "events").glob("*.json"))
-    if given.event not in known:
-        parser.error(f"there is no events/{given.event}.json: one of {', '.join(known)}")
+    events = sorted(path.stem for path in (root / "events").glob("*.json"))
+    if given.event not in events:
+        parser.error(f"there is no events/{given.event}.json: one of {', '.join(events)}")
     return given
 
 

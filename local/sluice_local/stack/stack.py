@@ -91,8 +91,8 @@ def require_ports(home: Home, kind: Kind, options: Options) -> None:
 
     An emulator that can't listen ends only after the other server has answered in its place.
     """
-    kept, _ = kept_start(home, kind)
-    for port in (options.port or kept[0], options.emr_port or kept[1]):
+    ports, _ = kept_start(home, kind)
+    for port in (options.port or ports[0], options.emr_port or ports[1]):
         if port is not None:
             require_port(options.bind, port)
 
@@ -126,7 +126,7 @@ def local_stack(
             bind=options.bind,
             environment=environment,
             progress=progress,
-            kept=home.kept,
+            folder=home.kept,
         )
         undo.callback(lambda: emulator.stop(keeps=home.is_asked_to_keep()))
         jars = ensure_jars(options.hudi_version, environment=environment, progress=progress)
@@ -175,10 +175,10 @@ def local_stack(
         yield LocalStack(description, deployment, emulator, stand_in)
 
 
-def wait_for_end(stack: LocalStack, asked: threading.Event) -> bool:
+def wait_for_end(stack: LocalStack, end: threading.Event) -> bool:
     """Wait for a request to end, or the emulator's end. Returns whether it was requested."""
     while stack.emulator.alive:
-        if asked.wait(0.5):
+        if end.wait(0.5):
             return True
     return False
 

@@ -65,7 +65,7 @@ def held(emulator: Emulator) -> list[Any]:
 def test_the_next_emulator_has_the_same_buckets_and_tables_where_that_was_asked(tmp_path: Path, asked: bool) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
-    first = start_ministack(tmp_path / "first", port=None, environment=os.environ, kept=kept)
+    first = start_ministack(tmp_path / "first", port=None, environment=os.environ, folder=kept)
     try:
         written(first)
         before = held(first)
@@ -77,7 +77,7 @@ def test_the_next_emulator_has_the_same_buckets_and_tables_where_that_was_asked(
     if not asked:
         assert list(kept.iterdir()) == []
         return
-    second = start_ministack(tmp_path / "second", port=first.port, environment=os.environ, kept=kept)
+    second = start_ministack(tmp_path / "second", port=first.port, environment=os.environ, folder=kept)
     try:
         assert held(second) == before
     finally:
