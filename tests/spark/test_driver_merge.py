@@ -34,7 +34,8 @@ from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge import driver_limits
 from sluice_spark.merge.by_arrow import attempt as merging
-from sluice_spark.merge.by_arrow import covers, driver_merge, driver_read, placement, rewrite
+from sluice_spark.merge.by_arrow import covers, driver_merge, driver_read, placement, rewrite, stored
+from sluice_spark.merge.key_index import KeyIndex
 from sluice_spark.services.slice import SliceRates, serve_table
 
 STORED = ("id", "place", "name", *(column.name for column in HIDDEN))
@@ -84,8 +85,9 @@ def by(monkeypatch: pytest.MonkeyPatch) -> Ways:
     def leave(way: str) -> None:
         monkeypatch.setattr(covers, "FEW_CHANGES", 200 if way == "handle" else 0)
         in_tasks = way == "pyarrow in tasks"
-        for limit in ("READ_IN_DRIVER", "WRITTEN_IN_DRIVER"):
-            monkeypatch.setattr(driver_merge, limit, 0 if in_tasks else getattr(covers, limit))
+        monkeypatch.setattr(KeyIndex, "has_room", lambda index, size: not in_tasks)
+        monkeypatch.setattr(stored, "READ_IN_DRIVER", 0 if in_tasks else 2**26)
+        monkeypatch.setattr(driver_merge, "WRITTEN_IN_DRIVER", 0 if in_tasks else covers.WRITTEN_IN_DRIVER)
         monkeypatch.setattr(driver_limits, "OBJECTS_IN_DRIVER", 0 if in_tasks else 25)
 
     return leave
@@ -515,7 +517,7 @@ def test_an_engine_without_a_needed_method_merges_in_tasks_and_says_so(
 def test_a_read_that_fails_in_the_driver_is_done_in_tasks(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     config = table()
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
-    monkeypatch.setattr(driver_merge, "rows_of_slice", dies)
+    monkeypatch.setattr(driver_merge, "stored_rows", dies)
     bench.merge(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
     assert bench.left_to_spark() is not None and str(bench.left_to_spark()).startswith("failed")
     assert bench.rows(config, "id", "name") == [(1, "new")]

@@ -23,8 +23,9 @@ from support.workbench import Workbench, table
 from sluice.config.table import TableConfig
 from sluice_spark.merge import driver_limits, part
 from sluice_spark.merge.by_arrow import attempt as by_arrow
-from sluice_spark.merge.by_arrow import covers, driver_merge, first_load
+from sluice_spark.merge.by_arrow import covers, driver_merge, first_load, stored
 from sluice_spark.merge.by_spark import attempt as by_spark
+from sluice_spark.merge.key_index import KeyIndex
 
 BY_SPARK, HANDLES, FILES, TASKS = "Spark", "Hudi's handles", "files in the driver", "files in tasks"
 HARD = Group(EVERY.examples, {"delete_mode": "hard"})
@@ -36,7 +37,8 @@ def restrict(patch: pytest.MonkeyPatch, way: str) -> None:
     if way in (FILES, TASKS):
         patch.setattr(covers, "FEW_CHANGES", 0)
     if way == TASKS:
-        patch.setattr(driver_merge, "READ_IN_DRIVER", 0)
+        patch.setattr(KeyIndex, "has_room", lambda index, size: False)
+        patch.setattr(stored, "READ_IN_DRIVER", 0)
         patch.setattr(driver_merge, "WRITTEN_IN_DRIVER", 0)
         patch.setattr(driver_limits, "OBJECTS_IN_DRIVER", 0)
         patch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)

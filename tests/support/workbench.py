@@ -29,6 +29,7 @@ from sluice_read.moments import Span
 from sluice_read.reading import Shown, open_table
 from sluice_spark.hudi.facts import KnownTables
 from sluice_spark.merge.context import MergeServices
+from sluice_spark.merge.key_index import KeyIndex
 from sluice_spark.merge.part import merge_part, resolve_part
 from support.builders import Events, avro_object, change, flattened
 
@@ -213,7 +214,10 @@ class Workbench:
     def new_run(self) -> None:
         """Forget what a run keeps in memory."""
         self.services = dataclasses.replace(
-            self.services, tables=KnownTables(), history=SchemaHistory(Objects(self.s3), self.silver)
+            self.services,
+            tables=KnownTables(),
+            keys=KeyIndex(),
+            history=SchemaHistory(Objects(self.s3), self.silver),
         )
 
     def path(self, config: TableConfig) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Callable
 
@@ -27,6 +27,7 @@ _INSTANT, _TARGET, _SCHEMA, _COMMAND_KIND = 0, 1, 2, 3  # names in a header
 _ROLL_BACK = "0"
 _COUNTED = ("date", "timestamp-micros", "timestamp-millis", "local-timestamp-micros")  # passed as bare numbers
 _READ = (hidden.POSITION, hidden.OWED, hidden.PARTITION, hidden.SOURCE_TS_MS)
+_BYTES_A_ROW = 500  # of a LogRow and its key
 _LONG, _INT = struct.Struct(">q"), struct.Struct(">i")
 # One removed row as Hudi's writer has it of a row that moves: the ordering value is the integer 0, which removes the
 # row whatever its position (HoodieDeleteRecordList, whose third member is a union of wrapped values).
@@ -116,29 +117,52 @@ def log_of(
     return b"".join(blocks)
 
 
+@dataclass(frozen=True)
+class LogBlock:
+    """A block of a log: its rows by Hudi's text of their keys, None for one that it removes.
+
+    `instant` is that of its write, `undoes` the instant of a write whose blocks don't count from then on.
+    """
+
+    instant: str
+    rows: Mapping[str, LogRow | None] = field(default_factory=dict)
+    undoes: str | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that it takes in memory, roughly."""
+        return _BYTES_A_ROW * len(self.rows)
+
+
+def read_log(body: bytes, keys: Collection[str] | None = None) -> tuple[LogBlock, ...]:
+    """The blocks of a log file, with the rows of these keys (Hudi's text) alone, where some are given.
+
+    Raises UnreadableLog for what Hudi's reader alone reads.
+    """
+    return tuple(_read_block(kind, header, content, keys) for kind, header, content in _blocks(body))
+
+
+def new_blocks(rows: Sequence[Mapping[str, Any]], removed: Sequence[str], *, instant: str) -> tuple[LogBlock, ...]:
+    """The blocks of a log that `log_of` makes of the same rows and keys."""
+    logged: dict[str, LogRow | None] = {row[RECORD_KEY]: _log_row(row) for row in rows}
+    return (LogBlock(instant, logged), LogBlock(instant, dict.fromkeys(removed)))
+
+
 def rows_in_logs(
-    logs: Iterable[bytes], *, keys: Collection[str], holds: Callable[[str], bool]
+    blocks: Sequence[LogBlock], *, keys: Collection[str], holds: Callable[[str], bool]
 ) -> dict[str, LogRow | None]:
     """The newest row of each of the keys (Hudi's text) that a file group's logs hold; None for one that they remove.
 
-    `logs` are whole files, oldest first; `holds` says whether the blocks of an instant are committed. Raises
-    UnreadableLog for what Hudi's reader alone reads.
+    `blocks` are those of all its logs, oldest first; `holds` says whether the blocks of an instant are committed.
     """
-    blocks = [block for body in logs for block in _blocks(body)]
-    undone = {header[_TARGET] for kind, header, _ in blocks if kind == _COMMAND and _TARGET in header}
+    undone = {block.undoes for block in blocks}
     newest: dict[str, LogRow | None] = {}
-    for kind, header, content in blocks:
-        if kind == _COMMAND or header[_INSTANT] in undone or not holds(header[_INSTANT]):
+    for block in blocks:
+        if block.instant in undone or not holds(block.instant):
             continue
-        if kind == _DELETE:
-            removed: Any = fastavro.schemaless_reader(io.BytesIO(content[8:]), _REMOVED, _REMOVED)
-            for row in removed["deleteRecordList"]:
-                if row["recordKey"] in keys:
-                    newest[row["recordKey"]] = None
-            continue
-        for key, row in _rows(content, header[_SCHEMA], keys):
-            held = newest.get(key)
-            if held is None or row.position >= held.position:
+        for key in block.rows.keys() & keys:
+            row, held = block.rows[key], newest.get(key)
+            if row is None or held is None or row.position >= held.position:
                 newest[key] = row
     return newest
 
@@ -175,7 +199,22 @@ def _without_times(schema: Any) -> Any:
     }
 
 
-def _rows(content: bytes, avro_schema: str, keys: Collection[str]) -> Iterator[tuple[str, LogRow]]:
+def _read_block(kind: int, header: Mapping[int, str], content: bytes, keys: Collection[str] | None) -> LogBlock:
+    if kind == _COMMAND:
+        return LogBlock(header.get(_INSTANT, ""), undoes=header.get(_TARGET))
+    rows: dict[str, LogRow | None] = {}
+    if kind == _DELETE:
+        removed: Any = fastavro.schemaless_reader(io.BytesIO(content[8:]), _REMOVED, _REMOVED)
+        texts = (row["recordKey"] for row in removed["deleteRecordList"])
+        return LogBlock(header[_INSTANT], dict.fromkeys(text for text in texts if keys is None or text in keys))
+    for key, row in _rows(content, header[_SCHEMA], keys):
+        held = rows.get(key)
+        if held is None or row.position >= held.position:
+            rows[key] = row
+    return LogBlock(header[_INSTANT], rows)
+
+
+def _rows(content: bytes, avro_schema: str, keys: Collection[str] | None) -> Iterator[tuple[str, LogRow]]:
     """The wanted rows of a block, in its order, each with its key."""
     key_schema, schema = _key_alone(avro_schema), written_schema(avro_schema)
     (count,), place = _INT.unpack_from(content, 4), 8
@@ -183,14 +222,19 @@ def _rows(content: bytes, avro_schema: str, keys: Collection[str]) -> Iterator[t
         (size,) = _INT.unpack_from(content, place)
         body = content[place + 4 : place + 4 + size]
         place += 4 + size
-        beginning: Any = fastavro.schemaless_reader(io.BytesIO(body), key_schema, None)
-        key = beginning[RECORD_KEY]
-        if key in keys:
-            row: Any = fastavro.schemaless_reader(io.BytesIO(body), schema, None)
-            position, owed, *source = (row.get(name) for name in _READ)
-            if position is None:
-                raise UnreadableLog("A log has a row without a position")
-            yield key, LogRow(position, owed, *source)
+        if keys is not None:
+            beginning: Any = fastavro.schemaless_reader(io.BytesIO(body), key_schema, None)
+            if beginning[RECORD_KEY] not in keys:
+                continue
+        row: Any = fastavro.schemaless_reader(io.BytesIO(body), schema, None)
+        if row.get(hidden.POSITION) is None:
+            raise UnreadableLog("A log has a row without a position")
+        yield row[RECORD_KEY], _log_row(row)
+
+
+def _log_row(row: Mapping[str, Any]) -> LogRow:
+    position, owed, partition, source_ts_ms = (row.get(name) for name in _READ)
+    return LogRow(str(position), owed, partition, source_ts_ms)
 
 
 def _block(kind: int, header: Mapping[int, str], content: bytes) -> bytes:

@@ -21,6 +21,7 @@ from sluice_aws.s3.schemas import SchemaHistory
 from sluice_spark.errors import LaneLost
 from sluice_spark.hudi.facts import CommitResult, KnownTables
 from sluice_spark.hudi.table import HudiTable
+from sluice_spark.merge.key_index import KeyIndex
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class MergeServices:
     log: Log
     history: SchemaHistory
     tables: KnownTables = field(default_factory=KnownTables)
+    keys: KeyIndex = field(default_factory=KeyIndex)
     in_driver: bool = True
     hash_keys: HashKeys | None = None
 

@@ -59,7 +59,8 @@ FLOORS = {
     "sluice_spark": ("errors ports log", "engine", "hudi", "merge", "services", "run", "trial"),
     # Steps that all ways of a merge share, the ways, which know nothing of each other, and `part`, which tries them.
     "sluice_spark.merge": (
-        "driver_limits plan set_aside context",
+        "driver_limits plan set_aside key_index",
+        "context",
         "read",
         "schemas",
         "prepare commit",

@@ -21,7 +21,7 @@ from sluice_spark.hudi.logs import RECORD_KEY
 from sluice_spark.merge.by_arrow.covers import check_changes, check_part
 from sluice_spark.merge.by_arrow.decide import StoredRow, as_counts, decide_changes, newest_changes, with_batch
 from sluice_spark.merge.by_arrow.rows import LeftToSpark, rows_schema
-from sluice_spark.merge.by_arrow.stored import by_key, rows_in
+from sluice_spark.merge.by_arrow.stored import WantedKeys, by_key, rows_in
 from sluice_spark.merge.driver_limits import MOST_CHANGES
 
 NO_FLOOR = TableFacts(newest="1", schema=StructType(), commits=1, rows=10)
@@ -212,8 +212,9 @@ def test_stored_rows_are_found_in_every_file_by_their_whole_key() -> None:
     files = [base_file((1, "b", 4), (7, "a", 4)), base_file((5, "a", 4)), base_file((3, "a", 9), (2, "a", 5))]
 
     def stored(bodies: list[bytes]) -> dict[Any, StoredRow]:
-        key, files = ("id", "part"), [pq.ParquetFile(pa.BufferReader(body)) for body in bodies]
-        return by_key(row for number, file in enumerate(files) for row in rows_in(file, newest, key, number))
+        wanted = WantedKeys(newest, ("id", "part"), plain=True)
+        files = [pq.ParquetFile(pa.BufferReader(body)) for body in bodies]
+        return by_key(row for number, file in enumerate(files) for row in rows_in(file, wanted, number))
 
     assert stored(files) == {
         (3, "a"): StoredRow("00009", "{}", "id:3,part:a", 2),

@@ -12,7 +12,16 @@ import pytest
 
 from sluice.changes import hidden_columns as hidden
 from sluice_spark.hudi import logs
-from sluice_spark.hudi.logs import RECORD_KEY, LogRow, UnreadableLog, log_of, rows_in_logs, written_schema
+from sluice_spark.hudi.logs import (
+    RECORD_KEY,
+    LogRow,
+    UnreadableLog,
+    log_of,
+    new_blocks,
+    read_log,
+    rows_in_logs,
+    written_schema,
+)
 
 DATA = Path(__file__).parents[2] / "data" / "logs"
 OF_HUDI = (DATA / "of_hudi_1.0.2.log").read_bytes()  # an update of row 1, and row 2 moves to another partition
@@ -40,7 +49,8 @@ def log(instant: str, *rows: tuple[str, str], removed: tuple[str, ...] = (), avr
 
 def read(*bodies: bytes, keys: str = "12345", committed: tuple[str, ...] = (FIRST, SECOND)) -> dict[str, str | None]:
     """The position of each of the keys in the logs."""
-    found = rows_in_logs(bodies, keys=set(keys), holds=set(committed).__contains__)
+    blocks = [block for body in bodies for block in read_log(body)]
+    found = rows_in_logs(blocks, keys=set(keys), holds=set(committed).__contains__)
     return {key: None if row is None else row.position for key, row in found.items()}
 
 
@@ -55,7 +65,7 @@ def test_a_log_has_the_bytes_that_hudi_writes() -> None:
 
 
 def test_what_hudi_wrote_is_read() -> None:
-    found = rows_in_logs([OF_HUDI], keys={"1", "2", "3"}, holds=lambda instant: True)
+    found = rows_in_logs(read_log(OF_HUDI), keys={"1", "2", "3"}, holds=lambda instant: True)
     position = "0000.00000000000000000110.00000000000000004000"
     assert found == {"1": LogRow(position, None, 0, 1_700_000_000_000), "2": None}
 
@@ -85,4 +95,15 @@ def test_blocks_of_failed_and_rolled_back_writes_do_not_count() -> None:
 )
 def test_a_log_that_only_hudi_reads_is_refused(body: bytes) -> None:
     with pytest.raises(UnreadableLog):
-        rows_in_logs([body], keys={"1"}, holds=lambda instant: True)
+        read_log(body, keys={"1"})
+
+
+def test_blocks_of_new_rows_are_those_that_are_read_of_their_log() -> None:
+    rows = [{RECORD_KEY: "1", "id": 1, hidden.POSITION: "a", hidden.SOURCE_TS_MS: 7, hidden.PARTITION: 0}]
+    place: dict[str, Any] = {"number": 0, "partition": "place=A", "file_id": "f-0", "avro_schema": AVRO}
+    assert new_blocks(rows, ["2"], instant=FIRST) == read_log(log_of(rows, ["2"], instant=FIRST, **place))
+
+
+def test_a_log_is_read_for_some_keys_alone() -> None:
+    body = log(FIRST, ("1", "a"), ("2", "b"), removed=("3", "4"))
+    assert [sorted(block.rows) for block in read_log(body, keys={"2", "4"})] == [["2"], ["4"]]

@@ -27,7 +27,7 @@ FEW_CHANGES, FEW_FILES, FEW_FILE_BYTES, FEW_STORED_ROWS = 200, 4, 8 * MIB, 200_0
 # The others are written by pyarrow. A file that is rewritten is held before and after, beside a row group of it; keys
 # are looked up in all files.
 MOST_FILES, MOST_FILE_BYTES, MOST_LOG_BYTES = 5_000, 96 * MIB, 256 * MIB
-READ_IN_DRIVER, WRITTEN_IN_DRIVER = 64 * MIB, 8 * MIB  # bytes of files; more are read or rewritten in Spark tasks
+WRITTEN_IN_DRIVER = 8 * MIB  # bytes of files; more are rewritten in Spark tasks
 # Numbers that equal each other in more than one form, and values that are no key.
 _NO_KEYS = ("float", "double", "binary", "array")
 

@@ -18,15 +18,13 @@ from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.merged_again import merged_again
 from sluice.config.table import MOR
-from sluice.hudi.file_slices import Committed, FileSlice
+from sluice.hudi.file_slices import Committed
 from sluice_formats.records import ReaderPlan
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.few_rows import FewRows, missing_in_engine
 from sluice_spark.hudi.slices import newest_slices
-from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.by_arrow.base_file import has_plain_key, key_text, partition_paths
 from sluice_spark.merge.by_arrow.covers import (
-    READ_IN_DRIVER,
     WRITTEN_IN_DRIVER,
     by_merge_handle,
     check_changes,
@@ -36,10 +34,7 @@ from sluice_spark.merge.by_arrow.covers import (
 )
 from sluice_spark.merge.by_arrow.decide import (
     NO_CHANGES,
-    Key,
-    StoredRow,
     decide_changes,
-    keys_of,
     latest_changes,
     newest_changes,
     with_batch,
@@ -55,7 +50,7 @@ from sluice_spark.merge.by_arrow.placement import (
 )
 from sluice_spark.merge.by_arrow.rewrite import FileWork, Rewrite
 from sluice_spark.merge.by_arrow.rows import LeftToSpark, arrow_rows
-from sluice_spark.merge.by_arrow.stored import SliceFiles, by_key, rows_of_slice
+from sluice_spark.merge.by_arrow.stored import WantedKeys, stored_rows
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.driver_limits import are_few
 from sluice_spark.merge.plan import column_types
@@ -98,7 +93,15 @@ def merge_in_driver(part: PartContext, prepared: Prepared) -> MergedInDriver:
     newest = newest_changes(changes, config)
     slices = newest_slices(services.objects, hudi.path, facts.timeline, partitioned=bool(config.partition_by))
     check_slices(slices)
-    stored = _stored(hudi, facts, slices, newest, work=work)
+    stored = stored_rows(
+        hudi.path,
+        slices,
+        WantedKeys(newest, config.record_key, has_plain_key(target, config.record_key)),
+        committed=Committed.of(facts.timeline),
+        rows=facts.rows or 0,
+        index=services.keys,
+        work=work,
+    )
     latest = None
     if judged.signs is not None:
         keys = [changes.column(name) for name in config.record_key]
@@ -135,6 +138,7 @@ def merge_in_driver(part: PartContext, prepared: Prepared) -> MergedInDriver:
         work(in_tasks=sum(rewritten) > WRITTEN_IN_DRIVER),
         [log_rows(place, rows) for place in places if place.logs],
         evolves,
+        services.keys,
     )
     return MergedInDriver(made, counts, judged, read)
 
@@ -149,37 +153,6 @@ def _read(
         except LeftToSpark as left:
             part.event("left_to_tasks", reason=left.reason, detail=left.detail or None)
     return decoded_objects(work(in_tasks=True), shared_out(items, part.spark.sparkContext.defaultParallelism), plan)
-
-
-def _stored(
-    hudi: HudiTable,
-    facts: TableFacts,
-    slices: Sequence[FileSlice],
-    newest: pa.Table,
-    *,
-    work: Callable[..., FileWork],
-) -> dict[Key, StoredRow]:
-    """The stored rows of the changes' keys. Raises LeftToSpark."""
-    wanted, record_key = newest.select(list(hudi.config.record_key)), hudi.config.record_key
-    texts = key_text(wanted, record_key).to_pylist() if any(item.logs for item in slices) else []
-    find = partial(
-        rows_of_slice,
-        wanted=wanted,
-        record_key=record_key,
-        keys=dict(zip(texts, keys_of(wanted, record_key))),
-        committed=Committed.of(facts.timeline),
-    )
-    files = [
-        SliceFiles(
-            f"{hudi.path}/{item.base.path}", item.base.size, tuple(f"{hudi.path}/{log.path}" for log in item.logs)
-        )
-        for item in slices
-        if item.base is not None
-    ]
-    rows_by_file = work(in_tasks=sum(item.size for item in files) > READ_IN_DRIVER).each(find, files)
-    if None in rows_by_file:
-        raise LeftToSpark("logs", "of another writer")
-    return by_key(row for rows in rows_by_file if rows is not None for row in rows)
 
 
 def _evolves(target: StructType, rows: pa.Table, facts: TableFacts) -> bool:

@@ -20,12 +20,13 @@ from sluice.hudi.file_slices import FileSlice
 from sluice_aws.s3.objects import Objects, ObjectSource, task_objects
 from sluice_spark.errors import RowsDiffer
 from sluice_spark.hudi.facts import BaseFile, LogFile
-from sluice_spark.hudi.logs import log_of
+from sluice_spark.hudi.logs import log_of, new_blocks
 from sluice_spark.hudi.own_files import NewFiles, partition_metadata
 from sluice_spark.hudi.table_files import read_file, refuse_undone, write_data_file, write_file
 from sluice_spark.merge.by_arrow.base_file import Rewritten, parquet_of, rewritten
+from sluice_spark.merge.key_index import KeyIndex
 
-AT_ONCE_IN_DRIVER = 4
+AT_ONCE_IN_DRIVER = 8
 TASKS_PER_CORE = 8
 T = TypeVar("T")
 R = TypeVar("R")
@@ -90,7 +91,7 @@ class LogRows:
 class Rewrite:
     """A part's rows to write, by file of a table whose folder is `table_uri`: into base files, and into logs.
 
-    `evolves`: the rows have columns, or nulls, that the table's schema has not.
+    `evolves`: the rows have columns, or nulls, that the table's schema has not. `index` keeps what the logs hold.
     """
 
     table: str
@@ -99,6 +100,7 @@ class Rewrite:
     work: FileWork
     logs: Sequence[LogRows] = ()
     evolves: bool = False
+    index: KeyIndex | None = None
 
     def write(self, new: NewFiles) -> list[BaseFile | LogFile]:
         """Write the files, each behind Hudi's marker.
@@ -109,7 +111,11 @@ class Rewrite:
         uri, alone = self.table_uri, self.work.in_tasks
         if self.logs:
             write_log = partial(_write_log, first=len(self.files), table_uri=uri, new=new)
-            written += replace(self.work, in_tasks=False).each(write_log, self.logs)
+            logs = replace(self.work, in_tasks=False).each(write_log, self.logs)
+            written += logs
+            if self.index is not None:
+                blocks = (new_blocks(share.rows, share.removed, instant=new.instant) for share in self.logs)
+                self.index.keep(uri, {log.path: own for log, own in zip(logs, blocks)})
         write_base = partial(_write, table=self.table, table_uri=uri, new=new, alone=alone)
         written += self.work.each(write_base, self.files)
         together = [file.path for file in written if isinstance(file, LogFile) or not alone]

@@ -1,84 +1,246 @@
-"""Finds the stored rows of a batch's keys in file slices, reading only the key and Sluice's own columns."""
+"""Finds the stored rows of a batch's keys in file slices, reading only the keys and Sluice's own columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sluice.changes import hidden_columns as hidden
-from sluice.hudi.file_slices import Committed
+from sluice.hudi.file_slices import Committed, DataFile, FileSlice
+from sluice.hudi.write_choices import MIB
 from sluice_aws.s3.objects import Objects
-from sluice_spark.hudi.logs import RECORD_KEY, UnreadableLog, rows_in_logs
+from sluice_spark.hudi.logs import RECORD_KEY, LogBlock, UnreadableLog, read_log, rows_in_logs
 from sluice_spark.hudi.table_files import open_parquet, read_file
+from sluice_spark.merge.by_arrow.base_file import key_text
 from sluice_spark.merge.by_arrow.decide import Key, StoredRow, as_counts, keys_of
+from sluice_spark.merge.by_arrow.rewrite import FileWork
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
+from sluice_spark.merge.key_index import BaseKeys, Entry, KeyIndex
 
+READ_IN_DRIVER = 64 * MIB  # bytes of files whose rows are read, and of logs; more are read in Spark tasks
 _READ = (hidden.POSITION, hidden.OWED, RECORD_KEY, hidden.PARTITION, hidden.SOURCE_TS_MS)
 
 
 @dataclass(frozen=True)
-class SliceFiles:
-    """The files of a slice by URI: its base file, of `size` bytes, and its logs, oldest first."""
+class WantedKeys:
+    """The keys to look for: the columns `record_key` of `rows`, which have a position, too.
 
+    `plain`: `key_text` makes Hudi's text of them (`has_plain_key`).
+    """
+
+    rows: pa.Table
+    record_key: tuple[str, ...]
+    plain: bool
+
+    @cached_property
+    def positions(self) -> Mapping[Key, str]:
+        """The position of each key's change."""
+        return dict(zip(keys_of(self.rows, self.record_key), self.rows.column(hidden.POSITION).to_pylist()))
+
+    @cached_property
+    def by_text(self) -> Mapping[str, Key]:
+        """Each key by Hudi's text of it; none where that is unknown."""
+        texts = key_text(self.rows, self.record_key).to_pylist() if self.plain else []
+        return dict(zip(texts, self.positions))
+
+    @cached_property
+    def texts(self) -> Mapping[Key, str]:
+        """Hudi's text of each key."""
+        return {key: text for text, key in self.by_text.items()}
+
+    def typed(self, keys: pa.Table) -> pa.Table:
+        """The keys of a file in the types of these. An older file may have a narrower type than the table."""
+        names = list(self.record_key)
+        return keys.select(names).cast(pa.schema([self.rows.schema.field(name) for name in names]))
+
+    def places(self, keys: pa.Table) -> pa.Array:
+        """The numbers of the rows whose first column of the key is one of these."""
+        name = self.record_key[0]
+        wanted = as_counts(self.rows.column(name).combine_chunks())
+        return pc.indices_nonzero(pc.is_in(as_counts(keys.column(name).combine_chunks()), value_set=wanted))
+
+
+@dataclass(frozen=True)
+class SliceFiles:
+    """The files of slice `number` by URI: its base file, of `size` bytes, and its logs, oldest first."""
+
+    number: int
     base: str
     size: int
     logs: tuple[str, ...] = ()
 
 
-def rows_of_slice(
-    objects: Objects,
-    token: str,
-    number: int,
-    files: SliceFiles,
+def stored_rows(
+    root: str,
+    slices: Sequence[FileSlice],
+    wanted: WantedKeys,
     *,
-    wanted: pa.Table,
-    record_key: Sequence[str],
-    keys: Mapping[str, Key],
     committed: Committed,
-) -> list[tuple[Key, StoredRow]] | None:
-    """The rows of a slice with the keys of `wanted`, each with its key; None where only Hudi reads its logs.
+    rows: int,
+    index: KeyIndex,
+    work: Callable[..., FileWork],
+) -> dict[Key, StoredRow]:
+    """The rows of a table of some `rows` rows with these keys; `root` is the URI of its folder.
 
-    `keys` are those of `wanted` by Hudi's text of them, and needed for logs. The arguments in front are those of
-    `FileWork.each`.
+    Where the index has room for its keys they are read once in a run, in the driver, and a slice is read for more than
+    them only where a change may be older than its row, whose position is then exact. Raises LeftToSpark.
     """
-    rows_by_key = dict(rows_in(open_parquet(objects, files.base, files.size), wanted, record_key, number))
+    entries = _entries(root, slices, wanted, rows=rows, index=index, work=work)
+    by_slice: list[Sequence[tuple[Key, StoredRow]] | None] = []
+    unclear = []
+    for number, item in enumerate(slices):
+        if item.base is None:
+            continue
+        found = None if entries is None else rows_by_index(number, item, entries, wanted, committed)
+        if found is None:
+            logs = tuple(f"{root}/{log.path}" for log in item.logs)
+            unclear.append(SliceFiles(number, f"{root}/{item.base.path}", item.base.size, logs))
+        else:
+            by_slice.append(found)
+    if unclear:
+        in_tasks = sum(files.size for files in unclear) > READ_IN_DRIVER
+        by_slice += work(in_tasks=in_tasks).each(partial(rows_of_slice, wanted=wanted, committed=committed), unclear)
+    if None in by_slice:
+        raise LeftToSpark("logs", "of another writer")
+    return by_key(row for found in by_slice if found is not None for row in found)
+
+
+def _entries(
+    root: str,
+    slices: Sequence[FileSlice],
+    wanted: WantedKeys,
+    *,
+    rows: int,
+    index: KeyIndex,
+    work: Callable[..., FileWork],
+) -> Mapping[str, Entry] | None:
+    """What the index has of each file, after what is missing has been read; None where it has no room."""
+    columns = wanted.rows.select(list(wanted.record_key))
+    files = {file.path: file for item in slices for file in item.files}
+    if not index.has_room(columns.nbytes * rows // max(columns.num_rows, 1)):
+        return None
+    entries = index.take(root, files)
+    missing = [file for path, file in files.items() if path not in entries]
+    if sum(file.size for file in missing if file.is_log) > READ_IN_DRIVER:
+        return None
+    try:
+        read = work(in_tasks=False).each(partial(_read_entry, root=root, wanted=wanted), missing)
+    except UnreadableLog:
+        raise LeftToSpark("logs", "of another writer") from None
+    made = {file.path: entry for file, entry in zip(missing, read)}
+    index.keep(root, made)
+    return {**entries, **made}
+
+
+def _read_entry(objects: Objects, token: str, number: int, file: DataFile, *, root: str, wanted: WantedKeys) -> Entry:
+    uri = f"{root}/{file.path}"
+    if file.is_log:
+        return read_log(read_file(objects, uri))
+    return read_keys(open_parquet(objects, uri, file.size), wanted)
+
+
+def read_keys(file: pq.ParquetFile, wanted: WantedKeys) -> BaseKeys:
+    """The keys of a base file."""
+    columns = file.read(columns=[*wanted.record_key, RECORD_KEY], use_threads=False)
+    keys, highest = wanted.typed(columns).combine_chunks(), _highest(file)
+    if not wanted.plain or not pc.all(pc.equal(key_text(keys, wanted.record_key), columns[RECORD_KEY])).as_py():
+        highest = None
+    return BaseKeys(keys, highest)
+
+
+def _highest(file: pq.ParquetFile) -> str | None:
+    """The highest position of a file's rows by its footer; None where that has none, and where a row owes columns."""
+    footer, highest = file.metadata, ""
+    places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        position = group.column(places[hidden.POSITION]).statistics if hidden.POSITION in places else None
+        if position is None or not position.has_min_max or not isinstance(position.max, str):
+            return None
+        owed = group.column(places[hidden.OWED]).statistics if hidden.OWED in places else None
+        if hidden.OWED in places and (owed is None or owed.null_count != group.num_rows):
+            return None
+        highest = max(highest, position.max)
+    return highest
+
+
+def rows_by_index(
+    number: int, item: FileSlice, entries: Mapping[str, Entry], wanted: WantedKeys, committed: Committed
+) -> list[tuple[Key, StoredRow]] | None:
+    """The rows of slice `number` with the wanted keys by the index; None where it isn't certain that a change is newer.
+
+    The position of a base file's row is then the file's highest.
+    """
+    base = entries[item.base.path] if item.base is not None else None
+    if not isinstance(base, BaseKeys):
+        return None
+    keys = wanted.typed(base.keys)
+    in_base = [key for key in keys_of(keys.take(wanted.places(keys)), wanted.record_key) if key in wanted.positions]
+    if in_base and base.highest is None:
+        return None
+    blocks: list[LogBlock] = []
+    for log in item.logs:
+        entry = entries[log.path]
+        blocks += () if isinstance(entry, BaseKeys) else entry
+    logged = rows_in_logs(blocks, keys=wanted.by_text.keys(), holds=committed.holds)
+    rows = {key: StoredRow(base.highest or "", None, wanted.texts[key], number) for key in in_base}
+    newest = {key: wanted.positions[key] for key in in_base}
+    for text, row in logged.items():
+        key = wanted.by_text[text]
+        if row is None:
+            rows.pop(key, None)
+            newest.pop(key, None)
+        else:
+            rows[key] = StoredRow(row.position, row.owed, text, number, row.partition, row.source_ts_ms)
+            if key in newest:
+                newest[key] = row.position
+    if any(position <= (base.highest or "") for position in newest.values()):
+        return None
+    return list(rows.items())
+
+
+def rows_of_slice(
+    objects: Objects, token: str, number: int, files: SliceFiles, *, wanted: WantedKeys, committed: Committed
+) -> list[tuple[Key, StoredRow]] | None:
+    """The rows of a slice with the wanted keys, each with its key; None where only Hudi reads its logs.
+
+    The arguments in front are those of `FileWork.each`.
+    """
+    rows_by_key = dict(rows_in(open_parquet(objects, files.base, files.size), wanted, files.number))
     if not files.logs:
         return list(rows_by_key.items())
+    texts = wanted.by_text
     try:
-        logged = rows_in_logs((read_file(objects, log) for log in files.logs), keys=keys, holds=committed.holds)
+        blocks = [block for log in files.logs for block in read_log(read_file(objects, log), texts)]
     except UnreadableLog:
         return None
-    for text, row in logged.items():
-        key = keys[text]
+    for text, row in rows_in_logs(blocks, keys=texts.keys(), holds=committed.holds).items():
+        key = texts[text]
         held = rows_by_key.get(key)
         if row is None:
             rows_by_key.pop(key, None)
         elif held is None or row.position >= held.position:
-            rows_by_key[key] = StoredRow(row.position, row.owed, text, number, row.partition, row.source_ts_ms)
+            rows_by_key[key] = StoredRow(row.position, row.owed, text, files.number, row.partition, row.source_ts_ms)
     return list(rows_by_key.items())
 
 
-def rows_in(
-    file: pq.ParquetFile, wanted: pa.Table, record_key: Sequence[str], number: int
-) -> list[tuple[Key, StoredRow]]:
-    """The rows of a base file with the keys of `wanted`, each with its key."""
-    wanted_keys = set(keys_of(wanted, record_key))
-    # An older file may have a narrower type than the table.
-    types = pa.schema([wanted.schema.field(name) for name in record_key])
+def rows_in(file: pq.ParquetFile, wanted: WantedKeys, number: int) -> list[tuple[Key, StoredRow]]:
+    """The rows of the base file of slice `number` with the wanted keys, each with its key."""
     keyed_rows = []
     for group in range(file.num_row_groups):
-        keys = file.read_row_group(group, columns=list(record_key), use_threads=False)
-        keys = keys.select(list(record_key)).cast(types)
-        places = _places(keys, wanted, record_key[0])
+        keys = wanted.typed(file.read_row_group(group, columns=list(wanted.record_key), use_threads=False))
+        places = wanted.places(keys)
         if not len(places):
             continue
         own = file.read_row_group(group, columns=list(_READ), use_threads=False)
-        for key, row in zip(keys_of(keys.take(places), record_key), own.take(places).to_pylist()):
-            if key in wanted_keys:
+        for key, row in zip(keys_of(keys.take(places), wanted.record_key), own.take(places).to_pylist()):
+            if key in wanted.positions:
                 position, owed, text, partition, source_ts_ms = (row.get(name) for name in _READ)
                 keyed_rows.append((key, StoredRow(position, owed, text, number, partition, source_ts_ms)))
     return keyed_rows
@@ -92,10 +254,3 @@ def by_key(rows: Iterable[tuple[Key, StoredRow]]) -> dict[Key, StoredRow]:
             raise LeftToSpark("stored_twice")  # without the key: the reason is logged
         rows_by_key[key] = row
     return rows_by_key
-
-
-def _places(keys: pa.Table, newest: pa.Table, name: str) -> pa.Array:
-    """The numbers of the rows whose first column of the key is one of the wanted."""
-    wanted = as_counts(newest.column(name).combine_chunks())
-    stored = as_counts(keys.column(name).combine_chunks())
-    return pc.indices_nonzero(pc.is_in(stored, value_set=wanted))
