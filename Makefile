@@ -138,7 +138,7 @@ $(SCANNERS)/.made: pyproject.toml
 	@$(SCANNERS)/bin/pip install --quiet --disable-pip-version-check --requirement $(SCANNERS)/requirements.txt
 	@touch $@
 
-scan: $(SCANNERS)/.made  ## cfn-lint, checkov, bandit and pip-audit; what they skip and why is in scan/
+scan: $(SCANNERS)/.made  ## cfn-lint, checkov, bandit and pip-audit (SCAN_UNAUDITED=1: without a vulnerability service); what they skip is in scan/
 	@scan/scan.sh $(SCANNERS)/bin
 
 # build, package, deploy and delete: the same in a project made by `sluice init`

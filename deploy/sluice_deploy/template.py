@@ -38,7 +38,7 @@ _TemplateLoader.add_multi_constructor("!", _written_out)
 
 def parse_template(text: str) -> dict[str, Any]:
     """A template in YAML or JSON with CloudFormation's short forms written out. Raises yaml.YAMLError."""
-    document = yaml.load(text, _TemplateLoader)  # nosec B506, since it is a SafeLoader
+    document = yaml.load(text, _TemplateLoader)  # nosec B506
     return dict(json.loads(json.dumps(document)))  # through JSON, so that YAML's anchors become copies
 
 

@@ -15,9 +15,9 @@ LONGEST_DETAILS = 256  # characters of stateDetails, by the service's model
 _ALPHABET = "0123456789abcdefghijklmnopqrstuv"
 
 
-def new_id(token: str = "") -> str:
-    """An id in the service's form: 16 of [0-9a-z], starting 00f. The same for the same token, if there is one."""
-    digits = hashlib.sha256(token.encode()).digest() if token else secrets.token_bytes(13)
+def new_id(seed: str = "") -> str:
+    """An id in the service's form: 16 of [0-9a-z], starting 00f. The same for the same seed, if there is one."""
+    digits = hashlib.sha256(seed.encode()).digest() if seed else secrets.token_bytes(13)
     return "00f" + "".join(_ALPHABET[digit % len(_ALPHABET)] for digit in digits[:13])
 
 

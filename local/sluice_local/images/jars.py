@@ -172,9 +172,9 @@ def _fetch(jar: Jar, file: Path, repository: str, read: Callable[[int], None]) -
     digest, size, shown = hashlib.sha256(), 0, 0
     try:
         with (
-            urllib.request.urlopen(f"{repository}/{jar.path}", timeout=_TIMEOUT_S) as answer,
+            urllib.request.urlopen(f"{repository}/{jar.path}", timeout=_TIMEOUT_S) as answer,  # nosec B310
             partial.open("wb") as out,
-        ):  # nosec B310: https
+        ):
             while size <= jar.size and (chunk := answer.read(_CHUNK_BYTES)):
                 out.write(chunk)
                 digest.update(chunk)
