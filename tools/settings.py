@@ -18,6 +18,7 @@ from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.hudi_overrides import ALLOWED, GROUPS
 from sluice.config.lane import LaneConfig
+from sluice.config.rules.change_rule import ChangeRule
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
 from sluice.config.rules.ignore import Ignore
@@ -48,6 +49,7 @@ _SETTINGS = {
     "rules_rare": tuple(each for each in _RULES if each.key not in USUAL),
     "delete_when": tuple(replace(each, default_text="") for each in settings_of(DeleteWhen)),
     "csv": settings_of(CsvForm),
+    "change": settings_of(ChangeRule),
     "columns": settings_of(ColumnRules),
     "expect": settings_of(Expectations),
     "services": settings_of(ServicePolicy),

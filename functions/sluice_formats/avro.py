@@ -23,7 +23,7 @@ import fastavro
 
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit, SluiceError
-from sluice.schema.avro import WriterSchema, read_writer_schema
+from sluice.schema.avro import WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.limits import parse_schema, weight_of
 from sluice_formats.avro_header import MAGIC, SYNC_BYTES, AvroHeader, Cut, Head, long_at, parse_header
 from sluice_formats.errors import CorruptObject
@@ -201,7 +201,7 @@ _SYMBOL = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _KEPT = ("type", "name", "namespace", "fields", "items", "values", "symbols", "size", "aliases")
 
 
-def avro_records(body: bytes, limits: Limits, shape: str | None = None) -> Records:
+def avro_records(body: bytes, limits: Limits, shape: WriterForm = None) -> Records:
     """The container's records.
 
     Raises EmptyObject, NotAvro, SchemaTooComplex, CorruptObject and ExpansionLimit, here or during iteration.
@@ -226,7 +226,7 @@ class _Understood:
 
 
 @lru_cache(maxsize=8)  # with its text a schema takes megabytes
-def _understood(text: bytes, shape: str | None) -> _Understood:
+def _understood(text: bytes, shape: WriterForm) -> _Understood:
     schema = parse_schema(text)
     bare = _bare(schema)
     symbols = replaced_symbols(bare, text)

@@ -22,7 +22,7 @@ from sluice.config.key_pattern import folder_values
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit
 from sluice.schema import columns as kinds
-from sluice.schema.avro import WriterSchema, read_writer_schema
+from sluice.schema.avro import WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
 from sluice.schema.capture_order import moment_count, moment_nanos
 from sluice.schema.columns import Column
@@ -40,7 +40,7 @@ _QUOTE, _BACKSLASHED = b'"', b'\\"'
 _CELL = 200  # characters that an error quotes
 
 
-def csv_records(body: bytes, schema: str | None, form: CsvForm, limits: Limits, shape: str | None = None) -> Records:
+def csv_records(body: bytes, schema: str | None, form: CsvForm, limits: Limits, shape: WriterForm = None) -> Records:
     """The object's records. `schema` is that of `csv_schema`, as JSON.
 
     A record with a value that its type can't hold is a BrokenRecord in its place. Raises NotCsv, RaggedCsv,
@@ -228,7 +228,7 @@ def _reads(reader: _Reader, text: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _understood(schema: str, shape: str | None = None) -> _Understood:
+def _understood(schema: str, shape: WriterForm = None) -> _Understood:
     """The schema, and the readers of its columns that aren't text."""
     fields = json.loads(schema)
     writer, types = read_writer_schema(fields, shape), NamedTypes(fields)

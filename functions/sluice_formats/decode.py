@@ -18,7 +18,7 @@ from sluice.admission.routing import AVRO, CSV, JSON, LAST, PARQUET, classify, f
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.row_errors import RowError, row_error
 from sluice.changes import hidden_columns as hidden
-from sluice.changes.dialects.nested import Reading
+from sluice.changes.dialects.nested import Reading, TypedForm
 from sluice.changes.dialects.registry import translator
 from sluice.changes.log_restart import SeenObject
 from sluice.changes.position import ARRIVAL, MYSQL, NAMED, OFFSET_ONLY, binlog_base, place_of_object
@@ -29,7 +29,7 @@ from sluice.config.placeholders import placeholders
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
 from sluice.config.values import source_column
-from sluice.errors import ExpansionLimit, SluiceError, Unordered
+from sluice.errors import ExpansionLimit, SluiceError, Unordered, UnusableSchema
 from sluice.names import stored_name
 from sluice.schema.avro import WriterSchema
 from sluice.schema.concealment import Concealment, ruled, without_values
@@ -49,17 +49,21 @@ from sluice_formats.parquet_records import parquet_records
 from sluice_formats.records import BadRow, BrokenRecord, Chunk, ReaderPlan, Record, Records, sound_batch
 
 _READERS: dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
-    AVRO: lambda body, item, plan: avro_records(body, plan.limits, plan.shape),
-    PARQUET: lambda body, item, plan: parquet_records(body, plan.limits, plan.shape),
-    CSV: lambda body, item, plan: csv_records(body, plan.inferred.get(item.id.hash), plan.csv, plan.limits, plan.shape),
+    AVRO: lambda body, item, plan: avro_records(body, plan.limits, plan.form),
+    PARQUET: lambda body, item, plan: parquet_records(body, plan.limits, plan.form),
+    CSV: lambda body, item, plan: csv_records(body, plan.inferred.get(item.id.hash), plan.csv, plan.limits, plan.form),
     JSON: lambda body, item, plan: json_records(
         body,
         plan.inferred.get(item.id.hash),
         plan.limits,
-        plan.shape,
-        translator(plan.dialect, plan.known_dialects, _reading(plan.record_key, plan.rules, item.key)),
+        plan.form,
+        translator(plan.dialect, plan.known_dialects, _reading(_key_of(plan), plan.rules, item.key)),
     ),
 }
+
+
+def _key_of(table: TableConfig | ReaderPlan) -> tuple[str, ...]:
+    return () if table.append_only else table.record_key
 
 
 def _reading(key: tuple[str, ...], rules: ColumnRules, object_key: str) -> Reading:
@@ -78,7 +82,7 @@ def schemas_of(body: bytes, format: str, config: TableConfig) -> tuple[list[dict
     try:
         if format == CSV:
             return [csv_schema(body, config)], True
-        reading = _reading(() if config.append_only else config.record_key, config.columns, "")
+        reading = _reading(_key_of(config), config.columns, "")
         translate = translator(config.dialect, config.known_dialects, reading)
         return json_schemas(body, config.json_types, config.limits, config.unavailable_value, config.shape, translate)
     except SluiceError as error:
@@ -150,6 +154,8 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     first = decoded_bytes = kafka_records = 0
     began = time.thread_time()
     for chunk in records.chunks:
+        if chunk.writer.typed is not None:
+            chunk = _translated(chunk, chunk.writer.typed, plan, item.key, kafka_records)
         operations.take(chunk.records, chunk.writer)
         numbers = range(first, first + len(chunk.records))
         offsets = [offset + place for place in chunk.places or range(kafka_records, kafka_records + len(numbers))]
@@ -182,6 +188,33 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     return Decoded(
         batches, rows, replace(view.seen(kafka_records), unexpected=tuple(sorted(unexpected.items())), changes=changes)
     )
+
+
+def _translated(chunk: Chunk, form: TypedForm, plan: ReaderPlan, key: str, first: int) -> Chunk:
+    """The changes in a chunk of records with types, as envelopes whose rows have all columns.
+
+    `first` is the number of its first record.
+    """
+    translate = translator(plan.dialect, (), _reading(_key_of(plan), plan.rules, key))
+    columns = dict.fromkeys(column.written_name for column in chunk.writer.row.columns)
+    source = dict.fromkeys(form.source)
+    records: list[Record] = []
+    places: list[int] = []
+    for place, record in enumerate(chunk.records, first):
+        changes: Sequence[Record] = [record]
+        if isinstance(record, dict):
+            try:
+                changes = [_completed(made, columns, source) for made in translate(record)]
+            except UnusableSchema as error:
+                changes = [BrokenRecord(record, error)]
+        records += changes
+        places += [place] * len(changes)
+    return Chunk(chunk.writer, records, places if len(records) > len(chunk.records) else None)
+
+
+def _completed(change: dict[str, Any], columns: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
+    sides = {side: None if change[side] is None else {**columns, **change[side]} for side in ("before", "after")}
+    return {**change, **sides, "source": {**source, **change["source"]}}
 
 
 def _with_path_columns(chunk: Chunk, folders: Chunk | None) -> Chunk:

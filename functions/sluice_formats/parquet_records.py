@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit
 from sluice.schema import columns as kinds
-from sluice.schema.avro import WriterSchema, read_writer_schema
+from sluice.schema.avro import WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.columns import Column
 from sluice.schema.limits import weight_of
 from sluice.schema.writer_calendar import PROLEPTIC, WriterCalendar, rebaser
@@ -32,7 +32,7 @@ from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_ro
 _UNITS = {kinds.TIMESTAMP_MILLIS: "ms", kinds.TIMESTAMP_MICROS: "us", kinds.TIMESTAMP_NANOS: "ns"}
 
 
-def parquet_records(body: bytes, limits: Limits, shape: str | None = None) -> Records:
+def parquet_records(body: bytes, limits: Limits, shape: WriterForm = None) -> Records:
     """The file's records.
 
     Raises NotParquet, UnsupportedParquet, DamagedParquet, ExpansionLimit, UnusableSchema and UnsupportedType.
@@ -50,14 +50,16 @@ def parquet_records(body: bytes, limits: Limits, shape: str | None = None) -> Re
 
 
 @lru_cache(maxsize=8)  # with its text a schema takes megabytes
-def _understood(schema: str, shape: str | None) -> WriterSchema:
+def _understood(schema: str, shape: WriterForm) -> WriterSchema:
     return read_writer_schema(json.loads(schema), shape)
 
 
 def _chunks(body: bytes, footer: Footer, writer: WriterSchema, schema: str, limits: Limits) -> Iterator[Chunk]:
     uuids = _uuids(schema)
     stored_columns = {column.written_name: column for column in writer.row.columns}
-    if writer.dialect.sides is not None:
+    if writer.typed is not None:
+        stored_columns = {}
+    elif writer.dialect.sides is not None:
         stored_columns = {
             side: kinds.json_column(side, True, "record", fields=writer.row.columns) for side in writer.dialect.sides
         }

@@ -13,6 +13,7 @@ from typing import Any, Callable, Union
 import pyarrow as pa
 
 from sluice.changes.dialect import ChangeDialect
+from sluice.changes.dialects.nested import CaptureDialect
 from sluice.config import placeholders as unavailable
 from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
@@ -21,7 +22,7 @@ from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError
-from sluice.schema.avro import WriterSchema
+from sluice.schema.avro import WriterForm, WriterSchema
 from sluice.schema.columns import STRING, Column
 from sluice.schema.temporal import NoTime
 from sluice.schema.writer_calendar import WriterCalendar, rebaser
@@ -62,8 +63,8 @@ class ReaderPlan:
     attempt: str | None = None  # names this merge of the part: what it sets aside is under the same name
     sources: bool = False  # batches have the changes' source tables
     source_words: tuple[str, ...] = ()
-    shape: str | None = None  # of the records, where the rule names it
-    dialect: str | None = None  # of another capture's changes, where the rule names it
+    form: WriterForm = None  # of the records, where the rule says it
+    dialect: CaptureDialect | None = None  # of another capture's changes, where the rule says it
     known_dialects: Collection[str] = ()  # those that are looked for
 
 
@@ -94,7 +95,7 @@ def reader_plan(
         config.coordinates,
         config.topic,
         config.partition_by,
-        config.delete_when,
+        config.marks_of_rows,
         config.key_pattern,
         config.csv,
         config.columns,
@@ -104,7 +105,7 @@ def reader_plan(
         tuple((name, config.json_types.get(name, STRING)) for name in config.path_columns),
         sources=sources,
         source_words=config.source_words,
-        shape=config.shape,
+        form=config.form,
         dialect=config.dialect,
         known_dialects=tuple(config.known_dialects),
     )

@@ -111,9 +111,7 @@ def play(bodies: Mapping[str, bytes], configuration: Configuration) -> Played:
 
 
 def _merge(objects: Objects, items: list[ManifestObject], config: TableConfig, played: Played) -> None:
-    found = writer_schemas(
-        objects, "silver", items, scan=partial(_scan, objects, config), stored={}, shape=config.shape
-    )
+    found = writer_schemas(objects, "silver", items, scan=partial(_scan, objects, config), stored={}, shape=config.form)
     for error in found.errors:
         played.refuse(error.code, error.reason)
     planned = plan_read(config, batch="b", writers=found.in_order, stored=None, inferred=found.inferred)

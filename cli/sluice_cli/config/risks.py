@@ -96,6 +96,7 @@ RISKS: Mapping[str, _Risk] = {
     "schema": lambda old, new: "objects with new columns or wider types are quarantined" if new == FREEZE else None,
     "expect.": _if_there("rows with other values are quarantined or counted from now on"),
     "columns.": _always("rows from before keep their values until `sluice rebuild table`; objects may no longer fit"),
+    "change.": _always("records are read as others were; objects may no longer fit"),
     "csv.": _always("the same text is stored as another value from now on"),
     "format": _always("records are read as others were; objects may no longer fit"),
     "merged": _if_off("objects with another source table's changes are quarantined from now on"),

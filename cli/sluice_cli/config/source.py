@@ -8,10 +8,12 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from sluice.changes.dialects.registry import DIALECTS
 from sluice.config.document import Configuration
 from sluice.config.hudi_overrides import PREFIX, refusal, unknown
 from sluice.config.key_pattern import TOPIC_GROUP, groups_of
 from sluice.config.lane import LaneConfig, bytes_to_read
+from sluice.config.rules.change_rule import ChangeRule
 from sluice.config.rules.ignore import TOPIC_PATTERN, Ignore
 from sluice.config.rules.table_rule import TableRule, history_taken
 from sluice.config.setting import settings_of
@@ -219,6 +221,7 @@ def _rule(
     if rule.append_only and rule.history:
         tree.mistake((*path, "history"), "has no effect where append_only is true: every row is kept")
     _check_delete_when(tree, own, rule, path)
+    _check_change(tree, rule, path)
     _check_columns(tree, rule, path)
     _check_key_pattern(tree, own, rule, path)
     if rule.index == RECORD and rule.delete_mode == HARD:
@@ -259,6 +262,18 @@ def _check_delete_when(tree: YamlLines, own: Mapping[str, Any], rule: TableRule,
         tree.mistake((*path, "delete_when"), f"needs {missing} too, as in {{column: Op, values: [D]}}")
     elif rule.append_only and "delete_when" in own and marked.marks:
         tree.mistake((*path, "delete_when"), "has no effect where append_only is true: every row is kept")
+
+
+def _check_change(tree: YamlLines, rule: TableRule, path: Path) -> None:
+    """Check that paths are told for records of no named form, and with the row that the others need."""
+    change = rule.change
+    if change.row is None and change != ChangeRule():
+        tree.mistake((*path, "change"), "needs row too: the path of the row after a change")
+    others = {"format": rule.format in DIALECTS, "shape": rule.shape, "position": rule.position}
+    for key in (key for key, other in others.items() if change.row is not None and other):
+        tree.mistake((*path, key), "has no effect beside change, whose paths say it")
+    if change.row is None and "." in (rule.delete_when.column or ""):
+        tree.mistake((*path, "delete_when", "column"), "is a path, which only a rule with change has")
 
 
 def _check_columns(tree: YamlLines, rule: TableRule, path: Path) -> None:

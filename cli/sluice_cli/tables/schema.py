@@ -197,7 +197,7 @@ def verdict(
     store = target.schema_history
     with known_table(target, table):
         config = config_in_force(target.configuration(), table, target.ledger.tables.get(table).pinned)
-        writer = read_writer_schema(_document(target, store, table, schema), config.shape)
+        writer = read_writer_schema(_document(target, store, table, schema), config.form)
     stored = store.columns(table)
     row = row_with_types(writer, config, {} if stored is None else stored.columns)
     try:

@@ -222,7 +222,7 @@ class _Columns:
             schema = self._store.load(name)
             if schema is None:
                 return ()
-            writer = read_writer_schema(schema, self._config.shape)
+            writer = read_writer_schema(schema, self._config.form)
             return row_for_table(writer, self._config).columns
         except (SluiceError, ValueError):  # values are then compared as they stand
             return ()

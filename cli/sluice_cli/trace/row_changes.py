@@ -189,7 +189,7 @@ def _decoded(
     body: bytes, item: ManifestObject, config: TableConfig, hash_key: bytes
 ) -> tuple[RowSchema, Decoded, bool]:
     texts = _schemas(body, item, config)
-    writers = [read_writer_schema(json.loads(text), config.shape) for text in texts]
+    writers = [read_writer_schema(json.loads(text), config.form) for text in texts]
     row = union_of(row_for_table(writer, config) for writer in writers)
     inferred = {item.id.hash: texts[0]} if item.format in SCANNED else {}
     plan = reader_plan(config, batch=NO_BATCH, columns=row.columns, inferred=inferred, hash_key=hash_key)

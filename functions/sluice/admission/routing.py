@@ -167,7 +167,7 @@ def _is_hidden(folder: str) -> bool:
 def _matched(match: KeyMatch, file_format: str | None) -> Route:
     """The route of a key by a rule. Its format goes before that of the extension, which may name a codec only."""
     name = match.name
-    read_as = match.format or file_format
+    read_as = match.format or file_format or match.otherwise
     if read_as is None:
         return Route(UNROUTABLE, reason="the key's extension names no format: add `format` to the rule that matches it")
     offset_is = None if name.offset is None else LAST if name.is_last else FIRST

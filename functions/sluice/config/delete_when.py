@@ -14,7 +14,7 @@ from typing import Any
 
 from sluice.changes.capture_marks import mark_text
 from sluice.config.setting import Value, setting
-from sluice.config.values import COLUMN_NAME, MARKS, SWITCH
+from sluice.config.values import MARK_PLACE, MARKS, SWITCH
 
 _CREATIONS = frozenset(("i", "c", "r", "l", "insert", "create", "read", "load"))
 _LOADED = (None, "", "I")  # what DMS writes for a row of its full load
@@ -47,7 +47,10 @@ class DeleteWhen:
     )
     column: str | None = field(
         default=None,
-        metadata=setting(COLUMN_NAME, "The column: text, a whole number, or true and false; any with `is`."),
+        metadata=setting(
+            MARK_PLACE,
+            "The column: text, a whole number, or true and false; any with `is`. With `change` its path in the record.",
+        ),
     )
     values: tuple[str, ...] = field(
         default=(), metadata=setting(MARKS, "The values that mark a deletion, one or a list. Case counts.")

@@ -13,7 +13,7 @@ from sluice.config.lane import LaneConfig
 from sluice.config.rules.ignore import Ignore
 from sluice.config.rules.table_rule import TableRule, histories_taken
 from sluice.config.setting import restored, stored
-from sluice.config.table import TableConfig
+from sluice.config.table import JSON, TableConfig
 from sluice.errors import InvalidConfiguration
 from sluice.names import TOPIC, TOPIC_REFUSED
 
@@ -42,10 +42,14 @@ class TopicMatch:
 
 @dataclass(frozen=True)
 class KeyMatch:
-    """A key that a rule's `key_pattern` matches: what it tells, and the format that the rule says, if any."""
+    """A key that a rule's `key_pattern` matches: what it tells, and the format that the rule says, if any.
+
+    `otherwise` is that of a key whose extension says none.
+    """
 
     name: KeyName
     format: str | None
+    otherwise: str | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class Configuration:
                 return KeyMatch(name, rule.format)
             config = self.match_topic(name.topic).config if name is not None and name.topic else None
             if name is not None and config is not None and config.key_pattern == rule.key_pattern:
-                return KeyMatch(name, config.file_format)
+                return KeyMatch(name, config.file_format, JSON if config.dialect else None)
         return None
 
     def table_for_topic(self, topic: str) -> TableConfig | None:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from sluice.changes.dialects.nested import CaptureDialect
 from sluice.changes.dialects.registry import DIALECTS, OF_DEBEZIUM
 from sluice.changes.hidden_columns import LINEAGE_WORDS
 from sluice.changes.hidden_columns import POSITION as POSITION_COLUMN
@@ -20,6 +21,7 @@ from sluice.config.delete_when import DeleteWhen
 from sluice.config.key_pattern import KEY_PATTERN
 from sluice.config.limits import Limits
 from sluice.config.placeholders import DEFAULT as DEFAULT_PLACEHOLDER
+from sluice.config.rules.change_rule import ChangeRule
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
 from sluice.config.services import ServicePolicy
@@ -236,6 +238,16 @@ class TableSettings:
             page="producing.md#other-captures",
         ),
     )
+    change: ChangeRule = field(
+        default=ChangeRule(),
+        metadata=setting(
+            None,
+            "Where in a record its change lies, by paths, for forms without a name under `format`. `delete_when` then "
+            "names a path, too.",
+            default_text="",
+            page="producing.md#changes-by-paths",
+        ),
+    )
     shape: str | None = field(
         default=None,
         metadata=setting(
@@ -384,14 +396,24 @@ class TableSettings:
         return tuple(word for word in SOURCE_WORDS if source_column(word) in columns_used)
 
     @property
-    def dialect(self) -> str | None:
-        """The form of another capture's changes that the records have, where the rule names it."""
-        return self.format if self.format in DIALECTS else None
+    def dialect(self) -> CaptureDialect | None:
+        """The form of another capture's changes that the records have, where the rule names it or says its paths."""
+        return DIALECTS[self.format] if self.format in DIALECTS else self.change.dialect(self.delete_when)
+
+    @property
+    def marks_of_rows(self) -> DeleteWhen:
+        """What marks deletions in a column of rows: nothing where `delete_when` names a path of changes."""
+        return self.delete_when if self.change.row is None else DeleteWhen()
+
+    @property
+    def form(self) -> str | CaptureDialect | None:
+        """What a record with types is, where the rule says it: one of SHAPES, or a dialect's change."""
+        return self.dialect or self.shape
 
     @property
     def file_format(self) -> str | None:
         """The format of the objects' bytes, where the rule names it."""
-        return JSON if self.dialect else self.format
+        return None if self.format in DIALECTS else self.format
 
     @property
     def known_dialects(self) -> Collection[str]:

@@ -186,6 +186,11 @@ def _column(written: Any) -> str:
     return written
 
 
+def _mark_place(written: Any) -> str:
+    is_path = isinstance(written, str) and "." in written and all(written.split(".")) and len(written) <= 255
+    return str(written) if is_path else _column(written)
+
+
 def _position(written: Any) -> str:
     columns = _columns(written)
     if not columns:
@@ -230,7 +235,7 @@ _NAMES_SCHEMA = {"type": "array", "items": _NAME_SCHEMA, "uniqueItems": True}
 
 COLUMNS = Value(_columns, {"anyOf": [_NAME_SCHEMA, _NAMES_SCHEMA]}, list)
 ANY_COLUMNS = Value(_any_columns, COLUMNS.schema, list)  # hidden columns too
-COLUMN_NAME = Value(_column, {**_NAME_SCHEMA, "maxLength": 255})
+MARK_PLACE = Value(_mark_place, {**_NAME_SCHEMA, "maxLength": 255})  # a column, or a path of `change`
 POSITION = Value(_position, {"anyOf": [_NAME_SCHEMA, {**_NAMES_SCHEMA, "minItems": 1}]}, _written_position)
 COORDINATES = Value(_coordinates, {**_NAMES_SCHEMA, "minItems": 2, "maxItems": 2}, list)
 RAW_COLUMNS = Value(

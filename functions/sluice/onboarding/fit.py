@@ -212,7 +212,7 @@ def _named(config: TableConfig) -> dict[str, Sequence[str]]:
         "partition_by": config.partition_by,
         "position": config.position_columns,
         "coordinates": config.coordinates,
-        DELETE_WHEN: (config.delete_when.column or "",) if config.delete_when.marks else (),
+        DELETE_WHEN: (config.marks_of_rows.column or "",) if config.marks_of_rows.marks else (),
         "services.clustering.by": [name for name in config.services.cluster_by if not colliding((name,))],
     }
 
@@ -266,7 +266,7 @@ def _unordered(sample: TopicSample, writer: WriterSchema, config: TableConfig) -
 
 
 def _is_unordered(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> bool:
-    if not config.delete_when.marks or config.append_only or _is_ordered(config):
+    if not config.marks_of_rows.marks or config.append_only or _is_ordered(config):
         return False
     return lacks_order(sample, writer)
 
@@ -315,7 +315,7 @@ def _versions(rows: Sequence[SampledRow], writer: WriterSchema, config: TableCon
 
 def _repeated_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
     """Say of keys with different rows in several objects that nothing orders: which of these rows stays is open."""
-    if config.append_only or _is_ordered(config) or config.delete_when.marks or sample.split_by:
+    if config.append_only or _is_ordered(config) or config.marks_of_rows.marks or sample.split_by:
         return
     repeated = unordered_keys(sample, writer, config.record_key)
     if repeated:
@@ -386,8 +386,8 @@ def _of_snapshots(sample: TopicSample, writer: WriterSchema, config: TableConfig
     if config.position is not None:
         columns = config.position_columns
         loaded = [row for row in sample.rows if any(row.values.get(name) in (None, "") for name in columns)]
-        return loaded if config.delete_when.marks else ()
-    return () if sample.offsets_named or config.coordinates or config.delete_when.marks else sample.rows
+        return loaded if config.marks_of_rows.marks else ()
+    return () if sample.offsets_named or config.coordinates or config.marks_of_rows.marks else sample.rows
 
 
 def stay_alive(column: str, values: Sequence[str]) -> str:
@@ -396,7 +396,7 @@ def stay_alive(column: str, values: Sequence[str]) -> str:
 
 
 def _operations(sample: TopicSample, source: WriterSchema, writer: WriterSchema, config: TableConfig) -> Iterator[str]:
-    rule = config.delete_when
+    rule = config.marks_of_rows
     if config.append_only or not rule.on or rule.marks and writer.row.column(rule.column or ""):
         return
     marking = unmarked_operations(sample, source)

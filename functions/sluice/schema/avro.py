@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Union
 
 from sluice.changes.dialect import ENVELOPES, ROWS, ChangeDialect
-from sluice.changes.dialects.nested import SENT
+from sluice.changes.dialects.nested import SENT, CaptureDialect, TypedForm
 from sluice.changes.dialects.varied_envelopes import NEXT_STEP as YUGABYTEDB_STEP
 from sluice.changes.hidden_columns import colliding
 from sluice.changes.position import (
@@ -102,7 +102,8 @@ class WriterSchema:
     """A writer schema as Sluice reads it. `untyped` objects say no types (CSV, JSON without a schema).
 
     `defaults` are the values that it declares for columns, by the writer's names, in the form of Avro's JSON; None for
-    a schema that was made of an object's values or types. `left_out` are fields of the connector's metadata that are
+    a schema that was made of an object's values or types. `typed` says how records in the form of a dialect become the
+    envelopes that the rest is of. `left_out` are fields of the connector's metadata that are
     neither columns nor read, though a source's own column may be named so.
     """
 
@@ -113,6 +114,7 @@ class WriterSchema:
     untyped: bool = False
     defaults: Mapping[str, Any] | None = dataclasses.field(default=None, compare=False)
     left_out: tuple[str, ...] = ()
+    typed: TypedForm | None = dataclasses.field(default=None, compare=False)
 
     def left_out_of(self, words: Collection[str]) -> tuple[str, ...]:
         """`left_out`, without the metadata that a table has columns of (`TableConfig.source_words`)."""
@@ -136,6 +138,9 @@ class WriterSchema:
         return name is not None and (self.shape == ENVELOPE or name.endswith("source_ts_ms"))
 
 
+WriterForm = Union[str, CaptureDialect, None]  # what a rule says of records: one of SHAPES, or a dialect
+
+
 def left_out_note(names: Sequence[str]) -> str:
     """Says which fields are left out of a table; `names` are those of `WriterSchema.left_out`."""
     return f"left out of the table as the connector's metadata: {', '.join(names)}"
@@ -147,8 +152,8 @@ def fingerprint(schema: Any) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
 
 
-def read_writer_schema(schema: Mapping[str, Any], shape: str | None = None) -> WriterSchema:
-    """Read a writer schema (as JSON values). `shape` is that of the table's rule; without one its fields tell it.
+def read_writer_schema(schema: Mapping[str, Any], form: WriterForm = None) -> WriterSchema:
+    """Read a writer schema (as JSON values). `form` is that of the table's rule; without one its fields tell it.
 
     Raises UnusableSchema for anything but a record of uniquely named columns, and UnsupportedType for the first column
     that can't be stored.
@@ -171,7 +176,12 @@ def read_writer_schema(schema: Mapping[str, Any], shape: str | None = None) -> W
             column="data",
             next_step="Let the connector write its own envelope or flattened rows (AvroConverter, JsonConverter)",
         )
-    shape = shape or _shape(types, record)
+    name = str(record.get("name"))
+    if form is not None and not isinstance(form, str):
+        if not name.startswith(_INFERRED):
+            return _typed_writer(types, record, form, fingerprint(schema))
+        form = None  # its values were in an envelope already
+    shape = form or _shape(types, record)
     meta_names: frozenset[str] = frozenset()
     prefix: str | None = None
     if shape == ENVELOPE:
@@ -190,11 +200,38 @@ def read_writer_schema(schema: Mapping[str, Any], shape: str | None = None) -> W
             meta = replace(meta, source_fields=_source_fields(fields, _under(prefix)))
     ordinary = {name for name in meta_names if name.removeprefix(prefix or "") in _ORDINARY}
     unused = ordinary - {meta.op, meta.deleted, meta.source_ts_ms, *meta.position.names}
-    name = str(record.get("name"))
     defaults = None if name.startswith(_MADE) else _defaults(types, fields, shape)
     return WriterSchema(
         shape, row, meta, fingerprint(schema), name.startswith(_INFERRED), defaults, tuple(sorted(unused))
     )
+
+
+def _typed_writer(types: NamedTypes, record: Mapping[str, Any], dialect: CaptureDialect, mark: str) -> WriterSchema:
+    """The schema of records with types in the form of a dialect, whose changes will be envelopes."""
+    form = dialect.typed(_fields(record).keys())
+    rows = (_record_at(types, record, path) for path in (() if form is None else form.rows))
+    fields = next((list(_fields(row).values()) for row in rows if row is not None), None)
+    if form is None or fields is None:
+        raise UnusableSchema(
+            f"The records are no changes in the form `{dialect.name}`, which the table's rule says, with columns in a "
+            "record: of such changes only JSON without a schema is read",
+            next_step="Let the writer write JSON without a schema, or take out what the rule says of their form",
+        )
+    row = _row(types, [field for field in fields if not form.own(field["name"])])
+    source = form.source
+    sent, time = (name if name in source else None for name in (SENT, "ts_ms"))
+    meta = MetaFields("op", None, time, detect(source), _source_fields(source, ("",)), sent)
+    return WriterSchema(ENVELOPE, row, meta, mark, typed=form)
+
+
+def _record_at(types: NamedTypes, record: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
+    """The record at a path of fields; None where there is none."""
+    for name in path.split(".") if path else ():
+        field = _fields(record).get(name)
+        if field is None or not types.is_record(field.get("type")):
+            return None
+        record, _ = types.non_null(field.get("type"), name)
+    return record
 
 
 def _defaults(types: NamedTypes, fields: Mapping[str, Mapping[str, Any]], shape: str) -> dict[str, Any]:

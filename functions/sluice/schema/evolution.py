@@ -223,16 +223,16 @@ def evolve_table(
                 next_step=_written_with_every_row(config, correct=before is None),
             )
         check_position_column(column)
-    marking = row.column(config.delete_when.column or "")
-    if marking is None and config.delete_when.marks and config.delete_when.is_null:
+    marking = row.column(config.marks_of_rows.column or "")
+    if marking is None and config.marks_of_rows.marks and config.marks_of_rows.is_null:
         raise Incompatible(
-            f"The column {config.delete_when.column} of delete_when is not a column of this schema, so that every row "
-            "would be a deletion",
-            column=str(config.delete_when.column),
+            f"The column {config.marks_of_rows.column} of delete_when is not a column of this schema, so that every "
+            "row would be a deletion",
+            column=str(config.marks_of_rows.column),
             types=["", "null or absent" if untyped else "absent"],
             next_step=_written_with_every_row(config, correct=before is None, setting="delete_when"),
         )
-    by_value = config.delete_when.marks and config.delete_when.is_null is None
+    by_value = config.marks_of_rows.marks and config.marks_of_rows.is_null is None
     if marking is not None and by_value and marking.kind not in (STRING, INT, LONG, BOOLEAN, BYTES):
         raise Incompatible(
             f"The column {marking.name} of delete_when is {marking.source_type or marking.spark_type}",
@@ -314,7 +314,7 @@ def _without_position(config: TableConfig, *, fixed: bool) -> str:
 
 def _written_with_every_row(config: TableConfig, *, correct: bool, setting: str = "position") -> str:
     """What to do about an object without the column of a setting, which another object of the table may have."""
-    loaded = ", empty in those of a full load" if config.delete_when.marks and setting == "position" else ""
+    loaded = ", empty in those of a full load" if config.marks_of_rows.marks and setting == "position" else ""
     write = f"et the source write the column with every row{loaded}"
     return (
         f"L{write}, and upload the object again"

@@ -214,7 +214,7 @@ class Admission:
         if verdict.config is None:
             return verdict, self._schemas.keep(schema)
         try:
-            writer = read_writer_schema(schema, verdict.config.shape)
+            writer = read_writer_schema(schema, verdict.config.form)
         except (UnusableSchema, UnsupportedType) as error:
             return judge_unreadable(error, config), None
         schema_id = self._schemas.keep(schema)

@@ -19,7 +19,7 @@ from sluice.config import placeholders as unavailable
 from sluice.config.json_types import BASE64, HEX, JSON_TEXT, declared_type
 from sluice.config.limits import Limits
 from sluice.errors import EmptyObject, SluiceError
-from sluice.schema.avro import WriterSchema, read_writer_schema
+from sluice.schema.avro import WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
 from sluice.schema.capture_order import moment_count, moment_nanos
 from sluice.schema.columns import TIMESTAMP_MICROS, TIMESTAMP_MILLIS, TIMESTAMP_NANOS, ZONED_TIMESTAMP
@@ -39,7 +39,7 @@ def json_records(
     body: bytes,
     inferred: str | None,
     limits: Limits,
-    shape: str | None = None,
+    shape: WriterForm = None,
     translate: Translate = json_lines.BY_FIELDS,
 ) -> Records:
     """The object's records. `inferred` is the schema (Avro form, as JSON) of records that carry none.
@@ -86,7 +86,7 @@ def json_schemas(
 
 
 def _chunks(
-    text: bytes, inferred: str | None, limits: Limits, shape: str | None, translate: Translate
+    text: bytes, inferred: str | None, limits: Limits, shape: WriterForm, translate: Translate
 ) -> Iterator[Chunk]:
     number = 0
     early: list[json_lines.Line] = []  # broken records before the first schema: they join its chunk
@@ -130,14 +130,14 @@ def _broken(line: json_lines.Line, error: SluiceError) -> BrokenRecord:
     return BrokenRecord(line.content, error)
 
 
-def _form(schema: Mapping[str, Any] | None, inferred: str | None, shape: str | None) -> tuple[WriterSchema, RecordForm]:
+def _form(schema: Mapping[str, Any] | None, inferred: str | None, shape: WriterForm) -> tuple[WriterSchema, RecordForm]:
     if schema is None and inferred is None:
         raise SchemaNotInferred("The records carry no schema, and none was inferred")
     return _understood(json.dumps(avro_form(schema), sort_keys=True) if schema is not None else inferred or "", shape)
 
 
 @lru_cache(maxsize=256)
-def _understood(text: str, shape: str | None) -> tuple[WriterSchema, RecordForm]:
+def _understood(text: str, shape: WriterForm) -> tuple[WriterSchema, RecordForm]:
     schema = json.loads(text)
     writer = read_writer_schema(schema, shape)
     return writer, RecordForm(schema, untyped=writer.untyped)

@@ -66,7 +66,7 @@ def prepare(part: PartContext) -> Prepared:
             part.claimed.objects,
             scan=lambda objects: _scan(part, objects),
             stored=column_types(facts.schema),
-            shape=part.config.shape,
+            shape=part.config.form,
         )
     hash_key = b"" if part.services.hash_keys is None else part.services.hash_keys.of(part.config)
     check_patterns(part.config.expect)
@@ -91,7 +91,7 @@ def prepare(part: PartContext) -> Prepared:
     unordered = (
         all(not writer.of_changes for writer in schemas.in_order)
         and all(item.offset is None for item in objects)
-        and not (part.config.coordinates or part.config.delete_when.marks)  # the name then gives the order
+        and not (part.config.coordinates or part.config.marks_of_rows.marks)  # the name then gives the order
     )
     notes = (
         *_without_position(schemas.in_order),

@@ -23,7 +23,7 @@ from sluice.batch.outcome import ObjectError
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.objects import ObjectId
-from sluice.schema.avro import WriterSchema, fingerprint, read_writer_schema
+from sluice.schema.avro import WriterForm, WriterSchema, fingerprint, read_writer_schema
 from sluice.schema.evolution import DROPPED, NARROWER, SAME, Evolution
 from sluice.schema.history import StoredColumns, seen
 from sluice.schema.table_row import row_for_table
@@ -170,7 +170,7 @@ def writer_schemas(
     *,
     scan: Scan,
     stored: Mapping[str, str] | None = None,
-    shape: str | None = None,
+    shape: WriterForm = None,
 ) -> WriterSchemas:
     """Look up every schema once: by the fingerprint that admission stored, else from the object's own head.
 
@@ -269,7 +269,7 @@ def _stored(objects: Objects, silver_bucket: str, schema_id: str | None) -> str 
 
 
 @lru_cache(maxsize=512)
-def _understood(schema: str, shape: str | None) -> WriterSchema:
+def _understood(schema: str, shape: WriterForm) -> WriterSchema:
     return read_writer_schema(json.loads(schema), shape)
 
 

@@ -124,7 +124,7 @@ def _source_columns(services: MergeServices, config: TableConfig) -> dict[str, C
     """The columns of the newest schema that the table took, by name; empty where its objects carry none."""
     taken = [seen for seen in services.history.schemas(config.table) if seen.verdict != INCOMPATIBLE]
     schema = SchemaStore(services.objects, services.silver_bucket).load(taken[-1].fingerprint) if taken else None
-    row = RowSchema(()) if schema is None else row_for_table(read_writer_schema(schema, config.shape), config)
+    row = RowSchema(()) if schema is None else row_for_table(read_writer_schema(schema, config.form), config)
     return {column.name: column for column in row.columns}
 
 

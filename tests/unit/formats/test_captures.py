@@ -6,10 +6,16 @@ The story: three rows are inserted, the first is updated twice in a transaction,
 from __future__ import annotations
 
 import gzip
+import io
 import json
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import cramjam
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.captures import SAMPLES, Played, objects_of, play, rules
 from support.shapes import lines
@@ -386,3 +392,142 @@ def test_messages_in_the_wire_format_of_a_registry_are_named(begin: bytes) -> No
     for name in ("x.json", "x.avro"):
         played = play({f"topics/s.cust/{name}": begin + b"\x02\x02a"}, rules(PLAIN))
         assert "wire format" in played.reasons[0] and "AvroConverter" in played.reasons[0]
+
+
+def in_avro(record: dict[str, Any], *records: dict[str, Any], row: Any = None) -> bytes:
+    """Avro of records whose fields are those of the first; `row` are the fields of those that are rows."""
+    kinds: dict[type, str] = {str: "string", int: "long", bool: "boolean"}
+    types: list[Any] = [kinds.get(type(value), "Row") for value in record.values()]
+    if "Row" in types:
+        types[types.index("Row")] = {"type": "record", "name": "Row", "fields": row}
+    fields = [{"name": name, "type": ["null", kind]} for name, kind in zip(record, types)]
+    body = io.BytesIO()
+    fastavro.writer(body, {"type": "record", "name": "Change", "fields": fields}, [record, *records])
+    return body.getvalue()
+
+
+PRICED = [
+    {"name": "id", "type": ["null", "long"]},
+    {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+    {"name": "price", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}]},
+]
+
+
+def priced(id: int, price: str | None = None) -> dict[str, Any]:
+    return {"id": id, "at": datetime(2026, 11, 27), "price": None if price is None else Decimal(price)}
+
+
+def test_operations_of_goldengate_in_avro_keep_their_types() -> None:
+    changes = [
+        goldengate("I", 1, before=None, after=priced(1, "1.50")),
+        goldengate("I", 2, before=None, after=priced(2, "1.50")),
+        goldengate("U", 3, before=priced(2, "1.50"), after=priced(5, "2.50")),
+        goldengate("D", 4, before=priced(1, "1.50"), after=None),
+    ]
+    body = in_avro(*changes, row=PRICED)
+    rule = {**PLAIN, "format": "goldengate"}
+    played = play({"topics/s.cust/x.avro": body}, rules(rule))
+    assert played.refused == [], played.reasons
+    assert [(row["id"], row["price"]) for row in played.rows] == [(5, Decimal("2.50"))]
+
+
+def test_rows_of_goldengate_in_avro_lose_their_metadata() -> None:
+    rule = {**PLAIN, "topic": "oggrow.cust", "record_key": "ID", "key_pattern": "oggrow/.*", "format": "goldengate"}
+    played = play(objects_of("ogg_avro_row"), rules(rule))
+    assert played.rows == [{"ID": 1.0, "NAME": "Anna3"}, {"ID": 3.0, "NAME": "Cara"}], played.reasons
+
+
+def test_columns_that_the_trail_lacks_stay_as_they_are() -> None:
+    row = [
+        *({"name": name, "type": ["null", "string"]} for name in ("id", "a", "b")),
+        {"name": "b_isMissing", "type": "boolean"},
+    ]
+    changes = [
+        goldengate("I", 1, before=None, after={"id": "1", "a": "x", "b": "y", "b_isMissing": False}),
+        goldengate("U", 2, before=None, after={"id": "1", "a": "z", "b": None, "b_isMissing": True}),
+    ]
+    played = play({"topics/s.cust/x.avro": in_avro(*changes, row=row)}, rules({**PLAIN, "format": "goldengate"}))
+    assert played.rows == [{"id": "1", "a": "z", "b": "y"}], played.reasons
+
+
+def test_wrapped_changes_of_cockroachdb_in_avro_are_read() -> None:
+    rule = rules({**PLAIN, "format": "cockroachdb"})
+    changes = [
+        {"after": after, "before": before, "updated": f"1764230000000000000.000000000{at}"}
+        for at, after, before in ((1, priced(1, "1.50"), None), (3, None, priced(1, "1.50")), (2, priced(2), None))
+    ]
+    played = play({"topics/s.cust/x.avro": in_avro(*changes, row=PRICED)}, rule)
+    assert ([row["id"] for row in played.rows], played.refused) == ([2], []), played.reasons
+
+
+def test_flattened_records_of_airbyte_lose_their_metadata() -> None:
+    row = {"id": 1, "name": "a", "_ab_cdc_lsn": 5, "_airbyte_raw_id": "r", "_ab_cdc_deleted_at": "2026"}
+    alive = {**row, "id": 2, "_ab_cdc_deleted_at": None}
+    for name, body in {"x.json": lines(row, alive), "x.avro": in_avro(row, alive)}.items():
+        played = play({f"topics/s.cust/{name}": body}, rules({**PLAIN, "format": "airbyte"}))
+        assert (played.rows, played.refused) == ([{"id": 2, "name": "a"}], []), played.reasons
+
+
+PATHS = {"row": "payload.after", "before": "payload.before", "key": "meta.key", "order": "meta.seq"}
+
+
+def path_change(at: Any, op: str, after: Any, before: Any = None, key: Any = None) -> dict[str, Any]:
+    return {"payload": {"after": after, "before": before, "op": op}, "meta": {"seq": at, "key": key}}
+
+
+def test_a_rule_by_paths_says_where_a_change_lies() -> None:
+    changes = [
+        path_change(5, "D", None, key={"id": 3}),
+        path_change(4, "U", {**WIDE, "id": 9}, {"id": 2}),
+        path_change(3, "C", [{**WIDE, "id": 3}, {**WIDE, "id": 4}]),
+        path_change(2, "C", json.dumps({**WIDE, "id": 2})),
+        path_change(1, "C", WIDE),
+        path_change(6, "X", WIDE),
+    ]
+    marked = {"column": "payload.op", "values": ["D", "X"]}
+    played = rows_of(*changes, change=PATHS, delete_when=marked)
+    assert (played.rows, played.refused) == ([{**WIDE, "id": 4}, {**WIDE, "id": 9}], []), played.reasons
+    by_row = rows_of(*changes[:-1], change=PATHS)
+    assert by_row.rows == played.rows + [WIDE] or by_row.rows == [WIDE, *played.rows]
+
+
+@pytest.mark.parametrize(("condition", "alive"), [("not null", [1]), ("null", [2])])
+def test_a_rule_by_paths_marks_deletions_by_null_too(condition: str, alive: list[int]) -> None:
+    changes = [
+        {"payload": {"after": {"id": 1}, "gone": None}, "meta": {"seq": "2026-11-27T09:00:00Z"}},
+        {"payload": {"after": {"id": 2}, "gone": "2026"}, "meta": {"seq": "2026-11-27T09:00:01Z"}},
+    ]
+    rule = {"row": "payload.after", "order": "meta.seq"}
+    played = rows_of(*changes, change=rule, delete_when={"column": "payload.gone", "is": condition})
+    assert ([row["id"] for row in played.rows], played.refused) == (alive, [])
+
+
+def test_a_list_of_changes_lies_at_a_path() -> None:
+    record = {"xid": 7, "events": [{"new": WIDE, "n": 1}, {"new": {"id": 1, "n": 2}, "n": 2}]}
+    rule = {"row": "new", "list": "events", "order": ["xid", "n"]}
+    assert rows_of(record, change=rule).rows == [{"id": 1, "name": None, "note": None, "n": 2}]
+    assert rows_of(record, change={**rule, "partial": True}).rows == [{**WIDE, "n": 2}]
+    assert rows_of({"events": []}, record, change=rule).refused == []
+
+
+@pytest.mark.parametrize("value", ["soon", None, -1, 1.5, True, "9" * 41])
+def test_a_change_without_an_order_is_set_aside(value: Any) -> None:
+    played = rows_of(path_change(1, "C", WIDE), path_change(value, "C", {**WIDE, "id": 2}), change=PATHS)
+    assert (played.rows, played.refused) == ([WIDE], ["unusable_schema"]) and "meta.seq" in played.reasons[0]
+
+
+def test_paths_read_records_with_types_too() -> None:
+    body = in_avro({"new": priced(1, "1.50"), "seq": 2}, {"new": priced(1, "2.50"), "seq": 1}, row=PRICED)
+    rule = rules({**PLAIN, "change": {"row": "new", "order": "seq"}})
+    played = play({"topics/s.cust/x.avro": body}, rule)
+    assert [(row["id"], row["price"]) for row in played.rows] == [(1, Decimal("1.50"))], played.reasons
+    table = pa.table({"new": pa.array([{"id": 1, "at": datetime(2026, 11, 27)}], PARQUET_ROW), "seq": [1]})
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    played = play(
+        {"topics/s.cust/x.parquet": sink.getvalue()}, rules({**PLAIN, "change": {"row": "new", "order": "seq"}})
+    )
+    assert [row["id"] for row in played.rows] == [1], played.reasons
+
+
+PARQUET_ROW = pa.struct([("id", pa.int64()), ("at", pa.timestamp("ms"))])

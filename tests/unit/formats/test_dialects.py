@@ -80,7 +80,7 @@ def test_the_rows_of_a_dialect_are_those_in_its_field(name: str) -> None:
 @pytest.mark.parametrize("name", STORY)
 def test_a_rule_names_its_dialect_and_refuses_other_records(name: str) -> None:
     table = config(format=name)
-    assert (table.dialect, table.file_format) == (name, "json")
+    assert (table.dialect, table.file_format) == (DIALECTS[name], None)
     (schema,), inferred = schemas_of(STORY[name], "json", table)
     assert inferred and {"before", "after", "source", "op"} <= {field["name"] for field in schema["fields"]}
     with pytest.raises(UnusableSchema, match=name):

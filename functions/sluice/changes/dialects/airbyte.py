@@ -5,12 +5,13 @@ https://docs.airbyte.com/integrations/destinations/s3, https://docs.airbyte.com/
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.changes.dialects.nested import Reading, Record, change, placed, whole
+from sluice.changes.dialects.nested import Reading, Record, TypedForm, change, placed, whole
 from sluice.changes.hidden_columns import DELETE, UPDATE
+from sluice.changes.position import NUMBER_FIELD, STEP_FIELD
 
 _DATA = "_airbyte_data"
 _METADATA, _CAPTURED = "_airbyte_", "_ab_cdc_"
@@ -36,12 +37,24 @@ def _number(value: Any) -> int | None:
     return whole(text[:-2] if isinstance(text, str) and text.endswith(".0") else text)
 
 
+def _is_metadata(name: str) -> bool:
+    return name.startswith((_METADATA, _CAPTURED))
+
+
 @dataclass(frozen=True)
 class Airbyte:
     """The dialect. Columns of Airbyte's own are left out of the row: its metadata, and what its capture adds."""
 
     name: str = "airbyte"
     shapes: tuple[frozenset[str], ...] = (frozenset((_DATA,)),)
+
+    def typed(self, names: Collection[str]) -> TypedForm | None:
+        """The columns beside the metadata."""
+        if _DATA in names:
+            return None
+        has_place = not {f"{_CAPTURED}lsn", f"{_CAPTURED}cursor"}.isdisjoint(names)
+        of_log = ("file", "pos", "row") if f"{_CAPTURED}log_file" in names else (NUMBER_FIELD, STEP_FIELD)
+        return TypedForm(("",), ("ts_ms", *(of_log if has_place else ())), own=_is_metadata)
 
     def recognises(self, record: Record, *, named: bool = False) -> bool:
         """Whether a record holds a row, also as text; if a rule `named` the dialect, or is one beside metadata."""
@@ -54,7 +67,7 @@ class Airbyte:
         """The change."""
         data = record.get(_DATA, record)
         captured = reading.parse(data) if isinstance(data, str) else data
-        row = {name: value for name, value in captured.items() if not name.startswith((_METADATA, _CAPTURED))}
+        row = {name: value for name, value in captured.items() if not _is_metadata(name)}
         time = next((at for name in _AT if (at := whole(record.get(name))) is not None), None)
         source = {**({} if time is None else {"ts_ms": time}), **_place(captured)}
         if captured.get(_DELETED) is not None:

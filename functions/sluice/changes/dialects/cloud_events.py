@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.changes.dialects.nested import Reading, Record, change
+from sluice.changes.dialects.nested import JsonOnly, Reading, Record, change
 from sluice.errors import UnusableSchema
 
 _TYPE = "io.debezium."
@@ -27,7 +27,7 @@ _NUMBERS = frozenset("lsn pos row thread server_id event_serial_no ts_ms ts_us t
 
 
 @dataclass(frozen=True)
-class CloudEvents:
+class CloudEvents(JsonOnly):
     """The dialect: any event of Debezium, whose operation must be in the envelope."""
 
     name: str = "cloudevents"

@@ -5,12 +5,13 @@ https://www.cockroachlabs.com/docs/stable/changefeed-message-envelopes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.changes.dialects.nested import Reading, Record, at, change, clock, placed
+from sluice.changes.dialects.nested import Reading, Record, TypedForm, at, change, clock, placed
 from sluice.changes.hidden_columns import DELETE, MESSAGE, UPDATE
+from sluice.changes.position import NUMBER_FIELD, STEP_FIELD
 from sluice.errors import UnusableSchema
 
 _SOURCE = {"db": "database_name", "schema": "schema_name", "table": "table_name"}
@@ -26,6 +27,11 @@ class Changefeed:
 
     name: str = "cockroachdb"
     shapes: tuple[frozenset[str], ...] = (frozenset(("after",)), frozenset(("resolved",)))
+
+    def typed(self, names: Collection[str]) -> TypedForm | None:
+        """The columns of the row after a change, of messages that are wrapped."""
+        place = (NUMBER_FIELD, STEP_FIELD) if not {"updated", "mvcc_timestamp"}.isdisjoint(names) else ()
+        return None if "source" in names else TypedForm(("after", "before"), ("ts_ms", *place))
 
     def recognises(self, record: Record, *, named: bool = False) -> bool:
         """Whether the source says that it is CockroachDB, or the fields are those of a wrapped change."""

@@ -5,11 +5,11 @@ https://docs.oracle.com/en/middleware/goldengate/big-data/23/gadbd/using-pluggab
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sluice.changes.dialects.nested import ChangePaths, Reading, Record, placed, whole
+from sluice.changes.dialects.nested import ChangePaths, Reading, Record, TypedForm, placed, whole
 from sluice.changes.hidden_columns import CREATE, DELETE, TRUNCATE, UPDATE
 
 _METADATA = frozenset("table op_type op_ts current_ts pos primary_keys tokens csn xid".split())
@@ -31,6 +31,14 @@ def _present(row: Any, record: Mapping[str, Any], reading: Reading) -> Any:
     return {name: value for name, value in row.items() if name not in absent}
 
 
+def _is_mark(name: str) -> bool:
+    return name.endswith(_MISSING)
+
+
+def _is_metadata(name: str) -> bool:
+    return name in _METADATA or _is_mark(name)
+
+
 _OPERATIONS = ChangePaths(
     "goldengate",
     fields=frozenset(("table", "op_type", "op_ts")),
@@ -41,6 +49,8 @@ _OPERATIONS = ChangePaths(
     place=_place,
     decoded=_present,
     partial=True,  # unless all columns are logged
+    order=("pos",),
+    typed_rows=True,
 )
 
 
@@ -50,6 +60,14 @@ class GoldenGate:
 
     name: str = _OPERATIONS.name
     shapes: tuple[frozenset[str], ...] = _OPERATIONS.shapes
+
+    def typed(self, names: Collection[str]) -> TypedForm | None:
+        """The columns of operations, or of rows beside their metadata."""
+        form = _OPERATIONS.typed(names)
+        if form is None:
+            return None
+        form = replace(form, source=("schema", "table", "db", *form.source), own=_is_mark)
+        return form if set(form.rows) & set(names) else replace(form, rows=("",), own=_is_metadata)
 
     def recognises(self, record: Record, *, named: bool = False) -> bool:
         """Whether a record is an operation, or if a rule `named` the dialect a row."""

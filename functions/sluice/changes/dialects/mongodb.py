@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sluice.changes.dialects.nested import ChangePaths, Reading, Record, at, change, whole
+from sluice.changes.dialects.nested import ChangePaths, JsonOnly, Reading, Record, at, change, whole
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, UPDATE
 from sluice.errors import UnusableSchema
 
@@ -105,7 +105,7 @@ _UPDATED = ChangePaths(
 
 
 @dataclass(frozen=True)
-class MongoDb:
+class MongoDb(JsonOnly):
     """The dialect. An update without its document has the fields that changed, unless one lies within another."""
 
     name: str = "mongodb"

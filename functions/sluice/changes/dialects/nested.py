@@ -8,7 +8,7 @@ from __future__ import annotations
 import calendar
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable, Protocol
 
@@ -20,6 +20,10 @@ Record = Mapping[str, Any]
 SENT = "sent_columns"  # of a change's source: the columns of its row, where an update may lack some that it left alone
 
 
+def _never(name: str) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Reading:
     """What a dialect is told of the table and the object that a record is read for.
@@ -29,7 +33,7 @@ class Reading:
     """
 
     key: tuple[str, ...] = ()
-    is_key: Callable[[str], bool] = bool
+    is_key: Callable[[str], bool] = _never
     parse: Callable[[str], Any] = json.loads
     object_key: str = ""
 
@@ -41,14 +45,33 @@ class Reading:
 UNTOLD = Reading()
 
 
+@dataclass(frozen=True)
+class TypedForm:
+    """Where records of a format with types hold the columns of a row, and the metadata that their changes then have.
+
+    `rows` are paths of records, of which the first that is one counts; "" is the record itself, without the fields that
+    `own` says are metadata. `source` are the fields of a change's source.
+    """
+
+    rows: tuple[str, ...]
+    source: tuple[str, ...]
+    own: Callable[[str], bool] = _never
+
+
 class CaptureDialect(Protocol):
     """A form of changes. `name` is the word for it in a rule's `format`; a record has the fields of one of `shapes`."""
+
+    def __hash__(self) -> int: ...
 
     @property
     def name(self) -> str: ...
 
     @property
     def shapes(self) -> tuple[frozenset[str], ...]: ...
+
+    def typed(self, names: Collection[str]) -> TypedForm | None:
+        """How records with these fields are read where they bring types (Avro, Parquet); None where only JSON is."""
+        ...
 
     def recognises(self, record: Record, *, named: bool = False) -> bool:
         """Whether a record, by its fields and their values, is a change in this form, or one if a rule `named` it."""
@@ -57,6 +80,14 @@ class CaptureDialect(Protocol):
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
         """The changes in a record of this form, in Debezium's envelope. Raises UnusableSchema."""
         ...
+
+
+class JsonOnly:
+    """A dialect that is read from JSON alone."""
+
+    def typed(self, names: Collection[str]) -> TypedForm | None:
+        """None."""
+        return None
 
 
 def at(record: Record, path: str) -> Any:
@@ -163,7 +194,9 @@ class ChangePaths:
     `source` are paths by Debezium's words for the metadata, and `place` makes the fields of the position. `decoded`
     gives a row or a key as an object of columns, where the dialect writes another form. A `partial` dialect's
     updates may lack columns that they left alone. In place of the `operation`, `is_deletion` may say which changes
-    are. Rows may be JSON text where there are `texts`, and a list of rows where there are `several`.
+    are. Rows may be JSON text where there are `texts`, and a list of rows where there are `several`. `order` are the
+    paths that `place` reads, of which a typed record must have one for its changes to have a place. `typed_rows` says
+    that rows which are `decoded` may have types, too.
     """
 
     name: str
@@ -182,11 +215,21 @@ class ChangePaths:
     is_deletion: Callable[[Record], bool] | None = None
     texts: bool = False
     several: bool = False
+    order: tuple[str, ...] = ()
+    typed_rows: bool = False
 
     @property
     def shapes(self) -> tuple[frozenset[str], ...]:
         """The fields of every record."""
         return (self.fields,)
+
+    def typed(self, names: Collection[str]) -> TypedForm | None:
+        """The columns of the row after a change or before it, where these are records."""
+        if self.listed or self.decoded is not _as_it_is and not self.typed_rows:
+            return None
+        has_place = any(path.partition(".")[0] in names for path in self.order)
+        source = (*self.source, *((NUMBER_FIELD, STEP_FIELD) if has_place else ()), *((SENT,) if self.partial else ()))
+        return TypedForm(tuple(path for path in (self.row, self.before) if path), source)
 
     def recognises(self, record: Record, *, named: bool = False) -> bool:
         """Whether a record has the fields, a known operation, and a row where the operation has one."""
@@ -215,8 +258,9 @@ class ChangePaths:
         if self.operation:
             word = at(part, self.operation)
             return self.operations.get(str(word).lower()) if word is not None else None
-        gone = self.row and at(part, self.row) is None or self.is_deletion is not None and self.is_deletion(part)
-        return DELETE if gone else UPDATE
+        if self.is_deletion is not None:
+            return DELETE if self.is_deletion(part) else UPDATE
+        return DELETE if at(part, self.row) is None else UPDATE
 
     def _is_change(self, part: Record) -> bool:
         op = self._op(part)

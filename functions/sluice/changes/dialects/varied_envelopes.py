@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.changes.dialects.nested import SENT, Reading, Record, at, change
+from sluice.changes.dialects.nested import SENT, JsonOnly, Reading, Record, at, change
 from sluice.changes.hidden_columns import UPDATE
 from sluice.errors import UnusableSchema
 
@@ -19,7 +19,7 @@ NEXT_STEP = "Let the connector's transform YBExtractNewRecordState write the row
 
 
 @dataclass(frozen=True)
-class CellsOfColumns:
+class CellsOfColumns(JsonOnly):
     """The dialect. A column that isn't set in an update was left alone."""
 
     name: str = "yugabytedb"
@@ -56,7 +56,7 @@ _WHOLE_ROWS = ("NEW_ROW", "NEW_ROW_AND_OLD_VALUES")
 
 
 @dataclass(frozen=True)
-class SpannerEnvelopes:
+class SpannerEnvelopes(JsonOnly):
     """The dialect. An update that may lack columns is refused: null stands for those that it left alone."""
 
     name: str = "spanner"

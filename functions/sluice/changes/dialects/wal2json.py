@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.changes.dialects.nested import ChangePaths, Reading, Record, lsn, nanos, placed
+from sluice.changes.dialects.nested import ChangePaths, JsonOnly, Reading, Record, lsn, nanos, placed
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, TRUNCATE, UPDATE
 from sluice.errors import UnusableSchema
 
@@ -68,7 +68,7 @@ _OF_MESSAGE = frozenset("transactional prefix content".split()) | _OF_TRANSACTIO
 
 
 @dataclass(frozen=True)
-class Wal2Json:
+class Wal2Json(JsonOnly):
     """The dialect, in both versions of its format."""
 
     name: str = "wal2json"

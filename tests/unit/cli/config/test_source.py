@@ -671,3 +671,20 @@ def test_a_mark_of_deletions_that_says_nothing_or_two_things_is_a_mistake(writte
 def test_a_rules_own_mark_of_deletions_replaces_that_of_the_defaults():
     defaults = "defaults: {delete_when: {column: Op, values: [D]}}\n"
     assert delete_when("{column: gone_at, is: not null}", defaults).values == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "mistake"),
+    [
+        ("change: {before: b}", "needs row too"),
+        ("change: {row: a..b}", "is a path of names"),
+        ("change: {row: a, order: [b, c, d]}", "up to 2"),
+        ("change: {row: a}, position: b", "no effect beside change"),
+        ("change: {row: a}, shape: plain", "no effect beside change"),
+        ("change: {row: a}, format: maxwell", "no effect beside change"),
+        ("delete_when: {column: a.b, values: [D]}", "only a rule with change"),
+    ],
+)
+def test_paths_of_a_change_are_checked_with_what_else_a_rule_says(settings: str, mistake: str) -> None:
+    with pytest.raises(ConfigurationMistakes, match=mistake):
+        read_tables(f"tables:\n  - {{topic: x.y, table: d.t, record_key: id, {settings}}}\n")

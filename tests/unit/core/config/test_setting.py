@@ -9,12 +9,12 @@ import pytest
 
 from sluice.config.setting import differences, restored, setting, settings_of, stored, with_differences
 from sluice.config.values import (
-    COLUMN_NAME,
     COLUMNS,
     COORDINATES,
     DURATION,
     HOURS,
     LINEAGE,
+    MARK_PLACE,
     RAW_COLUMNS,
     SIZE,
     SWITCH,
@@ -102,7 +102,7 @@ def test_an_unknown_name_is_an_error_in_a_whole_and_ignored_in_differences():
         (text(3), "abc", "abc"),
         (COLUMNS, "id", ("id",)),
         (COLUMNS, ["id", "{1}id"], ("id", "{1}id")),
-        (COLUMN_NAME, "last_update", "last_update"),
+        (MARK_PLACE, "last_update", "last_update"),
         (COORDINATES, ["p", "o"], ("p", "o")),
         (RAW_COLUMNS, True, ("*",)),
         (LINEAGE, ["batch", "object"], ("object", "batch")),
@@ -141,7 +141,7 @@ def test_a_value_is_parsed(value, written, parsed):
         (COLUMNS, "größe", "'größe' is not a column name: a table has it as gr_u00f6_u00dfe$"),
         (COLUMNS, "{1}-größe", "-größe' is not a column name$"),
         (COLUMNS, "ö" * 99, "is not a column name$"),
-        (COLUMN_NAME, "", "is a column name of 1 to 255"),
+        (MARK_PLACE, "", "is a column name of 1 to 255"),
         (COORDINATES, ["p", "p"], "is a list of two columns"),
         (LINEAGE, 1, "is on, off or a list"),
     ],
