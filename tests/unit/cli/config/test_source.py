@@ -677,7 +677,7 @@ def test_a_rules_own_mark_of_deletions_replaces_that_of_the_defaults():
     ("settings", "mistake"),
     [
         ("change: {before: b}", "needs row too"),
-        ("change: {row: a..b}", "is a path of names"),
+        ("change: {row: a..b}", "not a path of names"),
         ("change: {row: a, order: [b, c, d]}", "up to 2"),
         ("change: {row: a}, position: b", "no effect beside change"),
         ("change: {row: a}, shape: plain", "no effect beside change"),
