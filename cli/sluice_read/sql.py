@@ -26,7 +26,7 @@ from sluice_read.reading import ALL, BATCH_ROWS, Shown, SilverTable
 _INTERRUPTED = "Query interrupted"  # DuckDB's RuntimeError for Ctrl-C while it works in the main thread
 _INTERRUPTED_AGAIN_S = 0.2
 _Result = TypeVar("_Result")
-_OWN_SCHEMAS = frozenset({"information_schema", "pg_catalog", "main", "temp"})
+_OWN_SCHEMAS = frozenset({"information_schema", "pg_catalog", "system", "temp"})  # no table can be made there
 
 
 def table_references(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[tuple[str, str], ...]:
@@ -149,6 +149,7 @@ def _bound(
     with opened_duckdb(files=files) as connection:
         # DuckDB compares names without case, so two spellings are one table.
         used = {(schema.lower(), table.lower()): (schema, table) for schema, table in table_references(connection, sql)}
+        _refuse_shadowed(place, [".".join(named) for (schema, _), named in used.items() if schema in _OWN_SCHEMAS])
         columns, shown = named_columns(connection, sql), Shown(with_deleted=with_deleted, lineage=lineage)
         opened = {
             f"{quoted(schema)}.{quoted(table)}": open_as_of(
@@ -180,6 +181,16 @@ def _bound(
             if isinstance(error, OSError) and not query_mistakes.is_of_duckdb(error):
                 raise
             raise query_mistakes.explained(connection, sql, error, lambda: tables_in(place)) from error
+
+
+def _refuse_shadowed(place: SilverPlace, names: Sequence[str]) -> None:
+    """Raise InvalidQuery for a table of the place whose database has the name of a schema of DuckDB's own."""
+    shadowed = set(names) & set(tables_in(place)) if names else set()
+    for name in shadowed:
+        raise InvalidQuery(
+            f"{name} can't be named in a statement: its database has the name of a schema of DuckDB's own",
+            next_step=f"`sluice query {name}` reads the table without one",
+        )
 
 
 def _declare(connection: duckdb.DuckDBPyConnection, name: str, table: SilverTable | PastStates, shown: Shown) -> None:

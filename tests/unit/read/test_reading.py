@@ -92,6 +92,25 @@ def test_a_table_without_any_live_row_still_has_its_columns(silver):
         assert relation.columns == ["id", "date", "name"]
 
 
+@pytest.mark.parametrize("database", ["main", "temp", "information_schema", "pg_catalog", "system"])
+def test_a_database_with_a_name_of_duckdb_is_read_or_refused(tmp_path, database):
+    shutil.copytree(SILVER_FOLDER / "crm" / "user", tmp_path / database / "user")
+    properties = tmp_path / database / "user" / ".hoodie" / "hoodie.properties"
+    properties.write_text(
+        properties.read_text().replace("hoodie.database.name=crm", f"hoodie.database.name={database}")
+    )
+    sql = f"select count(*) from {database}.user"
+    if database == "main":
+        assert answer(SilverFolder(tmp_path), sql) == [(read_table(SilverFolder(tmp_path), "main.user").num_rows,)]
+        return
+    with pytest.raises(InvalidQuery, match=rf"{database}\.user can't be named .* `sluice query {database}\.user`"):
+        answer(SilverFolder(tmp_path), sql)
+
+
+def test_duckdbs_own_schemas_can_be_read(silver):
+    assert answer(silver, "select count(*) > 0 from information_schema.schemata") == [(True,)]
+
+
 def test_all_tables_are_found(silver):
     assert tables_in(silver) == ("crm.user", "ecomm.date", "moma.artists", "moma.works")
 
