@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 MISSED_PER_PASS = 100  # batches per scheduled pass: a few seconds
 ENTRIES = 10  # of one PutEvents
-ENTRIES_BYTES = 250_000  # of one PutEvents, which takes 256 KB
+ENTRIES_BYTES = 250_000  # of one PutEvents, which takes 1 MB: a state machine as the target takes 256 KB
 
 
 class EventBus:

@@ -227,9 +227,9 @@ def _application(target: Target) -> Iterator[Finding]:
     elif not app["releaseLabel"].startswith(RELEASES):
         yield Finding(
             "application",
-            WARN,
-            f"{summary}; Sluice is built for {RELEASES}x (Spark 3.5)",
-            f"{Step('doctor', '--job')} checks whether this release works",
+            FAIL,
+            f"{summary}; Sluice is built for {RELEASES}x: Spark 3.5, Scala 2.12, Python 3.9",
+            "Deploy with another EmrRelease or, for an existing application, another ApplicationId",
         )
     else:
         yield Finding("application", OK, summary, facts={"release": app["releaseLabel"], "state": app["state"]})

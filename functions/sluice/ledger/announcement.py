@@ -11,7 +11,7 @@ from sluice.batch.merged_again import OBJECTS_AGAIN
 from sluice.changes.outdated import OUTDATED
 from sluice.ledger.keys import COMMITTED
 
-# PutEvents takes 256 KB per entry, including names and time.
+# An entry of PutEvents has at most 1 MB, including names and time, but a state machine takes 256 KB of it.
 MAX_DETAIL_BYTES = 240 * 1024
 
 

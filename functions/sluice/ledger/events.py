@@ -26,7 +26,7 @@ LANE_HALTED = "Lane Halted"
 
 ERROR_CHARACTERS = 1_000
 KEYS_NAMED = 10
-TABLES_NAMED = 500  # of one event, which has at most 256 KB
+TABLES_NAMED = 500  # of one event, of which a state machine takes 256 KB
 COLUMNS_NAMED = 100
 
 _TEXT: Mapping[str, Any] = {"type": "string"}

@@ -21,6 +21,7 @@ class Emr:
     def __init__(self, objects, report, state):
         self.objects, self.report, self.state = objects, report, state
         self.started, self.cancelled, self.looks = [], [], 0
+        self.label = "emr-7.14.0"
 
     def start_job_run(self, **request):
         self.started.append(request)
@@ -49,7 +50,7 @@ class Emr:
         return {
             "application": {
                 "applicationId": applicationId,
-                "releaseLabel": "emr-7.14.0",
+                "releaseLabel": self.label,
                 "type": "Spark",
                 "state": "STARTED",
             }
@@ -130,3 +131,12 @@ def test_a_job_that_takes_too_long_is_ended(emr, capsys):
     output = capsys.readouterr()
     assert application.cancelled == ["00f1"] and scratch_prefix(application.started[0]["name"]) in output.err
     assert "Job run 00f1 is still RUNNING. Raise --timeout" in output.out
+
+
+def test_an_application_of_another_engine_fails(emr, capsys):
+    application = emr()
+    application.label = "emr-spark-8.0.0"
+    run(["doctor", "--json"])
+    findings = json.loads(capsys.readouterr().out)
+    (advice,) = [one["advice"] for one in findings if one["about"] == "application" and one["result"] == "fail"]
+    assert "another EmrRelease" in advice
