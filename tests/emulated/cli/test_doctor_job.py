@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from emulation.stack import cloudformation
 from support.trial_reports import GOOD
 
 from sluice.lane.trial import FAILED, RUNNING, TrialError, scratch_prefix, trial_report_key
@@ -136,6 +137,7 @@ def test_a_job_that_takes_too_long_is_ended(emr, capsys):
 def test_an_application_of_another_engine_fails(emr, capsys):
     application = emr()
     application.label = "emr-spark-8.0.0"
+    cloudformation().outputs["ApplicationId"] = "00f"
     run(["doctor", "--json"])
     findings = json.loads(capsys.readouterr().out)
     (advice,) = [one["advice"] for one in findings if one["about"] == "application" and one["result"] == "fail"]
