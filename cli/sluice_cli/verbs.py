@@ -14,9 +14,9 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from sluice_cli.account.step import TYPED
 from sluice_cli.terminal.output import Stack, named_stack
 from sluice_cli.terminal.run import DISTRIBUTION, Commands, debugging
+from sluice_cli.terminal.step import TYPED
 from sluice_cli.terminal.verbs import Verb, lazy_group
 
 _INGEST, _READ, _TRACE = "Ingest", "Read", "Trace"

@@ -1,4 +1,4 @@
-"""What is said of a lane, and which step helps."""
+"""What is said of a lane and its runs, and which step helps."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 
 from sluice.batch.claim import TableState
 from sluice.lane.machine import HALTED, IDLE, LEDGER_LOST, PAUSED, RUNNING, STARTING, LaneState, wants_run
-from sluice_cli.account.step import Step
 from sluice_cli.terminal.output import counted, human_age
+from sluice_cli.terminal.step import Step
+
+LAPSED = "lapsed"  # a run that ended without releasing its lane
 
 
 def describe_lane(lane: LaneState, now: int, resting: Collection[str] = ()) -> str:
@@ -91,3 +93,14 @@ def resumption(lane: Mapping[str, Any]) -> Step:
 def rebuilds_by_lane(states: Iterable[TableState]) -> Mapping[str, str]:
     """The table of each lane whose data is being moved aside."""
     return {str(state.rebuild.get("lane")): state.table for state in states if state.rebuild}
+
+
+def run_ms(item: Mapping[str, Any], now: int) -> int | None:
+    """How long a run took, or takes until `now` (ms): since its start, or before that since its request."""
+    began, ended = item.get("started_at") or item.get("requested_at"), item.get("ended_at")
+    return None if began is None else max(0, (now if ended is None else ended) - began)
+
+
+def batches_of_run(state: str | None, number: int | None) -> str:
+    """The number of batches. Of a run that died the ledger counts none, so that 0 says nothing."""
+    return "-" if number is None or state == LAPSED and not number else f"{number:,}"

@@ -14,9 +14,9 @@ from sluice.config.document import Configuration
 from sluice.ledger.keys import PARKED
 from sluice.ledger.records import ObjectRecord
 from sluice.names import TOPIC
-from sluice_cli.account.step import Step
 from sluice_cli.errors import UNNAMED
 from sluice_cli.terminal.output import counted
+from sluice_cli.terminal.step import Step
 
 
 def judged_now(record: ObjectRecord, configuration: Configuration | None) -> ObjectRecord:

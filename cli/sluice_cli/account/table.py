@@ -18,8 +18,8 @@ from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused, TwoTopics
 from sluice.ledger.keys import PENDING, UNCOUNTED
 from sluice.ledger.records import ObjectRecord
-from sluice_cli.account.step import Step, completed
 from sluice_cli.terminal.output import counted, cut, human_age
+from sluice_cli.terminal.step import Step, completed
 
 LATE = 2  # a table is late once its oldest waiting object is this many times older than its freshness
 LEAST_FRESHNESS_S = 30  # for this answer

@@ -12,9 +12,9 @@ from sluice.services.requests import FAILED
 from sluice_cli.account.lane import resumption, steps_of_lane
 from sluice_cli.account.object import reasons_by_code
 from sluice_cli.account.service import describe_error, steps_of_service
-from sluice_cli.account.step import Step
 from sluice_cli.account.table import steps_of_table
 from sluice_cli.terminal.output import counted, cut, human_age
+from sluice_cli.terminal.step import Step
 
 SHOWN = 6  # of one kind; the sections below list all
 

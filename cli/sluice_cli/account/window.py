@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sluice_cli.account.step import Step
+from sluice_cli.terminal.step import Step
 from sluice_read.moments import clock, iso
 
 HOUR_MS = 3_600_000

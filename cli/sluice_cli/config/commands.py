@@ -10,13 +10,13 @@ import typer
 from sluice.config.document import Configuration
 from sluice.cost import Assumptions, Load, freshness_advice
 from sluice.errors import CommandFailed
-from sluice_cli.account.step import Step
 from sluice_cli.config.push import File, fit_of_stack, read_with_warnings, summary
 from sluice_cli.config.rule_text import configuration_text
 from sluice_cli.config.yaml_lines import ConfigurationMistakes, name_of
 from sluice_cli.terminal.guard import json_escaped
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line, say
 from sluice_cli.terminal.stack import configuration_in_force
+from sluice_cli.terminal.step import Step
 
 NOTHING_PUSHED = "No configuration has been pushed"
 

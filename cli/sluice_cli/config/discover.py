@@ -15,7 +15,6 @@ from sluice.errors import FAILED, UsageError
 from sluice.names import COLUMN, NAME, did_you_mean, not_a_column
 from sluice.onboarding.discovery import Proposal, propose
 from sluice.onboarding.samples import TopicSample
-from sluice_cli.account.step import Step
 from sluice_cli.config.push import read_file
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text
 from sluice_cli.errors import UNNAMED
@@ -32,6 +31,7 @@ from sluice_cli.terminal.output import (
     visible,
 )
 from sluice_cli.terminal.stack import readable_configuration
+from sluice_cli.terminal.step import Step
 
 NO_COLUMN = "none"
 NAMED = 3  # tables whose rules a push would take away

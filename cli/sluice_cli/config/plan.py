@@ -16,10 +16,10 @@ from sluice.config.rules.table_rule import TableRule
 from sluice.config.setting import Setting, settings_of
 from sluice.config.table import FIXED, TableConfig, TableSettings, fixed_settings, in_words
 from sluice.onboarding.fit import Misfit
-from sluice_cli.account.step import Step, completed
 from sluice_cli.config.review import Remark, Review
 from sluice_cli.config.risks import risk_of
 from sluice_cli.terminal.output import counted
+from sluice_cli.terminal.step import Step, completed
 
 NEW, CHANGED, REMOVED = "new", "changed", "removed"
 REFUSED = "refused"  # in the total, whatever kind of change it would be

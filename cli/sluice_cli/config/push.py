@@ -26,7 +26,6 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import HISTORY_PREFIX, PUSHES
 from sluice_aws.stack import Target
-from sluice_cli.account.step import Step
 from sluice_cli.config.plan import (
     Fit,
     ObjectsWaiting,
@@ -53,6 +52,7 @@ from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.stack import configuration_in_force, lane_names, supervise_now
+from sluice_cli.terminal.step import Step
 
 CHANGES, REFUSED = 3, 4  # exit codes of `plan`
 COUNTED = 20_000  # parked and quarantined objects that are read at most, each

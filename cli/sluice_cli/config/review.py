@@ -20,9 +20,9 @@ from sluice_aws.hash_keys import exists
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.stack import Target
-from sluice_cli.account.step import Step, in_a_row
 from sluice_cli.config.risks import aws_command
 from sluice_cli.terminal.stack import lane_names
+from sluice_cli.terminal.step import Step, in_a_row
 
 MOST_WAITING = 100_000  # pending objects of one table that are read, oldest first: those of a log that ended
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sluice.config.table import FREEZE, HARD, IGNORE
-from sluice_cli.account.step import Step
+from sluice_cli.terminal.step import Step
 
 if TYPE_CHECKING:
     from sluice_aws.stack import Target
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 _Risk = Callable[[Any, Any], str | None]
 UNFIT = "objects whose columns no longer fit the table's are quarantined"
 UNFIT_TYPES = (
-    f"{UNFIT}. To change the type of a stored column, rebuild the table: `sluice pause LANE`, "
-    "`sluice rebuild table TABLE`, push, `sluice resume LANE`"
+    f"{UNFIT}. To change the type of a stored column, rebuild the table: {Step('pause', 'LANE')}, "
+    f"{Step('rebuild table', 'TABLE')}, push, {Step('resume', 'LANE')}"
 )
 
 
@@ -95,7 +95,7 @@ RISKS: Mapping[str, _Risk] = {
     "types": _always(UNFIT_TYPES),
     "schema": lambda old, new: "objects with new columns or wider types are quarantined" if new == FREEZE else None,
     "expect.": _if_there("rows with other values are quarantined or counted from now on"),
-    "columns.": _always("rows from before keep their values until `sluice rebuild table`; objects may no longer fit"),
+    "columns.": _always(f"rows from before keep their values until {Step('rebuild table')}; objects may no longer fit"),
     "change.": _always("records are read as others were; objects may no longer fit"),
     "csv.": _always("the same text is stored as another value from now on"),
     "format": _always("records are read as others were; objects may no longer fit"),

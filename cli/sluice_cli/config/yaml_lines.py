@@ -12,10 +12,10 @@ from typing import Any
 import yaml
 
 from sluice.errors import InvalidConfiguration
-from sluice_cli.account.step import completed
 from sluice_cli.errors import no_tables_file
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.output import say
+from sluice_cli.terminal.step import completed
 
 MAX_BYTES = 1_000_000  # of a file
 MAX_NODES = 100_000  # of a document: aliases can make a small file a large tree

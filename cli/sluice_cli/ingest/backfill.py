@@ -21,12 +21,12 @@ from sluice_aws.admission.reconcile import notice_of
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import ListedVersion
 from sluice_aws.stack import Target
-from sluice_cli.account.step import Step
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.known_names import check_prefix
 from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, counted, print_json, print_line, say, visible
 from sluice_cli.terminal.stack import supervise_now
+from sluice_cli.terminal.step import Step
 
 AT_ONCE = 100  # objects that are admitted before the rate is looked at
 FAILED_SHOWN = 10

@@ -9,8 +9,8 @@ from typing import Any
 
 from sluice.ledger.keys import PARKED
 from sluice.ledger.records import Decision, ObjectRecord
-from sluice_cli.account.step import completed
 from sluice_cli.terminal.output import counted, human_bytes
+from sluice_cli.terminal.step import completed
 from sluice_read.moments import clock
 
 SHORT_ID = 12  # hexadecimal digits of an id that are shown

@@ -9,8 +9,8 @@ from sluice.ledger.keys import COMMITTED, PARKED, SUPERSEDED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.ledger.ledger import Ledger
-from sluice_cli.account.step import Step
 from sluice_cli.ingest.entry import SHORT_ID
+from sluice_cli.terminal.step import Step
 
 THREADS = 16
 COMPARED = 3  # versions of a key whose times are asked of S3

@@ -20,7 +20,6 @@ from sluice.config.document import Configuration
 from sluice.errors import CommandFailed, UsageError
 from sluice.ledger.keys import PARKED
 from sluice_cli.account.object import tells_topic
-from sluice_cli.account.step import Step
 from sluice_cli.errors import plain_reason
 from sluice_cli.terminal.output import (
     Json,
@@ -36,6 +35,7 @@ from sluice_cli.terminal.output import (
     visible,
 )
 from sluice_cli.terminal.stack import readable_configuration
+from sluice_cli.terminal.step import Step
 from sluice_local.home import running_home
 
 UPLOADS_AT_ONCE = 8

@@ -17,7 +17,6 @@ from sluice_aws.admission.admit import open_admission
 from sluice_aws.clock import epoch_ms
 from sluice_aws.stack import Target
 from sluice_cli.account.object import is_proposed, judged_now, rule_steps, waits_for_rule
-from sluice_cli.account.step import Step
 from sluice_cli.ingest.entry import SHORT_ID, codes, describe, describe_decision, described
 from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice, missing_changes, newer_versions
 from sluice_cli.ingest.quarantine_entries import print_entry, print_groups, print_left, print_lines
@@ -39,6 +38,7 @@ from sluice_cli.terminal.output import (
 )
 from sluice_cli.terminal.run import AWS_ERRORS
 from sluice_cli.terminal.stack import operator_of, readable_configuration, supervise_now
+from sluice_cli.terminal.step import Step
 
 LISTED, ROWS_SHOWN = 200, 20
 

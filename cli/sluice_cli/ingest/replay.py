@@ -18,7 +18,6 @@ from sluice.objects import ObjectId
 from sluice_aws.clock import StoreClock, epoch_ms
 from sluice_aws.s3.objects import COLD, pages_of_bronze
 from sluice_aws.stack import Target
-from sluice_cli.account.step import Step
 from sluice_cli.ingest.replay_end import ReplayEnd, TableEnd
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
 from sluice_cli.terminal.durations import TimeSpan, seconds
@@ -26,6 +25,7 @@ from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.known_names import check_prefix, check_table
 from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.stack import supervise_now
+from sluice_cli.terminal.step import Step
 from sluice_read.moments import instant_of, point_in_time, refuse_backwards
 
 AT_ONCE = 400  # objects that are written before the rate is looked at: at least eight transactions

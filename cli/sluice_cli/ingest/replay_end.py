@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.ledger.keys import CLAIMED, COMMITTED, PENDING, QUARANTINED
-from sluice_cli.account.step import Step
 from sluice_cli.terminal.output import counted, visible
+from sluice_cli.terminal.step import Step
 
 
 @dataclass

@@ -24,10 +24,10 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, SkippedDocuments
 from sluice_aws.stack import Target
 from sluice_cli.account.object import is_proposed, judged_now, taken
-from sluice_cli.account.step import Step, completed
 from sluice_cli.ingest.entry import codes, reason_of
 from sluice_cli.terminal.output import counted, is_named
 from sluice_cli.terminal.run import AWS_ERRORS
+from sluice_cli.terminal.step import Step, completed
 
 if TYPE_CHECKING:
     from sluice_aws.admission.admit import Admission  # loads all formats

@@ -19,7 +19,6 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.stack import LOCAL
 from sluice_cli.account.lane import lane_entry, steps_of_lane
 from sluice_cli.account.object import is_proposed, judged_now, rule_steps, waits_for_rule
-from sluice_cli.account.step import Step, in_order
 from sluice_cli.ingest.entry import reason_of
 from sluice_cli.ingest.set_aside import ReasonOfRows, reasons_of_rows
 from sluice_cli.ingest.survey import (
@@ -44,6 +43,7 @@ from sluice_cli.terminal.output import (
     stderr_console,
     visible,
 )
+from sluice_cli.terminal.step import Step, in_order
 
 LINE_EVERY_S = 10.0  # without a terminal
 LINES_SHOWN = 50  # of one kind

@@ -17,10 +17,10 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects
 from sluice_cli.account.lane import rebuilds_by_lane
-from sluice_cli.account.step import Step, completed
 from sluice_cli.account.table import BlockedTable, blocked_tables
 from sluice_cli.ingest.survey import FAILED_RETRYING, FRESHNESS, Survey, describe_tables, progress_line, survey
 from sluice_cli.terminal.output import human_age
+from sluice_cli.terminal.step import Step, completed
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
 PAUSE_PER_POLL = 3  # a pause lasts three times as long as the poll before it

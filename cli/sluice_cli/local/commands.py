@@ -21,10 +21,10 @@ import typer
 
 from sluice.errors import CommandFailed, UsageError
 from sluice_aws.stack import after_unexpected_end
-from sluice_cli.account.step import Step, in_a_row
 from sluice_cli.local.progress import progress_lines
 from sluice_cli.terminal.interaction import Yes, ask, following
 from sluice_cli.terminal.output import Json, print_json, say, say_next_step
+from sluice_cli.terminal.step import Step, in_a_row
 from sluice_local.emulators.choose import VARIABLE, Kind
 from sluice_local.emulators.emulator import is_answering
 from sluice_local.errors import DidNotStart, NotRunning

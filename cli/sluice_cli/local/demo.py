@@ -21,13 +21,13 @@ from sluice.errors import SluiceError, UsageError
 from sluice.prices import AS_OF, REGION
 from sluice_aws.clock import epoch_ms
 from sluice_aws.stack import local_target
-from sluice_cli.account.step import Step
 from sluice_cli.errors import DemoFailed, ReaderGone
 from sluice_cli.local.demo_changes import ChangeWriter
 from sluice_cli.local.progress import progress_lines
 from sluice_cli.terminal.guard import shell_text, visible
 from sluice_cli.terminal.output import counted, print_line, say, stacks_named
 from sluice_cli.terminal.run import READER_GONE, run_command
+from sluice_cli.terminal.step import Step
 from sluice_deploy.release import source_root
 from sluice_local.home import Home
 from sluice_local.stack.stack import Options, local_stack

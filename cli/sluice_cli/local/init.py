@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from sluice.errors import UsageError
-from sluice_cli.account.step import Step
 from sluice_cli.config.rule_text import EXAMPLE_RULE
 from sluice_cli.errors import plain_reason
 from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.interaction import Yes, ask, path_given
 from sluice_cli.terminal.output import say, say_next_step
+from sluice_cli.terminal.step import Step
 from sluice_deploy.release import source_root
 
 SCHEMA = "tables.schema.json"  # a folder with it is a project

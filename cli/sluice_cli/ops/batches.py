@@ -18,7 +18,6 @@ from sluice.names import did_you_mean
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.stack import Target
-from sluice_cli.account.step import Step
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -32,6 +31,7 @@ from sluice_cli.terminal.output import (
     say,
 )
 from sluice_cli.terminal.stack import operator_of, supervise_now
+from sluice_cli.terminal.step import Step
 
 MAX_REASON = 500
 SHORT_ID = 14  # "b-" and 12 digits

@@ -34,7 +34,6 @@ from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.stack import LOCAL, Target
-from sluice_cli.account.step import Step
 from sluice_cli.terminal.durations import TimeSpan, at_least, seconds
 from sluice_cli.terminal.output import (
     Json,
@@ -47,6 +46,7 @@ from sluice_cli.terminal.output import (
     say,
     say_skipped,
 )
+from sluice_cli.terminal.step import Step
 
 app = typer.Typer(help="The cost of past runs, and estimates of monthly cost.", no_args_is_help=True)
 LOADS = (

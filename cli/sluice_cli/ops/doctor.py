@@ -22,7 +22,6 @@ from sluice_aws.settings import NO_RELEASE
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.account.lane import lane_entry, rebuilds_by_lane, steps_of_lane
 from sluice_cli.account.service import service_entries
-from sluice_cli.account.step import Step, completed, in_order
 from sluice_cli.account.table import unblocking
 from sluice_cli.errors import BucketElsewhere
 from sluice_cli.ingest.set_aside import in_quarantine
@@ -43,6 +42,7 @@ from sluice_cli.terminal.output import (
     say,
     stderr_console,
 )
+from sluice_cli.terminal.step import Step, completed, in_order
 
 RELEASES = "emr-7."
 FAILS_AGAIN = 2  # failures of a table in a row: one may pass

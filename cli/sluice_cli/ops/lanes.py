@@ -11,10 +11,10 @@ from sluice.lane.machine import HALTED, IDLE, PAUSED, LaneState
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_cli.account.lane import describe_lane, rebuilds_by_lane
-from sluice_cli.account.step import Step
 from sluice_cli.terminal.known_names import check_lane
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line, say
 from sluice_cli.terminal.stack import supervise_now
+from sluice_cli.terminal.step import Step
 
 Lane = Annotated[str, typer.Argument(metavar="LANE", help="The lane's name, as `sluice status` lists it.")]
 

@@ -18,11 +18,11 @@ import typer
 from sluice.errors import CommandFailed, UsageError
 from sluice.lane.machine import STARTING
 from sluice_aws.stack import STACK_VARIABLE, Target
-from sluice_cli.account.step import Step
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import following
 from sluice_cli.terminal.output import Stack, chosen_target, is_named, named_stack, say
 from sluice_cli.terminal.stack import output_of
+from sluice_cli.terminal.step import Step
 from sluice_local.home import Home, running_home
 
 LONGEST_LINE = 1024 * 1024  # characters; the rest of a longer line is shown as a line of its own

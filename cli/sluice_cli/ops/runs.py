@@ -13,7 +13,7 @@ from sluice.batch.outcome import COMMITTED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.history import RUN_DAYS, died
 from sluice_aws.s3.past_batches import PastBatch, batches_by_run
-from sluice_cli.account.run import batches_of_run, run_ms
+from sluice_cli.account.lane import batches_of_run, run_ms
 from sluice_cli.account.window import Nearest
 from sluice_cli.terminal.known_names import check_lane
 from sluice_cli.terminal.output import (

@@ -8,7 +8,6 @@ from typing import Any
 from sluice.services.requests import FAILED, OPEN
 from sluice_cli.account.lane import state_of_lane
 from sluice_cli.account.service import describe_error, describe_report, describe_since
-from sluice_cli.account.step import Step
 from sluice_cli.account.table import state_of_table, trouble_of_table
 from sluice_cli.status.html import (
     FAILS,
@@ -39,6 +38,7 @@ from sluice_cli.status.html import (
 )
 from sluice_cli.status.past import RunPast, TablePast
 from sluice_cli.terminal.output import LONGEST_TEXT, counted, cut, human_age, human_bytes
+from sluice_cli.terminal.step import Step
 from sluice_read.moments import clock
 
 ROWS_SHOWN = 200  # of services; `sluice ops services list` shows all

@@ -16,7 +16,6 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.stack import LOCAL
 from sluice_cli.account.object import reasons_by_code, rule_steps
 from sluice_cli.account.service import describe_due, describe_error, describe_report, describe_since
-from sluice_cli.account.step import Step
 from sluice_cli.account.table import trouble_of_table
 from sluice_cli.ingest.set_aside import reasons_of_rows
 from sluice_cli.status.overview import gather
@@ -41,6 +40,7 @@ from sluice_cli.terminal.output import (
     visible,
 )
 from sluice_cli.terminal.stack import configuration_in_force
+from sluice_cli.terminal.step import Step
 
 REASONS_SHOWN = 10
 EXAMPLE, EXAMPLE_INDENT = "(for example {})", 9  # where it has a line of its own, behind a number of one digit

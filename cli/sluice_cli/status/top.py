@@ -20,7 +20,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.failures import is_transient
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
-from sluice_cli.account.run import LAPSED, batches_of_run, run_ms
+from sluice_cli.account.lane import LAPSED, batches_of_run, run_ms
 from sluice_cli.account.table import trouble_of_table
 from sluice_cli.status.overview import lanes_and_tables
 from sluice_cli.terminal.durations import TimeSpan, at_least

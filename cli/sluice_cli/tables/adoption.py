@@ -17,13 +17,13 @@ from sluice.services.requests import ADOPTION, FAILED
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.stack import Target
 from sluice_cli.account.service import describe_error, service_entries
-from sluice_cli.account.step import Step
 from sluice_cli.tables.inspect import TableName
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.services import request_services, wait_for_services
+from sluice_cli.terminal.step import Step
 
 
 def adopt(

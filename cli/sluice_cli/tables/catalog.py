@@ -21,7 +21,6 @@ from sluice_aws.catalog.sync import CatalogSync
 from sluice_aws.s3.schemas import CommentStore
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
-from sluice_cli.account.step import Step
 from sluice_cli.config.risks import drop_command
 from sluice_cli.errors import NotInCatalog
 from sluice_cli.terminal.known_names import check_table, known_table
@@ -37,6 +36,7 @@ from sluice_cli.terminal.output import (
     say_error,
     stderr_console,
 )
+from sluice_cli.terminal.step import Step
 
 app = typer.Typer(
     name="catalog",

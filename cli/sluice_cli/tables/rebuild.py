@@ -20,7 +20,6 @@ from sluice_aws.clock import StoreClock
 from sluice_aws.s3.move_prefix import Mover
 from sluice_aws.s3.objects import pages_of_bronze
 from sluice_aws.stack import Target
-from sluice_cli.account.step import Step, in_a_row
 from sluice_cli.config.risks import drop_in_glue
 from sluice_cli.errors import CannotRebuild
 from sluice_cli.tables.rebuild_plan import ReplayPlan, counts_of, obstacles, obstacles_of_lanes, plan_replay
@@ -42,6 +41,7 @@ from sluice_cli.terminal.output import (
     visible,
 )
 from sluice_cli.terminal.stack import operator_of
+from sluice_cli.terminal.step import Step, in_a_row
 
 AT_ONCE = 400  # objects per step of the progress bar: at least eight transactions
 GONE_SHOWN = 50

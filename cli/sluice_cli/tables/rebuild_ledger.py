@@ -13,7 +13,6 @@ from sluice_aws.s3.objects import SkippedDocument, SkippedDocuments, pages_of_br
 from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
-from sluice_cli.account.step import Step
 from sluice_cli.errors import LedgerInUse, NotAllRecovered
 from sluice_cli.terminal.interaction import Yes, ask, counting
 from sluice_cli.terminal.output import (
@@ -29,6 +28,7 @@ from sluice_cli.terminal.output import (
     say_skipped,
 )
 from sluice_cli.terminal.stack import lane_names
+from sluice_cli.terminal.step import Step
 
 
 @dataclass(frozen=True)

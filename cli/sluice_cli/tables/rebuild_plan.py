@@ -14,8 +14,8 @@ from sluice.objects import ObjectId
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import COLD, ListedVersion, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
-from sluice_cli.account.step import Step
 from sluice_cli.terminal.output import counted
+from sluice_cli.terminal.step import Step
 
 LOOKUPS_AT_ONCE = 16  # requests to bronze
 

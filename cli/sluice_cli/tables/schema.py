@@ -19,7 +19,6 @@ from sluice.schema.table_row import row_with_types
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.stack import Target
-from sluice_cli.account.step import Step
 from sluice_cli.errors import UnknownSchema, plain_reason
 from sluice_cli.terminal.known_names import check_table, known_table
 from sluice_cli.terminal.output import (
@@ -35,6 +34,7 @@ from sluice_cli.terminal.output import (
     say,
     say_skipped,
 )
+from sluice_cli.terminal.step import Step
 
 SHORT = 12  # digits shown of a fingerprint
 STORED = "stored"  # in place of a fingerprint: the table's own columns

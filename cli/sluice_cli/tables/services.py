@@ -15,7 +15,6 @@ from sluice.services.policy import applies_to
 from sluice.services.requests import FAILED, SERVICES
 from sluice_aws.clock import epoch_ms
 from sluice_cli.account.service import describe_due, due_entries, service_entries
-from sluice_cli.account.step import Step
 from sluice_cli.status.status import print_services
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.known_names import check_table
@@ -29,6 +28,7 @@ from sluice_cli.terminal.output import (
 )
 from sluice_cli.terminal.services import request_services, wait_for_services
 from sluice_cli.terminal.stack import lane_names
+from sluice_cli.terminal.step import Step
 
 app = typer.Typer(
     name="services",

@@ -17,8 +17,8 @@ from sluice.ledger.recovery import TABLE_QUARANTINED
 from sluice.names import LANE, did_you_mean
 from sluice_aws.stack import Target
 from sluice_cli.errors import UnknownSchema
-from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.output import counted, say, visible
+from sluice_cli.terminal.step import Step, in_order
 from sluice_read.errors import UnknownTable
 
 NAMED = 20  # at most, in a message
@@ -90,7 +90,7 @@ def check_prefix(target: Target, prefix: str | None) -> None:
         f"No key in bronze begins with {prefix!r}{did_you_mean(prefix or '', prefixes)}",
         next_step=f"Give one of these prefixes: {_listed(prefixes)}"
         if prefixes
-        else "Fill bronze, which is empty: `sluice put FILES`",
+        else f"Fill bronze, which is empty: {Step('put', 'FILES')}",
     )
 
 
@@ -112,7 +112,7 @@ def _refuse(kind: str, given: str, choices: set[str], remark: str = "") -> None:
             f"There is no {kind} {given!r}{remark}{did_you_mean(given, choices)}",
             next_step=f"Name one of these {kind}s: {_listed(choices)}"
             if choices
-            else f"Wait for the first {kind}: `sluice put FILES`, then `sluice wait`",
+            else f"Wait for the first {kind}: {in_order((Step('put', 'FILES'), Step('wait')))}",
         )
 
 
@@ -148,4 +148,4 @@ def say_named_values(verb: str, table: str, key: Mapping[str, str]) -> None:
     """Say what to write where the values of a key begin with their columns, as in `userid=7`."""
     bare = [value.removeprefix(f"{column}=") for column, value in key.items()]
     if bare != list(key.values()):
-        say(f"A key is its values alone: `{shell_text(['sluice', verb, table, *bare])}`")
+        say(f"A key is its values alone: {Step(verb, table, *bare)}")

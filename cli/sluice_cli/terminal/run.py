@@ -34,6 +34,7 @@ from sluice_aws.stack import after_unexpected_end
 from sluice_cli.errors import OutputLost, ReaderGone, plain_reason
 from sluice_cli.terminal.guard import escaped, guarded_output, is_text, visible
 from sluice_cli.terminal.output import command_line, say_error
+from sluice_cli.terminal.step import completed
 
 DISTRIBUTION = "sluice-lakehouse"
 AWS_ERRORS = (ClientError, BotoCoreError)  # AWS or the emulator refused, or nothing answered
@@ -258,13 +259,14 @@ def _failed(error: SluiceError | ClientError | BotoCoreError) -> int:
     """Say what failed, and return the exit code."""
     ended = _unexpected_end(error)
     if isinstance(error, SluiceError):
-        say_error(f"{error.message}: {ended[0]}" if ended else error.message, ended[1] if ended else error.next_step)
+        step = ended[1] if ended else completed(error.next_step)
+        say_error(f"{error.message}: {ended[0]}" if ended else error.message, step)
         if isinstance(error, NoTarget):
             return NO_STACK
         return error.exit_code if isinstance(error, CommandFailed) else FAILED
     in_doctor = "doctor" in shlex.split(command_line.get())
     aws = failure_of(error, otherwise=SEE_STACK if in_doctor else SEE_DOCTOR)
-    say_error(f"{aws.sentence}: {ended[0]}" if ended else aws.sentence, ended[1] if ended else aws.next_step)
+    say_error(f"{aws.sentence}: {ended[0]}" if ended else aws.sentence, ended[1] if ended else completed(aws.next_step))
     return aws.exit_code
 
 

@@ -16,6 +16,7 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.stack import Target
 from sluice_cli.terminal.output import command_line, say, stderr_console
 from sluice_cli.terminal.stack import supervise_now
+from sluice_cli.terminal.step import Step
 
 POLL_S = 1.0
 
@@ -36,7 +37,7 @@ def request_services(
     requests = _ask(target.ledger, config, wanted, arguments, by[:200])
     lane = target.ledger.lanes.get(config.lane)
     if lane.state in (HALTED, PAUSED):
-        say(f"Lane {config.lane} is {lane.state}. The requests wait until `sluice resume {config.lane}`")
+        say(f"Lane {config.lane} is {lane.state}. The requests wait until {Step('resume', config.lane)}")
     elif requests:
         supervise_now(target)
     return requests

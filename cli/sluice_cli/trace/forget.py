@@ -24,7 +24,6 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.stack import Target
 from sluice_cli.account.service import describe_error, service_entries
-from sluice_cli.account.step import Step
 from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.known_names import check_key, known_table, say_named_values
@@ -41,6 +40,7 @@ from sluice_cli.terminal.output import (
     visible,
 )
 from sluice_cli.terminal.services import request_services, wait_for_services
+from sluice_cli.terminal.step import Step
 
 if TYPE_CHECKING:
     from sluice_cli.trace.row_search import Searched

@@ -14,7 +14,6 @@ from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, PENDING
 from sluice.ledger.records import RETRIED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.past_batches import PastBatch
-from sluice_cli.account.step import Step
 from sluice_cli.account.window import Nearest, moment
 from sluice_cli.terminal.known_names import check_table
 from sluice_cli.terminal.output import (
@@ -32,6 +31,7 @@ from sluice_cli.terminal.output import (
     stderr_console,
     visible,
 )
+from sluice_cli.terminal.step import Step
 from sluice_cli.trace.history_search import MANIFESTS_AT_MOST, Gathered, Histories, HistoryQuery
 from sluice_cli.trace.object_history import Claim, Entry, describe_entry, totals
 from sluice_cli.trace.stages import reason_now

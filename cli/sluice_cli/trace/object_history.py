@@ -12,8 +12,8 @@ from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PARKED, QUARAN
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch
-from sluice_cli.account.step import completed
 from sluice_cli.ingest.entry import reason_of
+from sluice_cli.terminal.step import completed
 from sluice_cli.trace.stages import UNSEEN, Moment, reason_now
 
 

@@ -17,7 +17,6 @@ from sluice.changes.position import BY_ARRIVAL
 from sluice.changes.row_history import Row
 from sluice.config.table import HARD, IGNORE, TableConfig
 from sluice_aws.clock import epoch_ms
-from sluice_cli.account.step import Step, completed
 from sluice_cli.terminal.known_names import known_table, say_named_values
 from sluice_cli.terminal.output import (
     Json,
@@ -34,6 +33,7 @@ from sluice_cli.terminal.output import (
     stderr_console,
     visible,
 )
+from sluice_cli.terminal.step import Step, completed
 from sluice_read.moments import clock, point_in_time, span_of
 
 if TYPE_CHECKING:

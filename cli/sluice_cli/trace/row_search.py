@@ -27,8 +27,8 @@ from sluice_aws.s3.objects import SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_aws.stack import Target
-from sluice_cli.account.step import Step, completed
 from sluice_cli.terminal.known_names import check_key
+from sluice_cli.terminal.step import Step, completed
 from sluice_cli.trace.row_changes import FoundChange, ObjectChanges, PlacedTruncate, changes_in
 from sluice_cli.trace.row_life import RowLife
 from sluice_cli.trace.row_story import MergedBatch

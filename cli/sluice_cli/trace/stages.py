@@ -26,9 +26,9 @@ from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PENDING, SUPER
 from sluice.ledger.records import RETRIED, SAME_BYTES, Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.account.object import rule_step
-from sluice_cli.account.step import Step
 from sluice_cli.ingest.entry import SHORT_ID, reason_of
 from sluice_cli.terminal.output import counted
+from sluice_cli.terminal.step import Step
 
 UNSEEN = "unseen"  # in bronze, and not in the ledger: its notice is still on the way
 # The kinds of stretches, each drawn in its own colour.

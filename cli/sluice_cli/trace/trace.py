@@ -11,7 +11,6 @@ import typer
 from sluice.errors import UsageError
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_cli.account.step import Step
 from sluice_cli.errors import plain_reason
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.output import (
@@ -26,6 +25,7 @@ from sluice_cli.terminal.output import (
     say_skipped,
     visible,
 )
+from sluice_cli.terminal.step import Step
 from sluice_cli.trace.stages import UNSEEN, ReplayTrace, Trace, describe_trace, trace_of
 from sluice_cli.trace.tracking import Tracker
 from sluice_cli.trace.waterfall import stretch_lines, summary, svg, text_lines

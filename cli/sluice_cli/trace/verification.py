@@ -43,8 +43,8 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.s3.past_rebuilds import PastRebuilds
-from sluice_cli.account.step import Step
 from sluice_cli.ingest.set_aside import InQuarantine, in_quarantine
+from sluice_cli.terminal.step import Step
 from sluice_cli.trace.row_changes import Key, keyed_changes
 from sluice_cli.trace.row_life import open_from, row_versions, stored_key_hash
 from sluice_read.errors import NoCommit, UnknownTable

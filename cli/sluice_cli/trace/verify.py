@@ -8,7 +8,6 @@ import typer
 
 from sluice.changes.outdated import outdated_note
 from sluice_aws.hash_keys import HashKeys
-from sluice_cli.account.step import Step
 from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.interaction import counting
 from sluice_cli.terminal.known_names import known_table
@@ -26,6 +25,7 @@ from sluice_cli.terminal.output import (
     visible,
 )
 from sluice_cli.terminal.rows import cell
+from sluice_cli.terminal.step import Step
 
 if TYPE_CHECKING:
     from sluice_cli.trace.verification import Disagreement, Verified

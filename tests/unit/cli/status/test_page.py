@@ -8,7 +8,6 @@ from html.parser import HTMLParser
 import pytest
 from support.documented_commands import commands_in, problem
 
-from sluice_cli.account.step import Step
 from sluice_cli.account.trouble import SHOWN, troubles
 from sluice_cli.status.charts import backlog_section
 from sluice_cli.status.html import (
@@ -36,6 +35,7 @@ from sluice_cli.status.sections import shell
 from sluice_cli.status.style import STYLE
 from sluice_cli.terminal.colours import DARK, DECORATION, GROUNDS, LIGHT, TEXT
 from sluice_cli.terminal.output import LONGEST_TEXT, cut, marked_up
+from sluice_cli.terminal.step import Step
 from tools.status_pictures import NOW, SIZES, browser, headless, sample_page, sample_status
 from tools.status_pictures import table as sample_table
 
