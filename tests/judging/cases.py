@@ -65,7 +65,7 @@ class Case:
                 "record_key": list(keyed.record_key),
                 "partition_by": list(keyed.partition_by),
                 "table_type": self.table_type,
-                "json_types": dict(keyed.json_types),
+                "types": dict(keyed.json_types),
                 **keyed.settings,
             }
             for topic, keyed in topics.items()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import is_dataclass, replace
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
 from sluice.config.lane import LaneConfig
 from sluice.config.rules.ignore import Ignore
@@ -45,8 +45,7 @@ def _field(setting: Setting, settings: tuple[Setting, ...], *, defaults: bool) -
     if setting.required:
         return kind, Field(description=setting.description)
     shown = {"default": setting.written_default} if defaults else None
-    either = None if setting.former is None else AliasChoices(setting.key, setting.former)
-    return kind | None, Field(None, description=setting.description, json_schema_extra=shown, validation_alias=either)
+    return kind | None, Field(None, description=setting.description, json_schema_extra=shown)
 
 
 def _group(group: Setting, more: tuple[Setting, ...]) -> Any:

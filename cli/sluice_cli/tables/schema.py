@@ -122,8 +122,7 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
                 f"{human_age(now - schema.judged[0].at)} ago",
                 f"{len(schema.columns):,}",
                 " then ".join(judged.verdict for judged in schema.judged),
-                "; ".join(_with_alias(change)["described"] for judged in schema.judged for change in judged.changes)
-                or "-",
+                "; ".join(change["described"] for judged in schema.judged for change in judged.changes) or "-",
             )
             for schema in schemas
         ],
@@ -164,9 +163,7 @@ def diff(
         first, second = old or STORED, new or schemas[-1].fingerprint
         changes = compare(_types(store, table, schemas, first), _types(store, table, schemas, second))
     if as_json:
-        print_json(
-            {"table": table, "old": first, "new": second, "changes": [_with_alias(vars(change)) for change in changes]}
-        )
+        print_json({"table": table, "old": first, "new": second, "changes": list(map(vars, changes))})
         return
     _print_changes(changes, f" between {_named(first)} and {_named(second)}")
 
@@ -249,17 +246,11 @@ def _describe(schema: SeenSchema) -> dict[str, Any]:
                 "at": judged.at,
                 "batch": judged.batch or None,
                 "verdict": judged.verdict,
-                "changes": [_with_alias(change) for change in judged.changes],
+                "changes": list(judged.changes),
             }
             for judged in schema.judged
         ],
     }
-
-
-def _with_alias(change: Mapping[str, Any]) -> dict[str, Any]:
-    """A change with its text under `described` and under `told`, the former name, which older documents have."""
-    others = {name: value for name, value in change.items() if name != "told"}
-    return {**others, "described": change.get("described", change.get("told"))}
 
 
 def _print_changes(changes: Sequence[ColumnChange], between: str = "") -> None:

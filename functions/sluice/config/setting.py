@@ -39,7 +39,6 @@ class Setting:
     default is a dataclass with settings of its own. A `fixed` setting can't change once the table has data. A
     `template` may hold {1} or {name} for parts of the topic. `default_text` replaces the default in the documentation,
     and `page` is the document with more about the setting.
-    `former` is a key that files may still have in place of `key`.
     """
 
     name: str
@@ -52,7 +51,6 @@ class Setting:
     template: bool
     default_text: str | None
     page: str | None
-    former: str | None
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -100,12 +98,8 @@ def setting(
     template: bool = False,
     default_text: str | None = None,
     page: str | None = None,
-    former: str | None = None,
 ) -> Mapping[str, Any]:
-    """Return the metadata of a field that is a setting. Its key is the field's name unless `key` says another.
-
-    A file may also have the `former` key in place of it.
-    """
+    """Return the metadata of a field that is a setting. Its key is the field's name unless `key` says another."""
     said = {
         "value": value,
         "meaning": meaning,
@@ -114,7 +108,6 @@ def setting(
         "template": template,
         "default_text": default_text,
         "page": page,
-        "former": former,
     }
     return {_METADATA: said}
 

@@ -205,7 +205,6 @@ class TableSettings:
             "The types of columns in CSV, and in JSON without a schema: `date`, `timestamp_micros`, `'decimal(10,2)'` "
             "and so on. Other columns of CSV are text.",
             key="types",
-            former="json_types",
             page="types.md#csv",
         ),
     )

@@ -108,21 +108,6 @@ def test_the_history_shows_each_schemas_verdict_and_changes(remembered, capsys):
     assert "Column price is string and the table has decimal(18,4)" in printed and remembered[0][:12] in printed
 
 
-@pytest.mark.parametrize("stored", ["described", "told"])
-def test_a_change_is_described_whichever_name_its_text_is_stored_under(stack, history, capsys, stored):
-    seen = judged(NEW)
-    document = json.loads(seen.to_json())
-    for change in document["judged"][0]["changes"]:
-        change[stored] = change.pop("described")
-    key = seen_key(TABLE, seen.fingerprint)
-    stack.s3.put_object(Bucket="s-silver", Key=key, Body=json.dumps(document).encode())
-    assert run(["table", "schema", "history", TABLE, "--json"]) == 0
-    changes = describe(capsys)["schemas"][0]["judged"][0]["changes"]
-    assert changes and all(change["described"] and "told" not in change for change in changes)
-    assert run(["table", "schema", "history", TABLE]) == 0
-    assert changes[0]["described"] in capsys.readouterr().out
-
-
 def test_two_schemas_are_compared_column_by_column(remembered, capsys):
     assert run(["table", "schema", "diff", TABLE, remembered[0][:8], remembered[2][:8], "--json"]) == 0
     assert [(change["column"], change["change"]) for change in describe(capsys)["changes"]] == [
