@@ -22,6 +22,7 @@ from sluice.config.rules.change_rule import ChangeRule
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
 from sluice.config.rules.ignore import Ignore
+from sluice.config.rules.snapshot import SnapshotRule
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.services import Pace, ServicePolicy
 from sluice.config.setting import Setting, settings_of
@@ -50,6 +51,7 @@ _SETTINGS = {
     "delete_when": tuple(replace(each, default_text="") for each in settings_of(DeleteWhen)),
     "csv": settings_of(CsvForm),
     "change": settings_of(ChangeRule),
+    "snapshot": settings_of(SnapshotRule),
     "columns": settings_of(ColumnRules),
     "expect": settings_of(Expectations),
     "services": settings_of(ServicePolicy),

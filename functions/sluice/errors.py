@@ -324,6 +324,26 @@ class OtherSourceTable(SluiceError):
     )
 
 
+class DumpIncomplete(SluiceError):
+    """A full dump whose marker came though files of it can't be merged, or there are none. Nothing is deleted."""
+
+    code = "dump_incomplete"
+    next_step = (
+        "Retry or discard the object that the message names, then `sluice quarantine retry --code dump_incomplete`."
+        " If an empty dump is right, set the rule's `snapshot.most_deleted` to 100 before that"
+    )
+
+
+class DumpLacksRows(SluiceError):
+    """A full dump that lacks more of the table's rows than it may; facts: `deleted`, `left`. Nothing is deleted."""
+
+    code = "dump_lacks_rows"
+    next_step = (
+        "If the dump is right, raise `snapshot.most_deleted` of the rule, push it, then"
+        " `sluice quarantine retry --code dump_lacks_rows`"
+    )
+
+
 class UnreadableReport(SluiceError):
     """A trial's report that this release cannot read; facts: `found`."""
 

@@ -149,6 +149,17 @@ def record_batch(
     return batch
 
 
+def truncate_batch(item: ManifestObject, position: str, plan: ReaderPlan) -> pa.RecordBatch:
+    """The truncate that an object brings since it completes a full dump."""
+    values = {
+        hidden.POSITION: position,
+        hidden.DELETED: False,
+        hidden.OP: hidden.TRUNCATE,
+        hidden.OBJECT: item.id.lineage,
+    }
+    return pa.RecordBatch.from_pylist([values], schema=batch_schema(plan))
+
+
 def position_of(
     record: Mapping[str, Any],
     *,

@@ -14,14 +14,14 @@ from typing import Any, Callable, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.admission.routing import AVRO, CSV, JSON, LAST, PARQUET, classify, first_offset
+from sluice.admission.routing import AVRO, CSV, JSON, LAST, MARKER, PARQUET, classify, first_offset
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.row_errors import RowError, row_error
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.dialects.nested import Reading, TypedForm
 from sluice.changes.dialects.registry import translator
 from sluice.changes.log_restart import SeenObject
-from sluice.changes.position import ARRIVAL, MYSQL, NAMED, OFFSET_ONLY, binlog_base, place_of_object
+from sluice.changes.position import ARRIVAL, MYSQL, NAMED, OFFSET_ONLY, binlog_base, encode_floor, place_of_object
 from sluice.config.document import KeyMatch
 from sluice.config.key_pattern import KeyName, named_by
 from sluice.config.limits import Limits
@@ -35,7 +35,7 @@ from sluice.schema.avro import WriterSchema
 from sluice.schema.concealment import Concealment, ruled, without_values
 from sluice.schema.source_columns import with_source_columns, with_source_values
 from sluice.schema.table_row import with_path_columns
-from sluice_formats.arrow_batches import position_of, record_batch
+from sluice_formats.arrow_batches import position_of, record_batch, truncate_batch
 from sluice_formats.avro import avro_records
 from sluice_formats.captures.unmarked import UnmarkedDeletions
 from sluice_formats.checks.deletion_keys import keyless_set_aside
@@ -51,6 +51,7 @@ from sluice_formats.records import BadRow, BrokenRecord, Chunk, ReaderPlan, Reco
 _READERS: dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
     AVRO: lambda body, item, plan: avro_records(body, plan.limits, plan.form),
     PARQUET: lambda body, item, plan: parquet_records(body, plan.limits, plan.form),
+    MARKER: lambda body, item, plan: Records(lambda: 0, iter(())),
     CSV: lambda body, item, plan: csv_records(body, plan.inferred.get(item.id.hash), plan.csv, plan.limits, plan.form),
     JSON: lambda body, item, plan: json_records(
         body,
@@ -185,6 +186,8 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
         _within_limits(first, decoded_bytes, time.thread_time() - began, plan.limits)
     operations.check()
     changes = sum(batch.num_rows for batch in batches)
+    if item.replaces is not None:
+        batches.append(truncate_batch(item, encode_floor(plan.generation, item.replaces), plan))
     return Decoded(
         batches, rows, replace(view.seen(kafka_records), unexpected=tuple(sorted(unexpected.items())), changes=changes)
     )

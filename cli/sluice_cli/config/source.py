@@ -11,10 +11,11 @@ from pydantic import BaseModel, ValidationError
 from sluice.changes.dialects.registry import DIALECTS
 from sluice.config.document import Configuration
 from sluice.config.hudi_overrides import PREFIX, refusal, unknown
-from sluice.config.key_pattern import TOPIC_GROUP, groups_of
+from sluice.config.key_pattern import LAST_OFFSET, OFFSET, TOPIC_GROUP, groups_of
 from sluice.config.lane import LaneConfig, bytes_to_read
 from sluice.config.rules.change_rule import ChangeRule
 from sluice.config.rules.ignore import TOPIC_PATTERN, Ignore
+from sluice.config.rules.snapshot import GENERATION
 from sluice.config.rules.table_rule import TableRule, history_taken
 from sluice.config.setting import settings_of
 from sluice.config.table import HARD, IGNORE, RECORD, TableSettings
@@ -224,6 +225,7 @@ def _rule(
     _check_change(tree, rule, path)
     _check_columns(tree, rule, path)
     _check_key_pattern(tree, own, rule, path)
+    _check_snapshot(tree, rule, path)
     if rule.index == RECORD and rule.delete_mode == HARD:
         tree.mistake(
             (*path, "index"),
@@ -308,6 +310,24 @@ def _check_key_pattern(tree: YamlLines, own: Mapping[str, Any], rule: TableRule,
             "names no topic, and the rule takes several: add a group, as in exports/(?P<topic>[^/]+)/.*, or give the "
             "rule a topic without *",
         )
+
+
+def _check_snapshot(tree: YamlLines, rule: TableRule, path: Path) -> None:
+    """Check that dumps can replace the rule's tables, and that nothing but their place orders their rows."""
+    if rule.snapshot.replace is None:
+        return
+    path = (*path, "snapshot")
+    if rule.append_only:
+        tree.mistake(path, "has no effect where append_only is true: every row is kept")
+    elif rule.delete_mode == IGNORE:
+        tree.mistake(path, "has no effect where deletes are ignored")
+    elif rule.snapshot.replace == GENERATION:
+        if not rule.snapshot.marker:
+            tree.mistake((*path, "marker"), "can't be off: nothing but a marker says that a generation is complete")
+    elif rule.key_pattern is not None and {OFFSET, LAST_OFFSET} & groups_of(rule.key_pattern):
+        tree.mistake(path, "has no effect where key_pattern has an offset: dumps are ordered by their names and times")
+    elif rule.position or rule.coordinates:
+        tree.mistake(path, "has no effect where position or coordinates order the rows: a dump is ordered as a whole")
 
 
 def _check_null_text(tree: YamlLines, written: Any, path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from sluice.config.document import Configuration, KeyMatch
+from sluice.config.document import MARKER_FORMAT, Configuration, KeyMatch
 from sluice.config.rules.ignore import LEFT_OUT
 from sluice.config.table import TableConfig
 from sluice.names import TOPIC, TOPIC_REFUSED
@@ -15,6 +15,7 @@ FIRST, LAST = "first", "last"  # which of an object's offsets its name holds
 
 AVRO, JSON, PARQUET, CSV = "avro", "json", "parquet", "csv"
 READABLE_FORMATS = frozenset({AVRO, JSON, PARQUET, CSV})
+MARKER = MARKER_FORMAT  # of an object without rows, which says that a full dump is complete
 # The extensions that writers append. The codec precedes `.parquet` (topic+0+0.snappy.parquet) and follows the others.
 _EXTENSIONS = (
     (".avro", AVRO),
@@ -108,6 +109,8 @@ def classify(key: str, size: int | None, match: KeyMatch | None = None) -> Route
         return Route(IGNORED, rule="folder_marker")
     if file.endswith("_$folder$"):
         return Route(IGNORED, rule="folder_marker")
+    if match is not None and match.format == MARKER:
+        return Route(CHANGE_FILE, match.name.topic, format=MARKER)
     extension, file_format = next(((end, name) for end, name in _EXTENSIONS if file.endswith(end)), ("", None))
     stem = file[: len(file) - len(extension)]
     name = _sink_name(folders, stem) if file_format else None

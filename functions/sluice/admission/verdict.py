@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sluice.admission.routing import CHANGE_FILE, READABLE_FORMATS, Route
+from sluice.admission.routing import CHANGE_FILE, MARKER, READABLE_FORMATS, Route
 from sluice.admission.routing import IGNORED as IGNORED_KIND
 from sluice.config.document import Configuration
 from sluice.config.limits import DEFAULTS
@@ -55,6 +55,8 @@ def judge_unread(route: Route, size: int | None, config: TableConfig | None = No
         return Verdict(IGNORED, rule=route.rule)
     if route.kind != CHANGE_FILE:
         return Verdict(PARKED, reason=_cut(route.reason or "the key names no topic"))
+    if route.format == MARKER:  # whatever is in it
+        return Verdict(PENDING, config)
     if route.format not in READABLE_FORMATS:
         # Not parked: a rule for its topic would make it pending, and no release could read it then.
         return Verdict(

@@ -26,7 +26,8 @@ class ManifestObject:
     committed already: only those under the key `rows_aside` of the silver bucket are left to merge. `cohort` is the one
     that the object was claimed as, as text. `first_batch` is the batch that committed the object before it was
     replayed. `rebuilt_at` is when a rebuild of its table emptied what a batch had committed of it. `modified_at` is
-    its time in S3 (`sluice.changes.position.place_of_object`); None where something else orders its rows.
+    its time in S3 (`sluice.changes.position.place_of_object`); None where something else orders its rows. `replaces` is
+    set where the object completes a full dump: the place below which, and below the generation, rows are deleted.
     """
 
     bucket: str
@@ -46,6 +47,7 @@ class ManifestObject:
     first_batch: str | None = None
     rebuilt_at: int | None = None
     modified_at: int | None = None
+    replaces: str | None = None
 
     @property
     def was_readable(self) -> bool:
@@ -176,7 +178,8 @@ def _object(described: Mapping[str, Any]) -> ManifestObject:
 def _describe(item: ManifestObject) -> dict[str, Any]:
     """Fields of a later release are left out when empty, so that older manifests keep their bytes."""
     later = ("merged", "rows_aside", "cohort", "first_batch", "rebuilt_at", "modified_at")
-    return {name: value for name, value in asdict(item).items() if name not in later or value}
+    values = {name: value for name, value in asdict(item).items() if name not in later or value}
+    return {name: value for name, value in values.items() if name != "replaces" or value is not None}
 
 
 def open_manifest(

@@ -221,6 +221,22 @@ def place_of_object(key: str, modified_at: int, order: str | None = None) -> str
     return f"{_AT}{at}" if order is None else f"{_BY_NAME}{order}.{at}"
 
 
+def first_place(modified_at: int, order: str | None = None) -> str:
+    """A place before those of all objects of the same second, or later ones, with the same `order`."""
+    seconds = f"{modified_at // 1000:011d}"
+    return f"{_AT}{seconds}" if order is None else f"{_BY_NAME}{order}.{seconds}"
+
+
+def encode_floor(generation: int, place: str) -> str:
+    """The position below which a full dump replaces all rows: it begins at this place of its generation."""
+    return f"{generation:04d}.{place}"
+
+
+def begins_dump(floor: str) -> bool:
+    """True if a position is that from which on a full dump replaces a table, and no truncate's of a log."""
+    return re.match(rf"[0-9]{{4}}\.([{_AT}{_BY_NAME}]|$)", floor) is not None
+
+
 def encode_arrival(generation: int, place: str, number: int) -> str:
     """The stored position of a row by the place of its object and its own number in it."""
     return "%04d.%s.%020d" % (generation, place, number)  # noqa: UP031

@@ -18,6 +18,7 @@ from sluice.errors import InvalidConfiguration
 from sluice.names import TOPIC, TOPIC_REFUSED
 
 FORMAT = 1  # of the canonical JSON
+MARKER_FORMAT = "marker"  # of a key that says that a full dump is complete
 
 # The first release stored these settings with every rule and lane. A later setting is stored only if it differs from
 # its default, so that a new release gives an unchanged file the same version. New settings never come in here.
@@ -42,7 +43,7 @@ class TopicMatch:
 
 @dataclass(frozen=True)
 class KeyMatch:
-    """A key that a rule's `key_pattern` matches: what it tells, and the format that the rule says, if any.
+    """What a key tells by a rule's `key_pattern`, or as the marker of a full dump, and the format of its object, if any.
 
     `otherwise` is that of a key whose extension says none.
     """
@@ -84,9 +85,14 @@ class Configuration:
     def match_key(self, key: str) -> KeyMatch | None:
         """Return what the first rule with a matching `key_pattern` reads from a key, None where no pattern matches.
 
-        A rule's pattern counts only for topics that this rule takes, and for those that are ignored.
+        A rule's pattern counts only for topics that this rule takes, and for those that are ignored. The marker of a
+        full dump needs no pattern: it lies in the folder of its topic.
         """
         for rule in self.rules:
+            for marker in rule.markers_by(key):
+                config = self.match_topic(marker.topic).config if marker.topic else None
+                if config is not None and (config.snapshot, config.key_pattern) == (rule.snapshot, rule.key_pattern):
+                    return KeyMatch(marker, MARKER_FORMAT)
             name = rule.named_by(key)
             if name is not None and name.topic and self.ignore.of_topic(name.topic) is not None:
                 return KeyMatch(name, rule.format)

@@ -98,6 +98,25 @@ def folder_values(key: str) -> dict[str, str | None]:
     }
 
 
+def folder_of_order(pattern: str, key: str) -> str:
+    """The folder, with its slash, in which a pattern's `order` begins; that above the object's without the group."""
+    found = _compiled(pattern).fullmatch(key) if ORDER in groups_of(pattern) else None
+    before = key[: found.start(ORDER)] if found is not None else key.rpartition("/")[0]
+    return before[: before.rfind("/") + 1]
+
+
+_LAST_PART = re.compile(r"/((?:\[\^?\]?[^]]*\]|\\.|[^\\/\[])*)")  # behind the last slash that no class names
+
+
+def named_by_folder(pattern: str, folder: str) -> KeyName | None:
+    """What the folders of a pattern read from a folder; None where they don't match, or groups span folders."""
+    cuts = [part.start() for part in _LAST_PART.finditer(pattern) if part.end() == len(pattern)]
+    try:
+        return named_by(pattern[: cuts[0]], folder) if cuts else None
+    except re.error:  # cut within a group
+        return None
+
+
 def groups_of(pattern: str) -> frozenset[str]:
     """The names of a pattern's groups."""
     return frozenset(_compiled(pattern).groupindex)

@@ -24,6 +24,7 @@ from sluice.config.placeholders import DEFAULT as DEFAULT_PLACEHOLDER
 from sluice.config.rules.change_rule import ChangeRule
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
+from sluice.config.rules.snapshot import SnapshotRule
 from sluice.config.services import ServicePolicy
 from sluice.config.setting import restored, setting, settings_of, stored
 from sluice.config.values import (
@@ -289,6 +290,15 @@ class TableSettings:
         default=False,
         metadata=setting(
             SWITCH, "Rows have no key. Each record of each object is one row, however often the object arrives."
+        ),
+    )
+    snapshot: SnapshotRule = field(
+        default=SnapshotRule(),
+        metadata=setting(
+            None,
+            "Full dumps that replace the table: rows that a complete dump lacks are deleted.",
+            default_text="none",
+            page="producing.md#full-dumps",
         ),
     )
     history: bool | str = field(

@@ -369,6 +369,17 @@ class Objects:
         return bool(self._s3.get_bucket_versioning(Bucket=bucket).get("Status"))
 
 
+def files_below(objects: Objects, bucket: str, prefix: str) -> dict[ObjectId, int]:
+    """The objects below a prefix and their times (epoch ms): of each key the version that a reader gets now."""
+    current = {item.key for item in objects.documents(bucket, prefix)}
+    found: dict[str, tuple[ObjectId, int]] = {}
+    for page in pages_of_bronze(objects, bucket, prefix):
+        for id, item in page.items():
+            if item.key in current:
+                found.setdefault(item.key, (id, item.modified_at))  # the newest version comes first
+    return dict(found.values())
+
+
 def pages_of_bronze(objects: Objects, bucket: str, prefix: str = "") -> Iterator[dict[ObjectId, ListedVersion]]:
     """List every object version below a prefix, a page at a time."""
     versioned = objects.is_versioned(bucket)

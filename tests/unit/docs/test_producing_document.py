@@ -52,7 +52,7 @@ def test_the_rule_for_aws_dms_makes_a_table_of_each_topic():
 
 
 def test_the_patterns_of_other_layouts_are_accepted():
-    section = DOCUMENT[DOCUMENT.index("## Any other layout") : DOCUMENT.index("## The bucket")]
+    section = DOCUMENT[DOCUMENT.index("## Any other layout") : DOCUMENT.index("## Full dumps")]
     cells = [line.split(" | ")[2].split("`")[1] for line in section.splitlines() if line.startswith("| ")][1:]
     assert len(cells) == 5
     for pattern in cells:

@@ -123,6 +123,8 @@ ELSEWHERE = {
     "fails_its_merge",
     "given_up",
     "unreadable_object",
+    "dump_incomplete",
+    "dump_lacks_rows",
 }
 
 

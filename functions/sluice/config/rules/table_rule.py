@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, Callable
 
 from sluice.changes.hidden_columns import ROW
-from sluice.config.key_pattern import KeyName, named_by
+from sluice.config.key_pattern import KeyName, named_by, named_by_folder
 from sluice.config.rules.ignore import topic_regex
 from sluice.config.setting import setting, settings_of
 from sluice.config.table import TableConfig, TableSettings, history_name
@@ -55,6 +55,24 @@ class TableRule(TableSettings, _RuleTable):
         """What the rule's `key_pattern` reads from a key, with the topic; None where it has none or doesn't match."""
         parts = None if self.key_pattern is None else named_by(self.key_pattern, key)
         return parts if parts is None or parts.topic is not None else replace(parts, topic=self.topic)
+
+    def markers_by(self, key: str) -> Iterator[KeyName]:
+        """What a key may tell as the marker of a full dump of the rule; nothing for any other file."""
+        folder, _, file = key.rpartition("/")
+        if not self.snapshot.awaits_marker or file != self.snapshot.marker:
+            return
+        if self.key_pattern is None:
+            parts = folder.split("/")
+            yield from (KeyName(name) for name in (parts[-1], ".".join(parts[-2:])) if self.takes(name))
+            return
+        # As any object of the pattern, or in the place of one.
+        name = self.named_by(key) or named_by_folder(self.key_pattern, folder)
+        if name is not None:
+            yield replace(name, topic=name.topic or self.topic)
+
+    def takes(self, topic: str) -> bool:
+        """Whether the rule's pattern matches a topic."""
+        return _compiled(self.pattern).fullmatch(topic) is not None
 
     @property
     def history_table(self) -> str | None:

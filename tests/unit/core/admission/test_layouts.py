@@ -9,8 +9,10 @@ https://dlthub.com/docs/dlt-ecosystem/destinations/filesystem#files-layout
 import pytest
 
 from sluice.admission.routing import classify
+from sluice.admission.verdict import judge_unread
 from sluice.config.document import Configuration, KeyMatch
 from sluice.config.key_pattern import KEY_PATTERN, KeyName, named_by
+from sluice.config.rules.snapshot import SnapshotRule
 from sluice.config.rules.table_rule import TableRule
 
 PART = "part-00000-4d6e6a4c-2f0e-4d5b-9a3c-0f1f6d1f8a11"
@@ -114,3 +116,39 @@ def test_a_hidden_folder_that_a_pattern_spells_out_is_read(pattern, key, kind):
 def test_a_key_without_a_format_says_that_the_rule_has_to_name_it(key):
     found = classify(key, 9, IN_FORCE.match_key(key))
     assert found.kind == "unroutable" and "add `format` to the rule" in found.reason
+
+
+DUMPS = Configuration(
+    tuple(
+        TableRule(f"db.{name}", ("id",), topic=topic, key_pattern=pattern, snapshot=SnapshotRule(dumps))
+        for name, topic, pattern, dumps in (
+            ("prices", "shop.prices", r"drop/prices/(?P<order>[0-9-]+)/[^/]+\.csv", "folder"),
+            ("names", "names", "drop/names/.*", "folder"),
+            ("whole", "whole", "drop/whole/.*", "object"),
+            ("person", "pg.public.person", None, "generation"),
+            ("employee", "hr.employee", None, "generation"),
+        )
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "topic"),
+    [
+        ("drop/prices/2026-11-02/_SUCCESS", "shop.prices"),
+        ("drop/names/2026/11/_SUCCESS", "names"),
+        ("topics/pg.public.person/_SUCCESS", "pg.public.person"),
+        ("dms/hr/employee/_SUCCESS", "hr.employee"),
+        ("drop/prices/_SUCCESS", None),
+        ("drop/prices/2026-11-02/_started", None),
+        ("drop/whole/_SUCCESS", None),
+        ("topics/pg.public.other/_SUCCESS", None),
+    ],
+)
+def test_a_marker_is_that_of_the_rule_whose_objects_lie_beside_it(key, topic):
+    found = classify(key, 0, DUMPS.match_key(key))
+    assert (found.kind, found.topic, found.format) == (
+        ("change_file", topic, "marker") if topic else ("ignored", None, None)
+    )
+    verdict = judge_unread(found, 0, DUMPS.table_for_topic(topic) if topic else None)
+    assert verdict is not None and verdict.state == ("pending" if topic else "ignored")
