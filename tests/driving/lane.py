@@ -137,6 +137,7 @@ class SimulatedLane:
         self.file = ConfigurationFile(configured)
         self.out = io.StringIO()
         self.merger = FakeMerger(self.tables, self.clock.now_ms, advance=self.clock.advance)
+        self.bronze: dict[ObjectId, int] = {}  # what a listing of bronze finds, with its times
         self._runs = 0
         self._objects = 0
 
@@ -202,6 +203,7 @@ class SimulatedLane:
             log=RunLog(self.out, self.clock.now_ms, run=identity.run),
             tables_at_once=executor or InThisThread(),
             background=InThisThread(),
+            files=lambda _, prefix: {id: at for id, at in self.bronze.items() if id.key.startswith(prefix)},
         )
         return run_loop(ports, LaneHold(ledger, identity, self.clock), poll_s=poll_s, scope=scope)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sluice.changes.position import BY_ARRIVAL
+from sluice.changes.position import BY_ARRIVAL, begins_dump
 from sluice.changes.row_history import Row
 from sluice.config.table import HARD, IGNORE, TableConfig
 from sluice_aws.clock import epoch_ms
@@ -276,7 +276,10 @@ def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
             )
             before = None
         if chapter["truncated_at"]:
-            print_line(f"  truncate   at {_positions_shown(chapter['truncated_at'])}: older rows are removed")
+            floor = _positions_shown(chapter["truncated_at"])
+            is_dump = begins_dump(chapter["truncated_at"])
+            what, removed = ("full dump", "rows that it lacks") if is_dump else ("truncate", "older rows")
+            print_line(f"  {what:10} at {floor}: {removed} are removed")
         for change in chapter["changes"]:
             print_line(f"  {change['verdict']:<10} {_change(change)}", whole=key_in_line(change["key"]))
             print_line(f"             {_positions_shown(change['why'])}")

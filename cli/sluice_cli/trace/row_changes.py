@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.admission.routing import PARQUET
+from sluice.admission.routing import MARKER, PARQUET
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.row_errors import JSON_TEXT, RowError
 from sluice.changes import hidden_columns as hidden
@@ -144,6 +144,8 @@ def keyed_changes(
             number += 1
         ops = made.column(hidden.OP).to_pylist()
         truncates += _truncates(made)
+        if not row.columns:  # of truncates alone
+            continue
         keys = list(zip(*(_meanings(made.column(name), by_name[name]) for name in config.record_key), strict=True))
         rows = [
             place
@@ -190,7 +192,7 @@ def _decoded(
 ) -> tuple[RowSchema, Decoded, bool]:
     texts = _schemas(body, item, config)
     writers = [read_writer_schema(json.loads(text), config.form) for text in texts]
-    row = union_of(row_for_table(writer, config) for writer in writers)
+    row = union_of(row_for_table(writer, config) for writer in writers) if writers else RowSchema(())
     inferred = {item.id.hash: texts[0]} if item.format in SCANNED else {}
     plan = reader_plan(config, batch=NO_BATCH, columns=row.columns, inferred=inferred, hash_key=hash_key)
     plan = replace(plan, sources=not config.append_only and any(writer.meta.source_table for writer in writers))
@@ -199,6 +201,8 @@ def _decoded(
 
 def _schemas(body: bytes, item: ManifestObject, config: TableConfig) -> list[str]:
     """The object's own schemas in Avro form, as JSON."""
+    if item.format == MARKER:
+        return []
     if item.format in SCANNED:
         schemas, was_inferred = schemas_of(body, item.format, config)
         used: Sequence[Any] = agreed(schemas, {}) if was_inferred else schemas

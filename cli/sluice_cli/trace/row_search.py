@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from sluice.batch.claim import PendingObject
+from sluice.batch.dumps import as_merged
 from sluice.batch.manifest import ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.batch.row_errors import RowError
@@ -294,7 +295,7 @@ def _merged_here(
         record = records.get(item.id)
         merged = record is None or record.batch == batch.manifest.batch or record.attempt > item.attempt
         if merged and item.id.hash not in aside:
-            taken.append(item)
+            taken.append(as_merged(item, outcome))
     return taken
 
 

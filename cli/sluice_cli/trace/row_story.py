@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sluice.changes.outdated import LATER, REWOUND, ChangePlace, suspicion
+from sluice.changes.position import begins_dump
 from sluice.changes.row_history import Change, Row, row_after
 from sluice.changes.source_tables import Floors
 from sluice_cli.trace.row_changes import FoundChange, PlacedTruncate
@@ -164,7 +165,8 @@ def _judged(
 ) -> JudgedChange:
     newest = max(change.position for change in together)
     if own.position <= floors.of(own.source):
-        return JudgedChange(own, TRUNCATED, "older than a truncate of the table")
+        what = "full dump that replaced" if begins_dump(floors.of(own.source)) else "truncate of"
+        return JudgedChange(own, TRUNCATED, f"older than a {what} the table")
     if before is not None and own.position == before.position:
         return JudgedChange(own, REPEATED, "the table already has this change")
     if own.deleted and ignore_deletes:

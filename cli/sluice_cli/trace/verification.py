@@ -11,6 +11,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
+from sluice.batch.dumps import as_merged
 from sluice.batch.kafka_watch import KafkaWatch
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import COMMITTED as COMMITTED_PART
@@ -213,7 +214,8 @@ class Verification:
                     continue
                 later = taken.get(item.id.hash)
                 if later is None:
-                    taken[item.id.hash] = MergedObject(item, outcome.batch, config, _has_aside(outcome, item))
+                    merged = as_merged(item, outcome)
+                    taken[item.id.hash] = MergedObject(merged, outcome.batch, config, _has_aside(outcome, item))
                 elif later.config != config:
                     changed = {name for name in RULES if getattr(later.config, name) != getattr(config, name)}
                     taken[item.id.hash] = replace(later, changed=later.changed | changed)

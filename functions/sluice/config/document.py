@@ -43,7 +43,7 @@ class TopicMatch:
 
 @dataclass(frozen=True)
 class KeyMatch:
-    """What a key tells by a rule's `key_pattern`, or as the marker of a full dump, and the format of its object, if any.
+    """What a key tells by a rule's `key_pattern`, or as the marker of a full dump, and the format of its object.
 
     `otherwise` is that of a key whose extension says none.
     """

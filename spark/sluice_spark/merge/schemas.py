@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from sluice.admission.routing import PARQUET
+from sluice.admission.routing import MARKER, PARQUET
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import ObjectError
 from sluice.config.table import TableConfig
@@ -190,7 +190,9 @@ def writer_schemas(
         if item.id.hash in refused:
             continue
         try:
-            if item.format in SCANNED:
+            if item.format == MARKER:
+                writers = []
+            elif item.format in SCANNED:
                 writers = [_understood(text, shape) for text in texts[item.id.hash]]
             elif item.schema in by_fingerprint:
                 writers = [by_fingerprint[item.schema or ""]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Callable
@@ -12,6 +13,7 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.ports import Configurations, Manifests, Merger
 from sluice_spark.run.batch import BatchStep
 from sluice_spark.run.claim import ClaimStep, ConfigurationInForce, unknown_time
+from sluice_spark.run.dumps import DumpStep, no_files
 from sluice_spark.run.hold import LaneHold
 from sluice_spark.run.loop import RunLoop
 from sluice_spark.run.part import TableParts
@@ -24,7 +26,7 @@ class Ports:
     """All ports of one run.
 
     `tables_at_once` has one thread for each table that is merged at the same time; `background` has at least one more.
-    `arrival` asks for an object's time in S3 (`Objects.arrival`).
+    `arrival` asks for an object's time in S3 (`Objects.arrival`), `files` lists bronze (`files_below`).
     """
 
     ledger: Ledger
@@ -36,6 +38,7 @@ class Ports:
     tables_at_once: Executor
     background: Executor
     arrival: Callable[[ObjectId], int | None] = unknown_time
+    files: Callable[[str, str], Mapping[ObjectId, int]] = no_files
 
 
 def run_loop(ports: Ports, hold: LaneHold, *, poll_s: float, scope: str = "") -> RunLoop:
@@ -59,6 +62,7 @@ def run_loop(ports: Ports, hold: LaneHold, *, poll_s: float, scope: str = "") ->
         log=log,
         background=ports.background,
         arrival=ports.arrival,
+        dumps=DumpStep(ledger=ledger, files=ports.files, clock=clock, log=log),
     )
     services = ServiceStep(ledger=ledger, merger=merger, configuration=configuration, hold=hold, clock=clock, log=log)
     return RunLoop(

@@ -38,6 +38,7 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.errors import LaneLost
 from sluice_spark.log import Profile, describe
 from sluice_spark.ports import Configurations, Manifests
+from sluice_spark.run.dumps import DumpStep
 from sluice_spark.run.hold import LaneHold
 
 FIRST_LOOK = 100  # pending objects read of each table: nearly always all of them
@@ -91,10 +92,12 @@ class ClaimStep:
         background: Executor,
         new_profile: Callable[[], Profile] = Profile,
         arrival: Callable[[ObjectId], int | None] = unknown_time,
+        dumps: DumpStep,
     ) -> None:
         """`background` reloads the configuration while the pending objects are queried.
 
-        `arrival` asks for the time in S3 of an object whose record has none though it orders its rows.
+        `arrival` asks for the time in S3 of an object whose record has none though it orders its rows. `dumps` decides
+        about objects that complete a full dump.
         """
         self._ledger = ledger
         self._manifests = manifests
@@ -104,6 +107,7 @@ class ClaimStep:
         self._log = log
         self._background = background
         self._arrival = arrival
+        self._dumps = dumps
         self._new_profile = new_profile
         self._refusals: set[tuple[str, str]] = set()
         self._isolated_next = False
@@ -134,6 +138,7 @@ class ClaimStep:
             plan = plan_claim(
                 pending, configs, states, budget, now, isolated_next=self._isolated_next, settling=SETTLING
             )
+            plan = self._dumps.checked(plan, pending, configs, configuration)
             self._report_others(
                 pending, {table: config for table, config in configs.items() if table not in plan.objects}
             )

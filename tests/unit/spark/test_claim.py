@@ -99,6 +99,7 @@ def taken(backlog, states=(), now_ms=10_000_000, rule=RULE, arrival=unknown_time
         log=SimpleNamespace(event=lambda *_, **__: None),
         background=InPlace(),
         arrival=arrival,
+        dumps=SimpleNamespace(checked=lambda plan, *_: plan),
     )
     return step.take(frozenset()), counting.read
 

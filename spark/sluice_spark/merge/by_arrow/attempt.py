@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from sluice.batch.dumps import floors_of
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.merged_again import merged_again
@@ -79,7 +80,7 @@ class _Decided:
 
 def _decided(part: PartContext, prepared: Prepared) -> _Decided | None:
     """Decide about a part; None for one that this way isn't asked about. Raises LeftToSpark."""
-    if prepared.facts.forgotten:
+    if prepared.facts.forgotten or floors_of(prepared.objects, part.config):
         return None
     if prepared.facts.empty:
         return _first_load(part, prepared)

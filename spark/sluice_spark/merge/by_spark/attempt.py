@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
+from sluice.admission.routing import MARKER
+from sluice.batch.dumps import REFUSED, floors_of, incomplete, is_of_dump, refusal_of
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.merged_again import merged_again
@@ -26,7 +28,7 @@ from sluice_spark.merge.by_spark.normalize import normalized
 from sluice_spark.merge.context import MergedPart, PartContext
 from sluice_spark.merge.prepare import Prepared
 from sluice_spark.merge.read import SeenObjects, read_changes
-from sluice_spark.merge.set_aside import leave_error, leave_parked
+from sluice_spark.merge.set_aside import leave_error, leave_parked, read_set_aside
 
 # A batch whose objects are smaller than this has keys that are broadcast to every task of the stored table's scan.
 BROADCAST_BYTES = 32 * 1024**2
@@ -72,7 +74,8 @@ def attempt(part: PartContext, prepared: Prepared) -> MergedPart:
 class _Decided:
     """What the read of a part came to. `rows` is None where no object was left to merge.
 
-    `changes` has every change of the objects, for the history table; None where there is none.
+    `changes` has every change of the objects, for the history table; None where there is none. `refusals` say why dumps
+    deleted nothing.
     """
 
     objects: tuple[ManifestObject, ...]
@@ -80,6 +83,7 @@ class _Decided:
     judged: Watched
     changes: DataFrame | None = None
     unexpected: Mapping[str, int] = field(default_factory=dict)
+    refusals: tuple[str, ...] = ()
 
 
 def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -> _Decided:
@@ -91,6 +95,7 @@ def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -
     """
     objects = prepared.objects
     judged: Watched | None = None
+    refusals: tuple[str, ...] = ()
     while True:
         with part.stages.timed(READ_STAGE):
             rows, seen, changes = _decided_rows(part, prepared, objects, frames)
@@ -103,6 +108,9 @@ def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -
             left_out = {*judged.refused, *judged.parked}
             remaining = tuple(item for item in objects if item.id.hash not in left_out)
             if len(remaining) == len(objects):
+                remaining, notes = _without_refused_dumps(part, rows, objects)
+                refusals += notes
+            if remaining == objects:
                 unusable = shared_keys.refusal(rows.counts, part.config.record_key) if prepared.facts.empty else None
                 if unusable is not None:
                     _leave_errors(part, {item.id.hash: unusable for item in objects})  # the key can still change
@@ -110,11 +118,46 @@ def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -
                 if rows.below_purge_floor is not None:
                     names = prepared.planned.target.names
                     leave_below_floor(part, rows.below_purge_floor, objects=objects, columns=names)
-                return _Decided(objects, rows, judged, changes, unexpected_in(seen))
+                if refusals and part.config.snapshot.awaits_next:
+                    rows = replace(rows, counts={**rows.counts, REFUSED: 1})
+                return _Decided(objects, rows, judged, changes, unexpected_in(seen), refusals)
             if not remaining:
                 return _Decided((), None, judged)
         frames.close()
         objects = remaining
+
+
+def _without_refused_dumps(
+    part: PartContext, rows: DecidedRows, objects: tuple[ManifestObject, ...]
+) -> tuple[tuple[ManifestObject, ...], tuple[str, ...]]:
+    """The objects without the dumps that are refused, since they lack too many rows, or some were set aside.
+
+    The marker of such a dump is left out, and so is a dump of one object that lacks rows; the reason is left in S3.
+    What else completes a dump is merged and deletes nothing: the reason is a note.
+    """
+    if rows.replaced is None:
+        return objects, ()
+    newest = max(item.replaces for item in objects if item.replaces is not None)
+    aside = read_set_aside(part.services.objects, part.services.silver_bucket, **part.aside)
+    failed = {each.object for found in (aside.objects, aside.rows, aside.parked) for each in found}
+    remaining, notes = objects, dict[str, None]()
+    for carrier in [item for item in objects if item.replaces == newest]:
+        own = (item for item in part.claimed.objects if is_of_dump(item, carrier, part.config))
+        broken = [item for item in own if item.id.hash in failed]
+        error: SluiceError | None = None
+        if broken:
+            error = incomplete(carrier.key, broken[0].key, "was set aside, or rows of it")
+        elif carrier.first_batch is None and carrier.rebuilt_at is None:  # else it was accepted before
+            error = refusal_of(*rows.replaced, part.config)
+        if error is None:
+            continue
+        if carrier.format != MARKER and (broken or part.config.snapshot.awaits_next):
+            remaining = tuple(replace(item, replaces=None) if item is carrier else item for item in remaining)
+            notes[str(error)] = None
+        else:
+            _leave_errors(part, {carrier.id.hash: error})
+            remaining = tuple(item for item in remaining if item is not carrier)
+    return remaining, tuple(notes)
 
 
 def _decided_rows(
@@ -132,6 +175,7 @@ def _decided_rows(
         unordered=prepared.unordered,
         frames=frames,
         source_clock=prepared.source_clock,
+        dumps=floors_of(objects, part.config),
     )
     changes = normalized(raw, plan=planned.plan, target=planned.target)
     noted = prepared.facts.forgotten
@@ -162,7 +206,7 @@ def _leave_errors(part: PartContext, refusals: Mapping[str, SluiceError]) -> Non
 
 
 def _notes(part: PartContext, decided: _Decided) -> tuple[str, ...]:
-    notes = []
+    notes = [*decided.refusals]
     parked = decided.judged.parked
     if parked:
         notes.append(f"{len(parked)} objects of batch {part.manifest.batch} are parked: {parked[min(parked)]}")

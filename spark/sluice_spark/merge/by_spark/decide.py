@@ -62,8 +62,8 @@ class MergeTarget:
 
     `schema` has its columns after this batch. `few_keys` is true where the batch's keys are few enough to broadcast,
     `unordered` where nothing but their place in an object orders its changes, `source_clock` where the changes' times
-    are the source's. Frames that are used more than once stay
-    in memory until `frames` is closed.
+    are the source's. `dumps` are the positions of truncates that full dumps bring. Frames that are used more than once
+    stay in memory until `frames` is closed.
     """
 
     hudi: HudiTable
@@ -73,6 +73,7 @@ class MergeTarget:
     unordered: bool
     frames: ExitStack
     source_clock: bool = True
+    dumps: frozenset[str] = frozenset()
 
     @property
     def config(self) -> TableConfig:
@@ -114,7 +115,8 @@ def _forget(checkpointed: DataFrame) -> None:
 class DecidedRows:
     """The rows to write, one per key in the table's columns, and what became of the changes.
 
-    `truncates` are the newest of each source table. `below_purge_floor` has the changes that must be set aside, None
+    `truncates` are the newest of each source table. `replaced` says how many rows a full dump deletes, and how many the
+    table has after it; None without one. `below_purge_floor` has the changes that must be set aside, None
     where there are none. `suspicions` counts keys that lost a change that may be later than what they hold.
     """
 
@@ -123,6 +125,7 @@ class DecidedRows:
     truncates: tuple[Truncate, ...] = ()
     below_purge_floor: DataFrame | None = None
     suspicions: Mapping[str, int] = field(default_factory=dict)
+    replaced: tuple[int, int] | None = None
 
     @property
     def keys(self) -> int:
@@ -172,13 +175,37 @@ def decide_rows(changes: DataFrame, *, target: MergeTarget) -> DecidedRows:
         completed = target.cached(_completed(decided, counted, floors, emptying, target))
         counts = _with_completed(counts, completed)
         rows = rows.unionByName(completed.select(*[quoted(name) for name in target.schema.names]))
+    of_dump = [each.position for each in truncates if each.position in target.dumps]
     return DecidedRows(
         rows,
         counts,
         truncates,
         decided.where(F.col(BELOW_PURGE_FLOOR)) if counts.get("below_purge_floor") else None,
         _suspicions(counted, decided, target),
+        _replaced(decided, rows, counts, max(of_dump), target) if of_dump and not target.ignores_deletes else None,
     )
+
+
+def _replaced(
+    decided: DataFrame, rows: DataFrame, counts: Mapping[str, int], floor: str, target: MergeTarget
+) -> tuple[int, int]:
+    """How many rows a dump that begins at `floor` deletes, those of the batch's own changes too, and how many stay."""
+    lost = (
+        F.col(NEWEST)
+        & ~latest.has_no_row()
+        & ~quoted(hidden.DELETED)
+        & F.col(STORED_POSITION).isNull()
+        & (quoted(hidden.POSITION) <= floor)
+    )
+    deleted = counts.get("truncated", 0) + decided.where(lost).count()
+    left = rows.where(~quoted(hidden.DELETED)).count()
+    if not target.facts.empty:
+        key = target.config.record_key
+        stored = target.stored(*dict.fromkeys((*key, hidden.POSITION, hidden.DELETED)))
+        written = rows.select(*key_columns(key))
+        others = stored.join(written, same_key(stored, written, record_key=key), "left_anti")
+        left += others.where(~quoted(hidden.DELETED) & (quoted(hidden.POSITION) > floor)).count()
+    return deleted, left
 
 
 def _beside_stored(changes: DataFrame, floors: Floors, target: MergeTarget) -> DataFrame:

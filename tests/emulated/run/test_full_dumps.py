@@ -1,0 +1,188 @@
+"""The objects that complete full dumps, through whole runs: claimed once their dumps are whole, never before."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
+
+from sluice.config.rules.snapshot import FOLDER, GENERATION, MARKER, OBJECT, SnapshotRule
+from sluice.config.rules.table_rule import TableRule
+from sluice.ledger import keys as items
+from sluice.ledger.records import AdmittedObject
+from sluice.objects import ObjectId
+
+TABLE, SECOND, DAY = "shop.prices", 1_764_000_000_000, 86_400_000
+_numbers = itertools.count(1)
+
+
+class World:
+    """A lane with one table of full dumps."""
+
+    def __init__(self, client: Any, replace: str, most_deleted: int = 50, marker: str = MARKER, **lane: Any) -> None:
+        snapshot = SnapshotRule(replace, marker, most_deleted)
+        rule = TableRule(
+            TABLE, record_key=("id",), topic="prices", freshness_s=0, key_pattern="drop/.*", snapshot=snapshot
+        )
+        self.lane = SimulatedLane(client, configuration(rules=[rule], linger_s=2, **lane))
+
+    def put(self, key: str, at: int, *, admit: bool = True) -> ObjectId:
+        """An object in bronze; without `admit` its notification is late."""
+        number = next(_numbers)
+        id = ObjectId("bronze", f"drop/{key}", f"v{number}")
+        self.lane.bronze[id] = at
+        if admit:
+            self.admit(id)
+        return id
+
+    def admit(self, id: ObjectId, state: str = items.PENDING, cohort: str | None = None) -> None:
+        lane = self.lane
+        known = {"table": TABLE, "lane": LANE, "topic": "prices", "modified_at": lane.bronze[id], "cohort": cohort}
+        form = "marker" if id.key.endswith("_SUCCESS") else "csv"
+        lane.ledger.objects.admit(
+            AdmittedObject(id, state, lane.clock.now_ms(), size=9, format=form, via="s3", code="corrupt", **known)
+        )
+        lane.ledger.lanes.wake(LANE)
+
+    def run(self) -> None:
+        self.lane.run()
+
+    @property
+    def replacing(self) -> list[tuple[str, str]]:
+        """The objects that brought a truncate, in the order of their batches, and from where on."""
+        batches = sorted(
+            (m for m in self.lane.documents.some_of(LANE, 99)), key=lambda manifest: (manifest.created_at, manifest.run)
+        )
+        return [(item.key, item.replaces) for each in batches for item in each.objects if item.replaces is not None]
+
+
+@pytest.fixture()
+def client() -> Iterator[Any]:
+    with emulated_dynamodb() as made:
+        yield made
+
+
+def place(at: int) -> str:
+    return f"t{at // 1000:011d}"
+
+
+def test_a_marker_is_claimed_with_the_last_files_of_its_folder(client: Any) -> None:
+    world = World(client, FOLDER)
+    first = world.put("1/a.csv", SECOND)
+    world.run()
+    assert world.lane.state_of(first) == "committed" and not world.replacing
+    world.put("1/b.csv", SECOND + 5_000)
+    ends = world.put("1/_SUCCESS", SECOND + 9_000)
+    world.put("2/a.csv", SECOND + DAY)  # of another dump
+    world.run()
+    assert world.replacing == [("drop/1/_SUCCESS", place(SECOND))]
+    assert world.lane.state_of(ends) == "committed"
+    assert set(world.lane.tables.times_committed().values()) == {1}
+
+
+def test_a_marker_waits_for_a_file_whose_notification_is_late(client: Any) -> None:
+    world = World(client, FOLDER)
+    late = world.put("1/a.csv", SECOND, admit=False)
+    ends = world.put("1/_SUCCESS", SECOND + 9_000)
+    world.run()
+    state = world.lane.ledger.tables.get(TABLE)
+    assert world.lane.state_of(ends) == "pending" and not world.replacing
+    assert "waits for 1 of its objects, such as drop/1/a.csv" in (state.last_error or "")
+    assert world.lane.ledger.lanes.get(LANE).due_at == state.backoff_until
+    world.admit(late)
+    world.lane.live_on(3)
+    assert world.replacing == [("drop/1/_SUCCESS", place(SECOND))]
+    assert world.lane.state_of(ends) == "committed" and world.lane.ledger.tables.get(TABLE).last_error is None
+
+
+@pytest.mark.parametrize("trouble", ["quarantined", "empty"])
+def test_a_marker_is_refused_that_can_not_become_complete(client: Any, trouble: str) -> None:
+    world = World(client, FOLDER)
+    if trouble == "quarantined":
+        world.admit(world.put("1/a.csv", SECOND, admit=False), items.QUARANTINED)
+    good = world.put("2/a.csv", SECOND + DAY)
+    ends = world.put("1/_SUCCESS", SECOND + 9_000)
+    world.run()
+    record = world.lane.ledger.objects.get([ends])[ends]
+    assert (record.state, record.code) == ("quarantined", "dump_incomplete")
+    assert ("drop/1/a.csv is quarantined" if trouble == "quarantined" else "has no files") in (record.reason or "")
+    assert world.lane.state_of(good) == "committed" and not world.replacing
+
+
+def test_an_empty_folder_replaces_from_its_marker_on_where_that_is_allowed(client: Any) -> None:
+    world = World(client, FOLDER, most_deleted=100)
+    world.put("1/_SUCCESS", SECOND + 9_000)
+    world.run()
+    assert world.replacing == [("drop/1/_SUCCESS", place(SECOND + 9_000))]
+
+
+def test_an_object_that_is_a_whole_dump_replaces_from_its_own_place_on(client: Any) -> None:
+    world = World(client, OBJECT)
+    world.put("1.csv", SECOND)
+    world.put("2.csv", SECOND + DAY)
+    world.run()
+    assert [at.split(".")[0] for _, at in world.replacing] == [place(SECOND), place(SECOND + DAY)]
+
+
+def test_a_generation_ends_with_its_marker_unless_an_object_is_set_aside(client: Any) -> None:
+    world = World(client, GENERATION)
+    world.put("x/a.csv", SECOND)
+    world.put("_SUCCESS", SECOND + 9_000)
+    world.run()
+    assert world.replacing == [("drop/_SUCCESS", "")]
+    world.admit(world.put("x/b.csv", SECOND, admit=False), items.QUARANTINED)
+    again = world.put("_SUCCESS", SECOND + 19_000)
+    world.run()
+    assert world.lane.state_of(again) == "quarantined" and len(world.replacing) == 1
+
+
+def test_a_folder_without_markers_is_complete_once_a_later_one_begins(client: Any) -> None:
+    world = World(client, FOLDER, marker="")
+    world.put("1/a.csv", SECOND)
+    late = world.put("1/b.csv", SECOND + 5_000, admit=False)
+    world.run()
+    assert not world.replacing
+    first = world.put("2/a.csv", SECOND + DAY)
+    world.run()
+    assert world.lane.state_of(first) == "pending"  # until the day before is there
+    world.admit(late)
+    world.lane.live_on(3)
+    assert world.replacing == [("drop/2/a.csv", place(SECOND))]
+    world.put("2/b.csv", SECOND + DAY + 1_000)  # not the first of its day any more
+    world.run()
+    assert len(world.replacing) == 1
+
+
+def test_a_folder_with_a_quarantined_file_deletes_nothing_and_stops_no_later_one(client: Any) -> None:
+    world = World(client, FOLDER, marker="")
+    world.admit(world.put("1/a.csv", SECOND, admit=False), items.QUARANTINED)
+    first = world.put("2/a.csv", SECOND + DAY)
+    world.run()
+    assert world.lane.state_of(first) == "committed" and not world.replacing
+    assert "drop/1/a.csv is quarantined" in world.lane.events("dump_refused")[0]["error"]
+    world.put("3/a.csv", SECOND + 2 * DAY)
+    world.run()
+    assert world.replacing == [("drop/3/a.csv", place(SECOND + DAY))]
+
+
+def test_a_marker_waits_for_no_object_that_the_budget_leaves_behind_it(client: Any) -> None:
+    world = World(client, FOLDER, batch_objects=1)
+    ends = world.put("1/_SUCCESS", SECOND + 9_000)
+    world.lane.clock.advance(1_000)
+    files = [world.put(f"1/{name}.csv", SECOND) for name in "ab"]
+    world.lane.live_on(3)
+    assert world.lane.states([ends, *files]) == {"committed": 3}
+    assert world.replacing == [("drop/1/_SUCCESS", place(SECOND))]
+
+
+def test_a_marker_that_is_merged_alone_does_not_wait(client: Any) -> None:
+    world = World(client, FOLDER)
+    world.put("1/a.csv", SECOND, admit=False)
+    ends = world.put("1/_SUCCESS", SECOND + 9_000, admit=False)
+    world.admit(ends, cohort="1-1-0")
+    world.run()
+    record = world.lane.ledger.objects.get([ends])[ends]
+    assert (record.state, record.code) == ("quarantined", "dump_incomplete")
