@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -14,6 +14,8 @@ from typing import Any
 import fastavro
 
 from sluice.admission.routing import AVRO, CSV, JSON
+from sluice.changes.dialects.nested import CaptureDialect, Reading
+from sluice.changes.dialects.registry import shown_by, translator
 from sluice.config.csv_form import CsvForm
 from sluice.config.limits import DEFAULTS
 from sluice.errors import SluiceError
@@ -25,6 +27,7 @@ from sluice_formats.csv_text import csv_columns, unescaped, without_mark
 from sluice_formats.errors import CorruptObject, NotCsv
 from sluice_formats.gzip import ZSTD_MAGIC, unpacked_head
 from sluice_formats.json.lines import records as json_records
+from sluice_formats.json.text import parse
 from sluice_formats.zstd import unpacked_text
 
 BLOCK_BYTES = 16 * 1024**2  # of a block once decompressed
@@ -36,7 +39,8 @@ class ObjectSample:
     """The writer schema in Avro form, if the records carry one, and the first records as plain values.
 
     `problem` says why reading stopped early. `whole` is true if every record was read. `delimiter` is that of CSV where
-    it is another one than the comma and no rule says so.
+    it is another one than the comma and no rule says so. `dialect` is the form of another capture's changes that the
+    records of JSON have.
     """
 
     schema: Mapping[str, Any] | None
@@ -44,16 +48,24 @@ class ObjectSample:
     problem: str | None = None
     whole: bool = False
     delimiter: str | None = None
+    dialect: str | None = None
 
 
-def sample_head(head: Head, format: str, rows: int, limit: int, form: CsvForm | None = None) -> ObjectSample:
+def sample_head(
+    head: Head,
+    format: str,
+    rows: int,
+    limit: int,
+    form: CsvForm | None = None,
+    dialect: CaptureDialect | None = None,
+) -> ObjectSample:
     """Read up to `rows` records of Avro, JSON or CSV from the head of an object, of which `limit` bytes are unpacked.
 
-    `form` is that of CSV; None guesses the delimiter. Raises a SluiceError if the head can't be read. Damage behind it
-    is the sample's `problem`.
+    `form` is that of CSV; None guesses the delimiter. `dialect` is that of the records' rule. Raises a SluiceError if
+    the head can't be read. Damage behind it is the sample's `problem`.
     """
     if format == JSON:
-        return _json(head, rows, limit)
+        return _json(head, rows, limit, dialect)
     if format == CSV:
         return _csv(head, rows, limit, form)
     return _avro(head, rows)
@@ -95,12 +107,19 @@ def _avro(head: Head, rows: int) -> ObjectSample:
     return ObjectSample(header.schema, tuple(values_read), problem, whole and problem is None)
 
 
-def _json(head: Head, rows: int, limit: int) -> ObjectSample:
+def _json(head: Head, rows: int, limit: int, of_rule: CaptureDialect | None) -> ObjectSample:
     text, whole = _lines(head, limit)
+    shown: set[str] = set()
+
+    def translate(record: dict[str, Any]) -> Sequence[dict[str, Any]]:
+        dialect = shown_by(record) if of_rule is None else None
+        shown.update((dialect.name,) if dialect else ())
+        return translator(of_rule or dialect, (), Reading(parse=parse))(record)
+
     schema: Mapping[str, Any] | None = None
     values_read: list[dict[str, Any]] = []
     problem = None
-    for line in json_records(text):
+    for line in json_records(text, translate=translate):
         if isinstance(line.value, SluiceError):
             problem = str(line.value)
             continue
@@ -109,7 +128,8 @@ def _json(head: Head, rows: int, limit: int) -> ObjectSample:
             break
         schema = line.schema if line.schema is not None else schema
         values_read.append(line.value)
-    return ObjectSample(schema, tuple(values_read), problem, whole and problem is None)
+    dialect = shown.pop() if len(shown) == 1 else None
+    return ObjectSample(schema, tuple(values_read), problem, whole and problem is None, dialect=dialect)
 
 
 def _csv(head: Head, rows: int, limit: int, ruled: CsvForm | None) -> ObjectSample:

@@ -46,6 +46,9 @@ class HeldObjects:
     def put_object(self, Bucket: str, Key: str, Body: bytes, **_: Any) -> None:
         self._bodies[Bucket, Key] = Body
 
+    def list_object_versions(self, **_: Any) -> dict[str, Any]:
+        return {"Versions": []}
+
     def get_object(self, Bucket: str, Key: str, Range: str | None = None, **_: Any) -> dict[str, Any]:
         body = self._bodies.get((Bucket, Key))
         if body is None:

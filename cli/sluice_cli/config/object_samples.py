@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from sluice.admission.routing import PARQUET
+from sluice.changes.dialects.nested import CaptureDialect
 from sluice.config.csv_form import CsvForm
 from sluice.config.limits import Limits
 from sluice.config.values import MIB
@@ -23,16 +24,22 @@ PARQUET_LIMITS = Limits(object_bytes=8 * MIB, decoded_bytes=64 * MIB)  # of a Pa
 
 
 def sample_object(
-    objects: Objects, id: ObjectId, format: str, rows: int, limit: int = READ_BYTES, form: CsvForm | None = None
+    objects: Objects,
+    id: ObjectId,
+    format: str,
+    rows: int,
+    limit: int = READ_BYTES,
+    form: CsvForm | None = None,
+    dialect: CaptureDialect | None = None,
 ) -> ObjectSample:
     """Read up to `rows` records of the first `limit` bytes of one version; of a large Parquet object only the schema.
 
-    `form` is that of CSV; None guesses the delimiter. Raises a SluiceError if the head can't be read. Damage behind it
-    is the sample's `problem`.
+    `form` is that of CSV; None guesses the delimiter. `dialect` is that of the records' rule. Raises a SluiceError if
+    the head can't be read. Damage behind it is the sample's `problem`.
     """
     if format == PARQUET:
         return _parquet(objects, id, rows)
-    return sample_head(objects.head_bytes(id, limit), format, rows, limit, form)
+    return sample_head(objects.head_bytes(id, limit), format, rows, limit, form, dialect)
 
 
 def _parquet(objects: Objects, id: ObjectId, rows: int) -> ObjectSample:

@@ -224,6 +224,8 @@ def _rule(proposal: Proposal) -> list[str]:
         rule.append(f"  path_columns: {columns_value(proposal.path_columns)}")
     if proposal.format is not None:
         rule.append(f"  format: {scalar(proposal.format)}")
+    if proposal.merged:
+        rule.append("  merged: true")
     csv = {"null_text": proposal.null_text, "delimiter": proposal.delimiter}
     written = ", ".join(f"{name}: {json.dumps(value)}" for name, value in csv.items() if value is not None)
     if written:

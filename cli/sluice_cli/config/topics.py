@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -14,17 +14,19 @@ from sluice.admission.layouts import Layout, layout_of, needs_format
 from sluice.admission.routing import AVRO, CHANGE_FILE, CSV, JSON, classify
 from sluice.batch.claim import PendingObject
 from sluice.batch.orders import split_by
+from sluice.changes.dialects.nested import Reading
+from sluice.changes.dialects.registry import translator
 from sluice.config.csv_form import CsvForm
 from sluice.config.document import Configuration
 from sluice.config.key_pattern import folder_values
-from sluice.errors import SluiceError
+from sluice.errors import SluiceError, UnusableSchema
 from sluice.ledger.keys import PARKED
 from sluice.ledger.records import ObjectRecord
 from sluice.names import TOPIC, TOPIC_REFUSED
 from sluice.objects import ObjectId
 from sluice.onboarding.keys import counted
 from sluice.onboarding.samples import SampledRow, TopicSample, sampled_row
-from sluice.schema.avro import WriterSchema, read_writer_schema
+from sluice.schema.avro import WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.columns import STRING, RowSchema, plain_column
 from sluice.schema.connect import avro_form
 from sluice.schema.table_row import with_path_columns
@@ -254,13 +256,13 @@ def sample_topic(
     records: Sequence[WaitingObject],
     reach: Reach,
     csv: CsvForm | None = None,
-    shape: str | None = None,
+    form: WriterForm = None,
 ) -> TopicSample:
-    """Sample a topic's objects within `reach`. `csv` and `shape` are a rule's.
+    """Sample a topic's objects within `reach`. `csv` and `form` are a rule's.
 
     What can't be read is among the sample's problems.
     """
-    read = _read(objects, spread(records, reach.objects), reach, csv)
+    read = _read(objects, spread(records, reach.objects), reach, csv, form)
     problems: dict[str, list[str]] = {}
     for look in read:
         if look.problem:
@@ -268,7 +270,7 @@ def sample_topic(
     sound = [part for part in read if part.found is not None]
     samples = [(part.record.id.key, part.found) for part in sound if part.found is not None]
     writer, rows, inferred, lacked = _understood(
-        samples, problems, not any(record.offset is not None for record in records), shape
+        samples, problems, not any(record.offset is not None for record in records), form
     )
     folders = path_columns_of(writer, records)
     if writer is not None and folders:
@@ -293,19 +295,27 @@ def sample_topic(
         delimiter=next((sample.delimiter for _, sample in samples if sample.delimiter is not None), None),
         lacked=lacked,
         path_columns=folders,
+        dialect=_only({sample.dialect for _, sample in samples}),
         split_by=split_by((record.id.key, record.kafka_partition) for record in records if record.offset is not None),
     )
 
 
-def _read(objects: Objects, chosen: Sequence[WaitingObject], reach: Reach, csv: CsvForm | None) -> list[_Read]:
+def _only(names: Collection[str | None]) -> str | None:
+    return next(iter(names)) if len(names) == 1 else None
+
+
+def _read(
+    objects: Objects, chosen: Sequence[WaitingObject], reach: Reach, csv: CsvForm | None, form: WriterForm
+) -> list[_Read]:
     """Read objects, the smallest first: what these leave of their share of the rows goes to the others."""
     looks: dict[int, _Read] = {}
     left = reach.rows
+    dialect = None if isinstance(form, str) else form
     for place in sorted(range(len(chosen)), key=lambda place: chosen[place].size):
         share = max(1, left // (len(chosen) - len(looks)))
         record, sample, problem = chosen[place], None, None
         try:
-            sample = sample_object(objects, record.id, record.format or AVRO, share, reach.object_bytes, csv)
+            sample = sample_object(objects, record.id, record.format or AVRO, share, reach.object_bytes, csv, dialect)
             left -= len(sample.records)
             problem = sample.problem
         except SluiceError as error:
@@ -317,7 +327,7 @@ def _read(objects: Objects, chosen: Sequence[WaitingObject], reach: Reach, csv: 
 
 
 def _understood(
-    samples: Sequence[tuple[str, ObjectSample]], problems: dict[str, list[str]], by_folders: bool, shape: str | None
+    samples: Sequence[tuple[str, ObjectSample]], problems: dict[str, list[str]], by_folders: bool, form: WriterForm
 ) -> tuple[WriterSchema | None, tuple[SampledRow, ...], bool, frozenset[str]]:
     """Return the writer schema of samples by key, the rows, whether the schema is inferred, and columns that some lack.
 
@@ -329,19 +339,29 @@ def _understood(
     newest: WriterSchema | None = None
     writers = []
     bare = [record for _, sample in samples if sample.schema is None for record in sample.records]
-    inferred = _tried(_inferred, bare, shape, problems) if bare else None
+    inferred = _tried(_inferred, bare, form, problems) if bare else None
     for number, (key, sample) in enumerate(samples):
-        writer = inferred if sample.schema is None else _tried(_written, sample.schema, shape, problems, key)
+        writer = inferred if sample.schema is None else _tried(_written, sample.schema, form, problems, key)
         if writer is None:
             continue
         writers.append(writer)
         newest = writer if newest is None else _with_columns(writer, newest)
-        sampled = (sampled_row(record, writer) for record in sample.records)
+        records = sample.records if writer.typed is None else _translated(sample.records, form)
+        sampled = (sampled_row(record, writer) for record in records)
         places = (row if any(row.place) else replace(row, place=(number,)) for row in sampled if row is not None)
         rows += [replace(row, values={**folder_values(key), **row.values}) if by_folders else row for row in places]
     names = {name for schema in writers for name in schema.row.names}
     lacked = frozenset(name for name in names if not all(name in schema.row.names for schema in writers))
     return newest, tuple(rows), newest is not None and writers[-1] is inferred, lacked
+
+
+def _translated(records: Sequence[dict[str, Any]], form: WriterForm) -> Iterator[dict[str, Any]]:
+    """The changes in records with types of a rule's dialect, without those that aren't sound."""
+    for record in records:
+        try:
+            yield from translator(form, (), Reading())(record)
+        except UnusableSchema:
+            continue
 
 
 def path_columns_of(writer: WriterSchema | None, records: Sequence[WaitingObject]) -> tuple[str, ...]:
@@ -368,27 +388,27 @@ def _where(keys: Sequence[str]) -> str:
     return f" (in {keys[0]}{others})"
 
 
-def _written(schema: Mapping[str, Any], shape: str | None) -> WriterSchema:
+def _written(schema: Mapping[str, Any], form: WriterForm) -> WriterSchema:
     """Read a schema in Avro form, or in Connect's own form, whose type is `struct`."""
-    return read_writer_schema(avro_form(schema) if schema.get("type") == "struct" else schema, shape)
+    return read_writer_schema(avro_form(schema) if schema.get("type") == "struct" else schema, form)
 
 
-def _inferred(records: Sequence[Mapping[str, Any]], shape: str | None) -> WriterSchema:
-    inference = Inference({}, frozenset(), shape)
+def _inferred(records: Sequence[Mapping[str, Any]], form: WriterForm) -> WriterSchema:
+    inference = Inference({}, frozenset(), form if isinstance(form, str) else None)
     for record in records:
         inference.add(record)
-    return read_writer_schema(inference.schema(), shape)
+    return read_writer_schema(inference.schema(), form)
 
 
 def _tried(
-    read: Callable[[_Schema, str | None], WriterSchema],
+    read: Callable[[_Schema, WriterForm], WriterSchema],
     written: _Schema,
-    shape: str | None,
+    form: WriterForm,
     problems: dict[str, list[str]],
     key: str | None = None,
 ) -> WriterSchema | None:
     try:
-        return read(written, shape)
+        return read(written, form)
     except SluiceError as error:
         problems.setdefault(f"{error.code}: {error.message}", []).extend([key] if key is not None else [])
         return None

@@ -70,7 +70,7 @@ def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuratio
         share = min(BYTES_OF_TABLE, BYTES // len(looked_at)) // most
         reach = Reach(most, min(ROWS_OF_TABLE, ROWS // len(looked_at)), share)
         try:
-            sample = sample_topic(objects, table.topic, listed, reach, table.csv, table.shape)
+            sample = sample_topic(objects, table.topic, listed, reach, table.csv, table.form)
         except Exception as error:  # a look stops no push: whoever pushes may not be allowed to read bronze
             return [Misfit(f"objects that wait can't be looked at: {visible(str(error))}")], None
         left_out = () if sample.writer is None else sample.writer.left_out_of(table.source_words)

@@ -5,11 +5,13 @@ Every choice carries its evidence, and stays open if the evidence doesn't decide
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sluice.changes.capture_marks import is_flag
 from sluice.changes.position import OFFSET_ONLY, POSTGRES
+from sluice.changes.source_tables import parts_of
 from sluice.names import COLUMN, NAME
 from sluice.onboarding.dates import likely_types
 from sluice.onboarding.fit import stay_alive, unmarked_deletions, unmarked_operations
@@ -35,6 +37,8 @@ from sluice.schema.avro import WriterSchema, left_out_note
 from sluice.schema.columns import ARRAY, BYTES, DATE, INT, ISO_DATE, JSON, LONG, STRING, Column
 
 SMALL_BYTES = 1024**3  # of parked objects; a smaller table is best read and written as one folder
+_PARTITION = re.compile(r"(?:_p|p_|_|p)?[0-9][0-9_p]*$")  # the end of a partition's or a shard's name: sales_p2026_11
+_APART = "give each a topic or a `key_pattern` of its own, or say `merged: true` where they are one table's"
 _COLUMNS_SHOWN = 8  # where none of them is a candidate
 
 _PARTITION_KINDS = frozenset({STRING, INT, LONG, DATE, ISO_DATE})
@@ -78,6 +82,7 @@ class Proposal:
     behind: tuple[str, ...] = ()
     delimiter: str | None = None
     path_columns: tuple[str, ...] = ()
+    merged: bool = False
 
     @property
     def open(self) -> tuple[str, ...]:
@@ -159,14 +164,21 @@ def propose(
         marked,
         choices.get("position"),
         sample.key_pattern,
-        sample.format,
+        sample.dialect or sample.format,
         _null_text(sample),
         {} if writer is None else likely_types(sample, writer),
         sample.read,
         sample.nested,
         delimiter=sample.delimiter,
         path_columns=sample.path_columns,
+        merged=_of_one_table(sample.sources),
     )
+
+
+def _of_one_table(sources: Sequence[str]) -> bool:
+    """Whether several source tables seem to be one: shards by their databases, or partitions by their names' ends."""
+    names = {_PARTITION.sub("", parts_of(source)[-1]) for source in sources}
+    return len(sources) > 1 and len(names) == 1
 
 
 def _as_chosen(name: str, value: tuple[str, ...], choice: Choice, sample: TopicSample) -> Choice:
@@ -289,6 +301,13 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
         notes.append(
             f"{', '.join(unmarked[:_COLUMNS_SHOWN])}: of such arrays and vectors Debezium sends null where an update "
             "left a large value alone; `null_is_unchanged` names those whose nulls mean that"
+        )
+    if sample.dialect is not None:
+        notes.append(f"the records are changes in the form `{sample.dialect}`: others are refused by the rule")
+    if len(sample.sources) > 1:
+        one = "they seem to be one table's, as `merged` says" if _of_one_table(sample.sources) else _APART
+        notes.append(
+            f"changes of {counted(len(sample.sources), 'source table')}, {', '.join(sample.sources[:SHOWN])}: {one}"
         )
     if sample.path_columns:
         notes.append(f"{', '.join(sample.path_columns)}: in the objects' folders alone, as `path_columns` says")

@@ -8,6 +8,7 @@ from typing import Any
 
 from sluice.changes.capture_marks import is_before_image, is_flag
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, TRUNCATE
+from sluice.changes.source_tables import source_table
 from sluice.config.delete_when import DeleteWhen, is_creation
 from sluice.schema.avro import WriterSchema
 
@@ -23,7 +24,8 @@ class SampledRow:
     """One change: its row, whether it is a deletion, and whether it begins the row's life.
 
     A snapshot's read or a creation does. `before` is the row before an update, if the change has it. `read` is true for
-    a snapshot's row, and `place` is the change's place in the source's log, or its object where it names none.
+    a snapshot's row, `place` is the change's place in the source's log, or its object where it names none, and `source`
+    its source table, where it names that.
     """
 
     values: Mapping[str, Any]
@@ -32,6 +34,7 @@ class SampledRow:
     before: Mapping[str, Any] | None = None
     read: bool = False
     place: tuple[Any, ...] = ()
+    source: str | None = None
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class TopicSample:
     stand between the values of CSV, where that is not a comma. `lacked` are the
     columns of `writer` that some of the objects' own schemas lack. `split_by` are the fields by whose values folders
     split the topic's Kafka partitions. `path_columns` are columns of `writer` that
-    the objects' folders alone hold.
+    the objects' folders alone hold. `dialect` is the form of another capture's
+    changes that the records of JSON have.
     """
 
     topic: str
@@ -70,6 +74,12 @@ class TopicSample:
     lacked: frozenset[str] = frozenset()
     split_by: tuple[str, ...] = ()
     path_columns: tuple[str, ...] = ()
+    dialect: str | None = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The source tables of the rows."""
+        return tuple(sorted({row.source for row in self.rows if row.source is not None}))
 
 
 @dataclass(frozen=True)
@@ -106,7 +116,13 @@ def sampled_row(record: Mapping[str, Any], writer: WriterSchema) -> SampledRow |
         None if updated is None else _values(updated, writer),
         op == SNAPSHOT_READ,
         tuple(source.get(name) for name in names) if isinstance(source, Mapping) else (),
+        _source_table(source, writer),
     )
+
+
+def _source_table(source: Any, writer: WriterSchema) -> str | None:
+    names = writer.meta.source_table
+    return source_table(*(source.get(name) for name in names)) if names and isinstance(source, Mapping) else None
 
 
 def _values(row: Mapping[str, Any], writer: WriterSchema) -> dict[str, Any]:

@@ -17,11 +17,16 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.captures import SAMPLES, Played, objects_of, play, rules
+from support.captures import SAMPLES, HeldObjects, Played, objects_of, play, rules
 from support.shapes import lines
 
+from sluice.batch.claim import PendingObject
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit
+from sluice.onboarding.discovery import Proposal, propose
+from sluice_aws.s3.objects import Objects
+from sluice_cli.config.rule_text import whole_text
+from sluice_cli.config.topics import Reach, sample_topic
 from sluice_formats.json.records import json_schemas
 
 RIGHT = [[1, "Anna3"], [3, "Cara"]]
@@ -531,3 +536,39 @@ def test_paths_read_records_with_types_too() -> None:
 
 
 PARQUET_ROW = pa.struct([("id", pa.int64()), ("at", pa.timestamp("ms"))])
+
+
+def proposed(bodies: dict[str, bytes]) -> Proposal:
+    s3 = HeldObjects()
+    for key, body in bodies.items():
+        s3.put_object("bronze", key, body)
+    records = [PendingObject("bronze", key, "v", 1, None, "json", "s.cust", None, None, 0) for key in bodies]
+    return propose(sample_topic(Objects(s3), "s.cust", records, Reach(10)))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_proposed_rule_names_the_form_of_the_changes(case: str) -> None:
+    records, rows = CASES[case]
+    rule = proposed({"topics/s.cust/s.cust+0+0.json": lines(*records)})
+    assert rule.format == case.partition(",")[0] and not rule.merged
+
+
+@pytest.mark.parametrize(
+    ("tables", "merged"),
+    [
+        ((("a", "cust"), ("b", "cust")), True),
+        ((("s", "sales_p2026_01"), ("s", "sales_p2026_02")), True),
+        ((("s", "cust"), ("s", "orders")), False),
+        ((("s", "cust"), ("s", "cust")), False),
+    ],
+)
+def test_a_proposed_rule_merges_source_tables_that_seem_to_be_one(tables: Any, merged: bool) -> None:
+    changes = [
+        debezium("postgresql", "c", {**WIDE, "id": number}, lsn=number, db=db, table=table)
+        for number, (db, table) in enumerate(tables)
+    ]
+    rule = proposed({"topics/s.cust/s.cust+0+0.json": lines(*changes)})
+    assert rule.merged == merged and rule.format is None
+    assert any("source tables" in note for note in rule.notes) == (len(set(tables)) > 1)
+    written = whole_text([rule])
+    assert ("  merged: true\n" in written) == merged
