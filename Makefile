@@ -116,6 +116,7 @@ documents: setup  ## write the generated pages of docs/
 	$(BIN)/python tools/error_codes.py
 	$(BIN)/python tools/settings.py
 	$(BIN)/python tools/events.py
+	$(BIN)/python tools/captures.py
 
 pictures: setup  ## draw the status page for docs/, with an installed Chromium
 	$(BIN)/python tools/status_pictures.py

@@ -19,7 +19,7 @@ from sluice.batch.manifest import ManifestObject
 from sluice.batch.row_errors import RowError, row_error
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.dialects.nested import Reading, TypedForm
-from sluice.changes.dialects.registry import translator
+from sluice.changes.dialects.registry import text_field, translator
 from sluice.changes.log_restart import SeenObject
 from sluice.changes.position import ARRIVAL, MYSQL, NAMED, OFFSET_ONLY, binlog_base, encode_floor, place_of_object
 from sluice.config.document import KeyMatch
@@ -31,12 +31,13 @@ from sluice.config.table import TableConfig
 from sluice.config.values import source_column
 from sluice.errors import ExpansionLimit, SluiceError, Unordered, UnusableSchema
 from sluice.names import stored_name
-from sluice.schema.avro import WriterSchema
+from sluice.schema.avro import WriterForm, WriterSchema
 from sluice.schema.concealment import Concealment, ruled, without_values
 from sluice.schema.source_columns import with_source_columns, with_source_values
 from sluice.schema.table_row import with_path_columns
 from sluice_formats.arrow_batches import position_of, record_batch, truncate_batch
 from sluice_formats.avro import avro_records
+from sluice_formats.captures.texts import lines_of_texts
 from sluice_formats.captures.unmarked import UnmarkedDeletions
 from sluice_formats.checks.deletion_keys import keyless_set_aside
 from sluice_formats.checks.expectations import failure_counts
@@ -72,7 +73,9 @@ def _reading(key: tuple[str, ...], rules: ColumnRules, object_key: str) -> Readi
     return Reading(key, lambda name: rules.table_name(stored_name(name)) in key, parse, object_key)
 
 
-SCANNED = frozenset((JSON, CSV))  # formats whose objects may carry several schemas or none
+def is_scanned(format: str, form: WriterForm) -> bool:
+    """Whether an object's schemas follow from all of its records: these carry several or none, or rows as text."""
+    return format in (JSON, CSV) or text_field(form, format) is not None
 
 
 def schemas_of(body: bytes, format: str, config: TableConfig) -> tuple[list[dict[str, Any]], bool]:
@@ -81,11 +84,14 @@ def schemas_of(body: bytes, format: str, config: TableConfig) -> tuple[list[dict
     Raises what `json_schemas` and `csv_schema` raise.
     """
     try:
-        if format == CSV:
+        lines = lines_of_texts(body, format, config.dialect, config.csv, config.limits)
+        if format == CSV and lines is None:
             return [csv_schema(body, config)], True
         reading = _reading(_key_of(config), config.columns, "")
         translate = translator(config.dialect, config.known_dialects, reading)
-        return json_schemas(body, config.json_types, config.limits, config.unavailable_value, config.shape, translate)
+        return json_schemas(
+            lines or body, config.json_types, config.limits, config.unavailable_value, config.shape, translate
+        )
     except SluiceError as error:
         if config.columns.conceals:
             raise without_values(error) from None
@@ -136,10 +142,11 @@ def decode(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
 
 
 def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
-    reader = _READERS.get(item.format)
+    lines = lines_of_texts(body, item.format, plan.dialect, plan.csv, plan.limits)
+    reader = _READERS.get(item.format if lines is None else JSON)
     if reader is None:
         raise UnsupportedFormat(f"The object is {item.format}", format=item.format)
-    records = reader(body, item, plan)
+    records = reader(body if lines is None else lines, item, plan)
     name = None if plan.key_pattern is None else named_by(plan.key_pattern, item.key)
     begins_at = _first_offset(item, records, name)
     offset = begins_at or 0

@@ -123,8 +123,7 @@ class DeletionsUnmarked(SluiceError):
         """The error of records in another product's form, whose own fields would be stored as rows."""
         return cls(
             f"The records are {wrapper.product}, whose row or operation lies in `{wrapper.row}`",
-            next_step="Let a transform write rows with the operation beside their columns, and upload the objects "
-            "again; or set `delete_when: off` if the fields are data, push it, and retry",
+            next_step=f"{wrapper.step}; or set `delete_when: off` if the fields are data, push it, and retry",
             column=wrapper.row,
             values=[],
         )

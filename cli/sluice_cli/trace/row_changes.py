@@ -27,7 +27,7 @@ from sluice.schema.meaning import MEANINGS, MOMENT, stored_json, value_text
 from sluice.schema.table_row import row_for_table
 from sluice.schema.union import union_of
 from sluice_formats.avro_header import Head, parse_header
-from sluice_formats.decode import SCANNED, Decoded, decode, schemas_of
+from sluice_formats.decode import Decoded, decode, is_scanned, schemas_of
 from sluice_formats.json.schema import agreed
 from sluice_formats.parquet_footer import read_footer
 from sluice_formats.records import reader_plan
@@ -193,7 +193,7 @@ def _decoded(
     texts = _schemas(body, item, config)
     writers = [read_writer_schema(json.loads(text), config.form) for text in texts]
     row = union_of(row_for_table(writer, config) for writer in writers) if writers else RowSchema(())
-    inferred = {item.id.hash: texts[0]} if item.format in SCANNED else {}
+    inferred = {item.id.hash: texts[0]} if is_scanned(item.format, config.form) else {}
     plan = reader_plan(config, batch=NO_BATCH, columns=row.columns, inferred=inferred, hash_key=hash_key)
     plan = replace(plan, sources=not config.append_only and any(writer.meta.source_table for writer in writers))
     return row, decode(body, item, plan), all(writer.has_source_clock for writer in writers)
@@ -203,7 +203,7 @@ def _schemas(body: bytes, item: ManifestObject, config: TableConfig) -> list[str
     """The object's own schemas in Avro form, as JSON."""
     if item.format == MARKER:
         return []
-    if item.format in SCANNED:
+    if is_scanned(item.format, config.form):
         schemas, was_inferred = schemas_of(body, item.format, config)
         used: Sequence[Any] = agreed(schemas, {}) if was_inferred else schemas
     elif item.format == PARQUET:

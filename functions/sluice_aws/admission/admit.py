@@ -23,6 +23,7 @@ from sluice.admission.verdict import (
     judge_unread,
     judge_unreadable,
 )
+from sluice.changes.dialects.registry import text_field
 from sluice.config.document import Configuration
 from sluice.config.limits import DEFAULTS
 from sluice.config.table import TableConfig
@@ -213,6 +214,8 @@ class Admission:
             return verdict, None
         if verdict.config is None:
             return verdict, self._schemas.keep(schema)
+        if text_field(verdict.config.dialect, route.format or "") is not None:  # so is that of rows as text
+            return verdict, None
         try:
             writer = read_writer_schema(schema, verdict.config.form)
         except (UnusableSchema, UnsupportedType) as error:

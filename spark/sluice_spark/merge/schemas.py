@@ -31,7 +31,7 @@ from sluice.silver_keys import schema_key
 from sluice_aws.admission.heads import read_head
 from sluice_aws.s3.objects import Objects, ObjectSource, task_objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
-from sluice_formats.decode import SCANNED, read_or_refused, schemas_of
+from sluice_formats.decode import is_scanned, read_or_refused, schemas_of
 from sluice_formats.json.schema import agreed
 from sluice_spark.merge.driver_limits import for_driver
 from sluice_spark.merge.plan import column_types
@@ -183,7 +183,12 @@ def writer_schemas(
     errors: list[ObjectError] = []
     in_order = _in_order(items)
     texts, inferred = _by_scan(
-        objects, silver_bucket, [item for item in in_order if item.format in SCANNED], scan, stored or {}, errors
+        objects,
+        silver_bucket,
+        [item for item in in_order if is_scanned(item.format, shape)],
+        scan,
+        stored or {},
+        errors,
     )
     refused = {error.object for error in errors}
     for item in in_order:
@@ -192,7 +197,7 @@ def writer_schemas(
         try:
             if item.format == MARKER:
                 writers = []
-            elif item.format in SCANNED:
+            elif is_scanned(item.format, shape):
                 writers = [_understood(text, shape) for text in texts[item.id.hash]]
             elif item.schema in by_fingerprint:
                 writers = [by_fingerprint[item.schema or ""]]

@@ -5,6 +5,7 @@ The story: three rows are inserted, the first is updated twice in a transaction,
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -572,3 +573,18 @@ def test_a_proposed_rule_merges_source_tables_that_seem_to_be_one(tables: Any, m
     assert any("source tables" in note for note in rule.notes) == (len(set(tables)) > 1)
     written = whole_text([rule])
     assert ("  merged: true\n" in written) == merged
+
+
+def test_rows_as_text_in_other_formats_are_read_as_json_where_a_rule_names_them() -> None:
+    rule = {**SAMPLES["peerdb_avro"]["rule"], "format": "peerdb"}
+    rule = {name: value for name, value in rule.items() if name not in ("position", "delete_when")}
+    played = play(objects_of("peerdb_avro"), rules(rule))
+    assert [[row["id"], row["name"]] for row in played.rows] == RIGHT, played.reasons
+    records = [airbyte(1, WIDE, text=True, _ab_cdc_lsn=1), airbyte(2, {**WIDE, "id": 2}, text=True, _ab_cdc_lsn=2)]
+    records.append(airbyte(3, WIDE, deleted=True, text=True, _ab_cdc_lsn=3))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, records[0])
+    writer.writeheader()
+    writer.writerows(records)
+    played = play({"topics/s.cust/x.csv": text.getvalue().encode()}, rules({**PLAIN, "format": "airbyte"}))
+    assert (played.rows, played.refused) == ([{**WIDE, "id": 2}], []), played.reasons

@@ -40,6 +40,16 @@ _ALL: tuple[CaptureDialect, ...] = (
 DIALECTS = {dialect.name: dialect for dialect in _ALL}
 OF_DEBEZIUM = tuple(dialect.name for dialect in _VARIED)
 
+# The field with the row as JSON text, by the dialects that have it in other formats too, and these formats.
+_TEXTS = {PEERDB: ("_peerdb_data", ("avro", "parquet", "csv")), AIRBYTE: ("_airbyte_data", ("csv",))}
+
+
+def text_field(of_rule: CaptureDialect | str | None, format: str) -> str | None:
+    """The field with the row as JSON text in objects of this format, which are then read as JSON is; None without."""
+    field, formats = _TEXTS.get(of_rule, ("", ()))
+    return field if format in formats else None
+
+
 Translate = Callable[[dict[str, Any]], Sequence[dict[str, Any]]]  # raises UnusableSchema
 
 

@@ -5,33 +5,38 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+_TYPED = "Set `format: {}` in the table's rule, push it, and retry"
+_JSON = "Of this form only JSON without a schema is read: let the writer write that, and upload the objects again"
+
 
 class Wrapper(NamedTuple):
-    """A form by its `product`: the field with the row, and the others by which it is recognised."""
+    """A form by its `product`: the field with the row, the others by which it is recognised, and what reads it."""
 
     product: str
     row: str
     beside: frozenset[str]
+    step: str
 
 
-def _wrapper(product: str, row: str, beside: str = "") -> Wrapper:
-    return Wrapper(product, row, frozenset(beside.split()))
+def _wrapper(product: str, row: str, beside: str = "", step: str = _JSON) -> Wrapper:
+    return Wrapper(product, row, frozenset(beside.split()), step)
 
 
+_AIVEN = "Let the sink write the record alone: format.output.fields=value and format.output.envelope=false"
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html
 # https://docs.airbyte.com/integrations/destinations/s3, https://docs.peerdb.io, https://github.com/eulerto/wal2json
 # https://docs.oracle.com/en/middleware/goldengate/big-data, https://www.mongodb.com/docs/manual/reference/change-events
 # https://www.cockroachlabs.com/docs/stable/changefeed-messages, https://github.com/Aiven-Open/s3-connector-for-apache-kafka
 _TEXTS = (  # names that nothing else has: of text, too
-    _wrapper("Airbyte's records without flattening", "_airbyte_data"),
-    _wrapper("PeerDB's raw records", "_peerdb_data"),
+    _wrapper("Airbyte's records without flattening", "_airbyte_data", step=_TYPED.format("airbyte")),
+    _wrapper("PeerDB's raw records", "_peerdb_data", step=_TYPED.format("peerdb")),
     _wrapper("Salesforce's change events", "ChangeEventHeader"),
 )
 _RECORDS = (
     _wrapper("Canal's or Maxwell's changes", "data", "type table database"),
     _wrapper("Canal's or Maxwell's changes", "data", "type table schema"),
-    _wrapper("GoldenGate's operations", "after", "table op_type op_ts"),
-    _wrapper("GoldenGate's operations", "before", "table op_type op_ts"),
+    _wrapper("GoldenGate's operations", "after", "table op_type op_ts", _TYPED.format("goldengate")),
+    _wrapper("GoldenGate's operations", "before", "table op_type op_ts", _TYPED.format("goldengate")),
     _wrapper("MongoDB's change streams", "fullDocument", "operationType documentKey ns"),
     _wrapper("MongoDB's change streams", "documentKey", "operationType ns"),
     _wrapper("DynamoDB's incremental exports", "NewImage", "Metadata Keys"),
@@ -40,8 +45,9 @@ _RECORDS = (
     _wrapper("wal2json's changes", "columns", "action schema table"),
     _wrapper("wal2json's changes", "identity", "action schema table"),
     _wrapper("wal2json's changes", "change", "xid"),
-    _wrapper("CockroachDB's wrapped changefeeds", "after", "updated"),
-    _wrapper("records of Aiven's sink beside their Kafka keys", "value", "key offset"),
+    _wrapper("CockroachDB's wrapped changefeeds", "after", "updated", _TYPED.format("cockroachdb")),
+    _wrapper("records of Aiven's sink beside their Kafka keys", "value", "key offset", _AIVEN),
+    _wrapper("CockroachDB's bare changefeeds", "__crdb__", step="Set envelope=wrapped or enriched"),
 )
 _ALONE = _wrapper("DynamoDB's exports", "Item")
 

@@ -1,0 +1,45 @@
+"""Writes the table of docs/captures.md: how samples of other products' change files are read, by the tests' data."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, SAMPLES = ROOT / "docs" / "captures.md", ROOT / "tests" / "data" / "captures" / "samples.yaml"
+_TABLE = re.compile(r"(<!-- samples -->\n).*?(<!-- end -->)", re.DOTALL)
+_OF_ANY_RULE = ("topic", "table", "record_key", "key_pattern")
+_RIGHT = [[1, "Anna3"], [3, "Cara"]]
+
+
+def page(text: str) -> str:
+    """Return the text of the page with the current table between its markers."""
+    samples = yaml.safe_load(SAMPLES.read_text(encoding="utf-8"))
+    return _TABLE.sub(lambda found: found[1] + "".join(_rows(samples)) + found[2], text)
+
+
+def _rows(samples: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    yield "| format | the rule says | the sample's rows |\n|---|---|---|\n"
+    for sample in sorted(samples.values(), key=lambda sample: sample["product"].lower()):
+        settings = {name: value for name, value in sample["rule"].items() if name not in _OF_ANY_RULE}
+        said = ", ".join(f"`{name}: {_flow(value)}`" for name, value in settings.items()) or "nothing"
+        rows = ", ".join(f"{key} {name}" for key, name in sample.get("rows", _RIGHT))
+        came = f"refused as `{sample['refused']}`: {sample['says']}" if "refused" in sample else rows
+        yield f"| {sample['product']} | {said} | {came} |\n"
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{name}: {_flow(held)}' for name, held in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_flow, value))}]"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
