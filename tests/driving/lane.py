@@ -173,6 +173,9 @@ class SimulatedLane:
             self.ledger.lanes.wake(LANE)
         return arrived
 
+    def _files(self, _: ObjectId, prefix: str) -> dict[ObjectId, int]:
+        return {id: at for id, at in self.bronze.items() if id.key.startswith(prefix)}
+
     def start(self) -> RunIdentity:
         """The lane is asked for a run, and EMR Serverless starts its job run, which takes a second."""
         self._runs += 1
@@ -203,7 +206,7 @@ class SimulatedLane:
             log=RunLog(self.out, self.clock.now_ms, run=identity.run),
             tables_at_once=executor or InThisThread(),
             background=InThisThread(),
-            files=lambda _, prefix: {id: at for id, at in self.bronze.items() if id.key.startswith(prefix)},
+            files=around("files", self._files),
         )
         return run_loop(ports, LaneHold(ledger, identity, self.clock), poll_s=poll_s, scope=scope)
 

@@ -22,6 +22,7 @@ BY_OTHERS = {
         "s3:ListBucket",
     ): "S3's choice between 404 and 403: tests/unit/docs/test_template_permissions.py",
     ("TellGoneFromForbidden", "s3:ListBucketVersions"): "the same where a version is named",
+    ("FindWhatIsSetAside", "dynamodb:Query"): "full dumps of a generation: test_driver_permissions.py",
     ("ReadHashKeys", "secretsmanager:GetSecretValue"): "tables with hashed columns: tests/unit/aws/test_hash_keys.py",
     ("WriteJobLogs", "s3:PutObject"): "EMR Serverless, as the job",
 }

@@ -369,20 +369,25 @@ class Objects:
         return bool(self._s3.get_bucket_versioning(Bucket=bucket).get("Status"))
 
 
-def files_below(objects: Objects, bucket: str, prefix: str) -> dict[ObjectId, int]:
-    """The objects below a prefix and their times (epoch ms): of each key the version that a reader gets now."""
-    current = {item.key for item in objects.documents(bucket, prefix)}
-    found: dict[str, tuple[ObjectId, int]] = {}
-    for page in pages_of_bronze(objects, bucket, prefix):
-        for id, item in page.items():
+def files_beside(objects: Objects, id: ObjectId, prefix: str) -> dict[ObjectId, int]:
+    """The objects below a prefix of an object's bucket and their times (epoch ms), of each key the current version.
+
+    The object tells whether the bucket keeps versions: the job may not ask.
+    """
+    current = {item.key for item in objects.documents(id.bucket, prefix)}
+    newest: dict[str, tuple[ObjectId, int]] = {}
+    for page in pages_of_bronze(objects, id.bucket, prefix, versioned=id.version_id is not None):
+        for own, item in page.items():
             if item.key in current:
-                found.setdefault(item.key, (id, item.modified_at))  # the newest version comes first
-    return dict(found.values())
+                newest.setdefault(item.key, (own, item.modified_at))  # the newest version comes first
+    return dict(newest.values())
 
 
-def pages_of_bronze(objects: Objects, bucket: str, prefix: str = "") -> Iterator[dict[ObjectId, ListedVersion]]:
-    """List every object version below a prefix, a page at a time."""
-    versioned = objects.is_versioned(bucket)
+def pages_of_bronze(
+    objects: Objects, bucket: str, prefix: str = "", *, versioned: bool | None = None
+) -> Iterator[dict[ObjectId, ListedVersion]]:
+    """List every object version below a prefix, a page at a time. Asks whether the bucket is `versioned`, if None."""
+    versioned = objects.is_versioned(bucket) if versioned is None else versioned
     marker = None
     while True:
         page = objects.version_page(bucket, marker, prefix=prefix)

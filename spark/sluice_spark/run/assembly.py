@@ -26,7 +26,7 @@ class Ports:
     """All ports of one run.
 
     `tables_at_once` has one thread for each table that is merged at the same time; `background` has at least one more.
-    `arrival` asks for an object's time in S3 (`Objects.arrival`), `files` lists bronze (`files_below`).
+    `arrival` asks for an object's time in S3 (`Objects.arrival`), `files` lists bronze (`files_beside`).
     """
 
     ledger: Ledger
@@ -38,7 +38,7 @@ class Ports:
     tables_at_once: Executor
     background: Executor
     arrival: Callable[[ObjectId], int | None] = unknown_time
-    files: Callable[[str, str], Mapping[ObjectId, int]] = no_files
+    files: Callable[[ObjectId, str], Mapping[ObjectId, int]] = no_files
 
 
 def run_loop(ports: Ports, hold: LaneHold, *, poll_s: float, scope: str = "") -> RunLoop:

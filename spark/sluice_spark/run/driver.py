@@ -16,7 +16,7 @@ from sluice_aws.hash_keys import HashKeys
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.manifests import ManifestStore
-from sluice_aws.s3.objects import Objects, ObjectSource, files_below
+from sluice_aws.s3.objects import Objects, ObjectSource, files_beside
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_aws.settings import Settings
 from sluice_spark.engine.session import SparkProcess
@@ -88,7 +88,7 @@ def _run(
             tables_at_once=tables,
             background=background,
             arrival=objects.arrival,
-            files=partial(files_below, objects),
+            files=partial(files_beside, objects),
         )
         try:
             return run_loop(ports, hold, poll_s=given.poll_seconds, scope=given.scope).run()

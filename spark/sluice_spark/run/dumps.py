@@ -24,7 +24,7 @@ from sluice.config.rules.snapshot import GENERATION
 from sluice.config.table import TableConfig
 from sluice.errors import DumpIncomplete
 from sluice.lane.machine import backoff_ms
-from sluice.ledger.keys import COMMITTED, PARKED, QUARANTINED
+from sluice.ledger.keys import COMMITTED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice.ports import Clock, Log
@@ -33,7 +33,7 @@ from sluice_aws.ledger.ledger import Ledger
 LOOK_BEHIND = 1_000  # pending objects that are read where those of a whole batch wait for others
 
 
-def no_files(bucket: str, prefix: str) -> Mapping[ObjectId, int]:
+def no_files(id: ObjectId, prefix: str) -> Mapping[ObjectId, int]:
     """Where nothing can list S3."""
     return {}
 
@@ -42,9 +42,9 @@ class DumpStep:
     """Checks the objects of a claim that complete full dumps of their tables."""
 
     def __init__(
-        self, *, ledger: Ledger, files: Callable[[str, str], Mapping[ObjectId, int]], clock: Clock, log: Log
+        self, *, ledger: Ledger, files: Callable[[ObjectId, str], Mapping[ObjectId, int]], clock: Clock, log: Log
     ) -> None:
-        """`files` lists the objects below a prefix of a bucket, with their times in epoch ms."""
+        """`files` lists the objects below a prefix of an object's bucket, with their times in epoch ms."""
         self._ledger = ledger
         self._files = files
         self._clock = clock
@@ -133,7 +133,7 @@ class DumpStep:
         by_next = config.snapshot.awaits_next
         prefix = folder_of_order(config.key_pattern or "", item.key) if by_next else prefix_of(item.key)
         listed = {
-            id: at for id, at in self._files(item.bucket, prefix).items() if _is_of_table(id.key, config, configuration)
+            id: at for id, at in self._files(item.id, prefix).items() if _is_of_table(id.key, config, configuration)
         }
         if not by_next:
             return complete_folder(item, self._with_states(listed), config, claimed=claimed)
@@ -180,4 +180,4 @@ def _dump_file(id: ObjectId, modified_at: int, record: ObjectRecord | None) -> D
     trouble = f"is {record.state}" if record.state in (QUARANTINED, PARKED) else None
     if record.state == COMMITTED and record.quarantined_rows:
         trouble = f"has {record.quarantined_rows:,} rows in quarantine"
-    return DumpFile(id, modified_at, record.state == COMMITTED, trouble)
+    return DumpFile(id, modified_at, record.state in (COMMITTED, SUPERSEDED, IGNORED), trouble)  # ignored: discarded

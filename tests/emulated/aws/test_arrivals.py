@@ -6,7 +6,7 @@ from emulation.deployment import BRONZE, REGION, context, s3_body, sqs_event
 from reconcile.handler import handler as reconcile
 
 from sluice.config.rules.table_rule import TableRule
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, files_beside
 
 CSV = b"id,price\n1,2\n"
 RULE = TableRule(table="drop.prices", record_key=("id",), topic="drop.prices", key_pattern="drop/prices/.*")
@@ -56,3 +56,14 @@ def test_an_object_whose_rows_something_else_orders_has_none(drops):
     id = drops.land("topics/drop.prices/a.csv", CSV)
     admit(sqs_event(s3_body(id)), context())
     assert (drops.record(id).state, drops.record(id).modified_at) == ("pending", None)
+
+
+def test_the_files_of_a_folder_are_those_that_a_reader_gets_now(drops):
+    replaced, *_ = (drops.land(f"drop/prices/1/{name}.csv", CSV) for name in ("a", "gone", "kept"))
+    newer = drops.land("drop/prices/1/a.csv", CSV + b"3,4\n")
+    drops.land("drop/prices/10/other.csv", CSV)
+    drops.s3.delete_object(Bucket=BRONZE, Key="drop/prices/1/gone.csv")
+    objects = Objects(drops.s3)
+    found = files_beside(objects, newer, "drop/prices/1/")
+    assert sorted(id.key for id in found) == ["drop/prices/1/a.csv", "drop/prices/1/kept.csv"]
+    assert replaced not in found and found[newer] // 1000 * 1000 == objects.modified_at(newer)

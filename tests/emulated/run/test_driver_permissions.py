@@ -1,5 +1,7 @@
 """The job's role allows exactly what the driver's Python calls. `make test-job-permissions` tests the JVM's part."""
 
+from functools import partial
+
 import pytest
 from driving.lane import LANE, SimulatedLane, configuration
 from emulation.deployment import ARTIFACTS, BRONZE, LEDGER, REGION, SILVER, avro, key
@@ -7,12 +9,16 @@ from emulation.iam_enforcement import Role, enforced
 from emulation.job_role import BY_OTHERS, UNSEEN, job_grants, job_names
 
 from sluice.batch.outcome import ObjectError
+from sluice.config.rules.snapshot import FOLDER, GENERATION, SnapshotRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.lane.job_policy import job_run_policy, lane_prefixes
+from sluice.ledger.keys import PENDING
+from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
 from sluice.services.requests import PURGE
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.manifests import ManifestStore
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, files_beside
 from sluice_spark.merge.set_aside import leave_error, read_set_aside
 
 TABLE = "shop.orders"
@@ -45,10 +51,10 @@ class Driven:
         leave_error(self.s3, SILVER, batch="b", table=TABLE, error=ObjectError("h", "corrupt", "on purpose"))
         read_set_aside(self.s3, SILVER, batch="b", table=TABLE)
 
-    def run(self):
-        """One run from its start to its end or death, which supervise finds."""
+    def run(self, **more):
+        """One run from its start to its end or death, which supervise finds. `more` are ports of it."""
         identity = self.simulated.start()
-        ports = {"documents": ManifestStore(self.s3, SILVER), "file": ConfigStore(self.s3, ARTIFACTS)}
+        ports = {**more, "documents": ManifestStore(self.s3, SILVER), "file": ConfigStore(self.s3, ARTIFACTS)}
         try:
             with enforced(self.role):
                 self.simulated.loop(identity, around=lambda name, port: ports.get(name, port)).run()
@@ -94,3 +100,34 @@ def test_without_any_one_allowed_action_a_driver_fails_with_an_access_error(depl
     driven = live(deployment, without=(sid, action))
     assert driven.role.denied == {action}
     assert "AccessDenied" in driven.said()
+
+
+def dumping(deployment, without=None):
+    """A run that claims the markers of a folder and of a generation."""
+    rules = [
+        TableRule(f"shop.{name}", ("id",), topic=name, key_pattern=f"{name}/.*", snapshot=SnapshotRule(name))
+        for name in (FOLDER, GENERATION)
+    ]
+    driven = Driven(deployment, without)
+    simulated = driven.simulated
+    in_force = configuration(rules=rules, linger_s=2).to_json().encode()
+    deployment.s3.put_object(Bucket=ARTIFACTS, Key="config/tables.json", Body=in_force)
+    objects = Objects(deployment.s3)
+    for name in (FOLDER, GENERATION):
+        for file, form in (("a.csv", "csv"), ("_SUCCESS", "marker")):
+            id = deployment.land(f"{name}/1/{file}", b"id\n1\n")
+            at = simulated.clock.now_ms()
+            known = {"table": f"shop.{name}", "lane": LANE, "topic": name, "format": form}
+            simulated.ledger.objects.admit(
+                AdmittedObject(id, PENDING, at, size=5, modified_at=objects.arrival(id), **known)
+            )
+    simulated.ledger.lanes.wake(LANE)
+    driven.run(files=partial(files_beside, objects))
+    return driven
+
+
+def test_a_driver_finds_out_whether_full_dumps_are_complete(deployment):
+    driven = dumping(deployment)
+    assert driven.role.denied == set() and not driven.deaths
+    assert sum(len(objects) for _, _, objects in driven.simulated.tables.commits) == 4
+    assert dumping(deployment, without=("FindWhatIsSetAside", "dynamodb:Query")).role.denied == {"dynamodb:Query"}

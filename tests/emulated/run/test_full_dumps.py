@@ -98,6 +98,14 @@ def test_a_marker_waits_for_a_file_whose_notification_is_late(client: Any) -> No
     assert world.lane.state_of(ends) == "committed" and world.lane.ledger.tables.get(TABLE).last_error is None
 
 
+def test_a_file_that_was_discarded_is_not_waited_for(client: Any) -> None:
+    world = World(client, FOLDER)
+    world.admit(world.put("1/a.csv", SECOND, admit=False), items.IGNORED)
+    world.put("1/_SUCCESS", SECOND + 9_000)
+    world.run()
+    assert world.replacing == [("drop/1/_SUCCESS", place(SECOND))]
+
+
 @pytest.mark.parametrize("trouble", ["quarantined", "empty"])
 def test_a_marker_is_refused_that_can_not_become_complete(client: Any, trouble: str) -> None:
     world = World(client, FOLDER)
