@@ -8,6 +8,7 @@ import pytest
 from judging.running_stack import RunningStack
 from support.builders import avro_object, change, flattened
 
+from sluice_bench.measure.ledger_times import await_until
 from sluice_read.reading import read_table
 
 pytestmark = pytest.mark.timeout(900)
@@ -93,3 +94,17 @@ def test_daily_dumps_replace_their_tables_and_ghosts_go_with_a_marker(stack: Run
     for table in ("cow", "mor", "one", "t"):
         assert json.loads(stack.sluice("verify", "--json", f"s{run}.{table}"))["disagreements"] == []
     assert json.loads(stack.sluice("audit", "--json", "--prefix", drop))["contradictions"] == []
+    allowed = {**whole, "snapshot": {"replace": "object", "most_deleted": 100}}
+    stack.configure([*rules, {**ghosts, "generation": 1}, allowed])
+    stack.sluice("quarantine", "retry", "--code", "dump_lacks_rows", "--table", f"s{run}.one")
+    stack.wait(240)
+    assert rows_of(stack, f"s{run}.one", "price") == {}
+    stack.sluice("pause", "main")
+    await_until(
+        lambda: stack.target.ledger.lanes.get("main").state == "paused", timeout_s=120, what="the end of the run"
+    )
+    stack.sluice("rebuild", "table", f"s{run}.mor", "--yes")
+    stack.sluice("resume", "main")
+    stack.wait(240)
+    assert rows_of(stack, f"s{run}.mor", "price") == prices(2, range(3, 12))
+    assert json.loads(stack.sluice("verify", "--json", f"s{run}.mor"))["disagreements"] == []

@@ -108,13 +108,15 @@ def test_a_folder_replaces_with_its_marker_and_not_before(bench: Workbench, tabl
 def test_ghosts_of_a_restored_source_go_with_the_marker_of_the_generation(bench: Workbench) -> None:
     from support.workbench import SCHEMA, row
 
-    config = table("ghosts", snapshot=SnapshotRule("generation"))
+    config = table("ghosts", snapshot=SnapshotRule("generation"), history=True)
     outcome = bench.merge(config, [bench.put([row("r", 100, id) for id in range(10)], SCHEMA)])
     config = replace(config, generation=1)
     outcome = bench.merge(config, [bench.put([row("r", 50, id) for id in range(5, 12)], SCHEMA)], after=outcome)
     assert len([1 for _, deleted in bench.rows(config, "id", "__deleted") if not deleted]) == 12
     outcome = bench.merge(config, [marker(bench, 1, replaces="")], after=outcome)
     assert [id for id, deleted in bench.rows(config, "id", "__deleted") if not deleted] == [10, 11, 5, 6, 7, 8, 9]
+    ended = [id for id, op in bench.rows(config.history_table, "id", "_sluice_op") if op == "t"]
+    assert ended == list(range(5))
 
 
 @pytest.mark.parametrize("rows", [{}, {1: 1.0, 2: 2.0}], ids=["empty", "partial"])
