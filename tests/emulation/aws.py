@@ -1,7 +1,8 @@
 """AWS in the tests' own process: DynamoDB and S3 are MiniStack, which the local stack runs too, the rest is moto.
 
 Clients are botocore's own. Where botocore would send a request, at its `before-send` event, MiniStack's ASGI
-application answers, as moto answers for the other services.
+application answers, as moto answers for the other services. Calls of DynamoDB, which most are, are answered at
+`before-call`: what botocore does between the two takes as long as the answer.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import asyncio
 import io
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, cached_property, partial
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -22,6 +24,7 @@ from botocore import UNSIGNED
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.config import Config
 from botocore.loaders import create_loader
+from botocore.parsers import create_parser
 from ministack.app import app
 from ministack.core.responses import set_request_region
 from ministack.services import dynamodb, s3
@@ -62,13 +65,22 @@ class MiniStack:
         sent = request.body or b""
         sent = sent.read() if hasattr(sent, "read") else sent
         body = sent.encode() if isinstance(sent, str) else bytes(sent)
-        region, _, service = scope.partition("/")
         with self._turn:
-            if service == "dynamodb":
-                status, headers, content = _dynamodb(region, request, body)
-            else:
-                status, headers, content = self._loop.run_until_complete(_asked(scope, request, body))
+            status, headers, content = self._loop.run_until_complete(_asked(scope, request, body))
         return AWSResponse(request.url, status, headers, _Body(content))
+
+    def answer_dynamodb(self, region: str, model: Any, params: Mapping[str, Any], **_: Any) -> Any:
+        """Answer a call of DynamoDB that botocore is about to make a request of; None for other services."""
+        if model.service_model.service_name != "dynamodb":
+            return None
+        with self._turn:
+            status, headers, content = _dynamodb(region, params["headers"], params["body"])
+        about = {"status_code": status, "headers": headers, "body": content, "context": {"operation_name": model.name}}
+        parsed = _json_parser().parse(about, model.output_shape)
+        if status >= 300:
+            shape = model.service_model.shape_for_error_code(parsed.get("Error", {}).get("Code"))
+            parsed |= _json_parser().parse(about, shape) if shape is not None else {}  # the error's own members
+        return SimpleNamespace(status_code=status), parsed
 
     def reset(self) -> None:
         with self._turn:
@@ -76,10 +88,15 @@ class MiniStack:
                 service.reset()
 
 
-def _dynamodb(region: str, request: AWSPreparedRequest, body: bytes) -> tuple[int, dict[str, str], bytes]:
-    """DynamoDB's answer. Most calls are these, and the application's routing and an event loop take half of one."""
+@cache
+def _json_parser() -> Any:
+    return create_parser("json")
+
+
+def _dynamodb(region: str, given: Mapping[str, Any], body: bytes) -> tuple[int, dict[str, str], bytes]:
+    """DynamoDB's answer, without the application's routing and an event loop."""
     set_request_region(region)
-    headers = {name.lower(): _bytes(value).decode() for name, value in request.headers.items()}
+    headers = {name.lower(): _bytes(value).decode() for name, value in given.items()}
     asked = dynamodb.handle_request("POST", "/", headers, body, {})
     try:
         asked.send(None)
@@ -162,9 +179,9 @@ class EmulatedSession:
     def _on_ministack(self) -> Session:
         session = _session(self.region_name)
         session.events.unregister("before-send", botocore_stubber)  # botocore asks every handler, and moto answers too
-        for service in MINISTACK_SERVICES:
-            scope = f"{self.region_name}/{service}"
-            session.events.register(f"before-send.{service}", partial(_ministack().answer, scope))
+        session.events.register("before-send.s3", partial(_ministack().answer, f"{self.region_name}/s3"))
+        # Behind those who only look at the call: the first answer ends the event.
+        session.events.register_last("before-call", partial(_ministack().answer_dynamodb, self.region_name))
         return session
 
     @property

@@ -16,6 +16,7 @@ from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
 from sluice.silver_keys import manifest_key, outcome_key
 from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.table import LedgerTable
 from sluice_cli.terminal import stack as supervising
 
 REGION = "eu-central-1"
@@ -157,6 +158,8 @@ def new_stack(monkeypatch, tmp_path):
     monkeypatch.delenv("SLUICE_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sluice_aws.clients.boto3", SimpleNamespace(Session=lambda **_: SHARED))
+    # The emulator answers one call at a time, and each command would start threads of its own.
+    monkeypatch.setattr(LedgerTable, "map", lambda self, function, arguments: [function(each) for each in arguments])
     with emulated_aws():
         yield Stack()
 

@@ -27,7 +27,14 @@ WRITES = os.environ.get("SLUICE_PINS") == "write"
 AS_TEXT, AS_JSON, IN_A_TERMINAL = ("", "", None), (" --json", " --json", None), (" in a terminal", "", 110)
 #: How the lines of each part of the list are run: the end of their name, the end of the command, and columns.
 VIEWS = (AS_TEXT, AS_JSON, IN_A_TERMINAL)
-WAYS = {"views": VIEWS, "views that hide what they show": VIEWS, "others": (AS_TEXT, AS_JSON), "stories": (AS_TEXT,)}
+WAYS = {
+    "views": VIEWS,
+    "views that hide what they show": VIEWS,
+    "views without a terminal": (AS_TEXT, AS_JSON),
+    "others": (AS_TEXT, AS_JSON),
+    "stories": (AS_TEXT,),
+}
+SHARE_A_STACK = ("views", "views without a terminal")
 
 #: Verbs that are not pinned, or only in part, and why.
 EXCEPTIONS = {
@@ -40,17 +47,19 @@ EXCEPTIONS = {
 def cases():
     """The command lines, and the columns of the terminal that shows them, by the name of their file, by test.
 
-    What only shows is run in all ways on one stack; what changes something finds a new one each time.
+    What only shows shares a stack with all that begins with the same word; what changes something has one of its own.
     """
-    found, part = {}, ""
+    found, part, names = {}, "", set()
     for line in (PINS / "lines").read_text().splitlines():
         if line.startswith("["):
             part = line.strip("[]")
         elif line and not line.startswith("#"):
             for end, given, columns in WAYS[part]:
-                test = found.setdefault(name_of(line if part == "views" else line + end), {})
-                assert name_of(line + end) not in test, f"two command lines share a name: {line}"
-                test[name_of(line + end)] = line + given, columns
+                name = name_of(line + end)
+                assert name not in names, f"two command lines share a name: {line}"
+                names.add(name)
+                test = line.split()[0] if part in SHARE_A_STACK else name_of(line + end)
+                found.setdefault(test, {})[name] = line + given, columns
     return found
 
 
@@ -125,14 +134,15 @@ def as_lines(text):
 
 
 @pytest.mark.parametrize("test", CASES)
-def test_a_verb_prints_what_was_recorded(test, case, monkeypatch, capsys):
+def test_a_verb_prints_what_was_recorded(test, case, capsys):
     clock, names, texts = case
     found = {}
     for name, (line, columns) in CASES[test].items():
         clock.start_ids(2_000_000)
-        if columns is not None:
-            to_a_terminal(monkeypatch, columns)
-        found[name] = "\n".join(printed(each, texts, capsys) for each in line.format_map(names).split(" && "))
+        with pytest.MonkeyPatch.context() as patch:
+            if columns is not None:
+                to_a_terminal(patch, columns)
+            found[name] = "\n".join(printed(each, texts, capsys) for each in line.format_map(names).split(" && "))
         if WRITES:
             (PINS / f"{name}.txt").write_text(found[name])
     assert found == {name: (PINS / f"{name}.txt").read_text() for name in found}
