@@ -329,6 +329,7 @@ def test_config_push_makes_parked_objects_pending_and_starts_their_lane(stack, t
         "changed": True,
         "unparked": 1,
         "moved": 0,
+        "ignored": 0,
         "backoff_ended": [],
         "woken": ["side"],
         "warnings": [

@@ -83,7 +83,7 @@ def test_a_lane_that_ran_while_the_rebuild_was_planned_is_refused(stack, merged,
     def runs():
         stack.ledger.lanes.resume("main")
         stack.ledger.lanes.request_start("main", "run-1", NOW)
-        stack.ledger.lanes.hold("main", "run-1", "job-1", 1, NOW)
+        stack.ledger.lanes.hold("main", "run-1", "job", 1, NOW)
         stack.ledger.lanes.pause("main")
         commits(stack, merged, late)
         assert released(stack)

@@ -164,6 +164,7 @@ def test_the_schedule_looks_after_every_lane(sampled):
 def test_the_schedule_of_reconcile_lists_the_bucket(sampled):
     assert reconcile(sample("reconcile-schedule"), context(400_000)) == {
         "listed": 0,
+        "asked": 0,
         "missing": 0,
         "admitted": 0,
         "failed": 0,
