@@ -24,6 +24,8 @@ MARKERS: Mapping[str, str] = {
 TIMEOUT_S: Mapping[str, float] = {"integration": 300, "faults": 300, "job_permissions": 600}
 # Tests that share the session's local stack run in one worker. What is long starts first; the last three end a run.
 STACK = "the stack"
+#: So do those that look at all sources, which one process reads once.
+SOURCES = "the sources"
 STACK_ORDER = ("test_judge.py", "", "test_rebuilt_table.py", "test_faults.py", "test_soak.py")
 WITHOUT_THE_STACK = frozenset(
     {
@@ -111,8 +113,9 @@ def _place(item: pytest.Item) -> tuple[int, int]:
 def scope_of(path: str) -> str:
     """Tests of one scope run in one worker: those of a file, and all that share the local stack."""
     file = PurePosixPath(path)
-    shares = {"integration", "faults"} & set(file.parts) and file.name not in WITHOUT_THE_STACK
-    return STACK if shares else path
+    if {"integration", "faults"} & set(file.parts) and file.name not in WITHOUT_THE_STACK:
+        return STACK
+    return SOURCES if file.parts[:3] == ("tests", "unit", "docs") or file.name == "test_next_steps.py" else path
 
 
 @pytest.hookimpl(optionalhook=True)

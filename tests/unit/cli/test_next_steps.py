@@ -2,16 +2,15 @@
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
+from support.source_trees import ROOT, nodes_of
 
-import sluice_cli
 from sluice_cli.terminal.output import named_stack
 from sluice_cli.terminal.step import Step, completed, in_a_row
 from sluice_cli.verbs import built
 
-FOLDER = Path(sluice_cli.__file__).parent
+FOLDER = ROOT / "cli" / "sluice_cli"
 #: How many texts of a module spell a command, and why. A module is taken out as its last one goes; none is added.
 SPELLED = {
     "config/rule_text.py": 1,  # of a file that is written
@@ -22,37 +21,40 @@ SPELLED = {
 }
 
 
-def texts(tree):
+def texts(nodes):
     """The texts of a module but its docstrings and the help of options."""
     left_out = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr):
             left_out.add(node.value)
         elif isinstance(node, ast.keyword) and node.arg == "help":
             left_out.update(ast.walk(node.value))
     return [
         node.value
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in left_out
     ]
 
 
-def steps(tree):
+def steps(nodes):
     """The verb of each step that a module makes, and its words as far as they are written there."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Step" and isinstance(node.args[0], ast.Constant):
+    for node in nodes:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id != "Step":
+            continue
+        if isinstance(node.args[0], ast.Constant):
             yield [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
 
 
-def trees():
+def modules():
+    """The nodes of each module of the command, by its path."""
     for path in sorted(FOLDER.rglob("*.py")):
-        yield path.relative_to(FOLDER).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+        yield path.relative_to(FOLDER).as_posix(), nodes_of(path)
 
 
 def test_only_the_account_spells_commands():
     found = {
-        name: sum(bool(re.search(r"(`|&& |^)sluice [a-z]", text)) for text in texts(tree))
-        for name, tree in trees()
+        name: sum(bool(re.search(r"(`|&& |^)sluice [a-z]", text)) for text in texts(nodes))
+        for name, nodes in modules()
         if not name.startswith("account/") and name != "terminal/step.py"
     }
     assert {name: number for name, number in found.items() if number} == SPELLED
@@ -69,7 +71,7 @@ def command_of(words):
 
 
 def test_every_step_calls_a_verb_that_exists():
-    named = [words for _, tree in trees() for words in steps(tree)]
+    named = [words for _, nodes in modules() for words in steps(nodes)]
     assert len(named) > 100
     for verb, *words in named:
         command = command_of(Step(verb).command.split()[1:])
@@ -104,7 +106,7 @@ def test_the_viewers_of_each_account_are_in_the_architecture():
     page = (FOLDER.parents[1] / "docs" / "architecture.md").read_text().split("## What the command says")[1]
     found = dict(re.findall(r"^\| [^|]+ \| `(\w+)` \| (.+) \|$", page.split("## ")[0], re.MULTILINE))
     assert set(found) == {path.stem for path in (FOLDER / "account").glob("[a-z]*.py")}
-    sources = {name: (FOLDER / name).read_text() for name, _ in trees()}
+    sources = {name: (FOLDER / name).read_text() for name, _ in modules()}
     for module, viewers in found.items():
         for viewer in re.findall(r"`([\w.]+)`", viewers):
             assert f"sluice_cli.account.{module} import" in sources[f"{viewer.replace('.', '/')}.py"], viewer

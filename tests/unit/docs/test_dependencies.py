@@ -4,9 +4,9 @@ import ast
 import sys
 from collections import Counter
 from functools import cache
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+from support.source_trees import ROOT, nodes_of, tree_of
+
 FUNCTIONS = ROOT / "functions"
 PRODUCT = ("functions", "spark", "cli", "deploy", "local")
 MODULES = sorted(
@@ -149,25 +149,10 @@ def part_of(path):
 
 
 @cache
-def tree_of(path):
-    """What a module says. Of functions and jobs, parsed as Python 3.9: newer syntax is an error that names file and
-    line.
-    """
-    return ast.parse(
-        path.read_text(encoding="utf-8"), filename=str(path), feature_version=(3, 9) if path in JOB_MODULES else None
-    )
-
-
-@cache
-def nodes_of(tree):
-    return tuple(ast.walk(tree))
-
-
-@cache
-def imports(tree):
+def imports(path):
     """The top-level packages that a module imports anywhere, functions and type-checking blocks included."""
     found = set()
-    for node in nodes_of(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found.update(alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -229,7 +214,7 @@ def module_imports():
     found = {}
     for name, path in known.items():
         targets = set()
-        for node in nodes_of(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 for alias in node.names:
                     whole = f"{node.module}.{alias.name}"
@@ -254,9 +239,7 @@ def cycle_in(graph):
 
 def test_a_package_imports_only_packages_below_it():
     known = PROJECT | {"a relative import, which hides the part that is meant"}
-    beyond = {
-        relative(path): (imports(tree_of(path)) & known) - ALLOWED[part_of(path)] - {part_of(path)} for path in MODULES
-    }
+    beyond = {relative(path): (imports(path) & known) - ALLOWED[part_of(path)] - {part_of(path)} for path in MODULES}
     assert {path: found for path, found in beyond.items() if found} == {}
 
 
@@ -310,18 +293,15 @@ def test_no_public_class_name_is_used_twice():
 
 
 def test_the_core_imports_the_standard_library_only():
-    beyond = {
-        relative(path): imports(tree_of(path)) - set(sys.stdlib_module_names) - {"sluice"} for path in core_modules()
-    }
+    beyond = {relative(path): imports(path) - set(sys.stdlib_module_names) - {"sluice"} for path in core_modules()}
     assert {path: found for path, found in beyond.items() if found} == {}
 
 
 def test_the_core_reads_no_clock_no_environment_and_no_file():
     forbidden = {"os", "time", "socket", "subprocess", "urllib3", "pathlib", "random", "uuid", "secrets"}
     for path in core_modules():
-        tree = tree_of(path)
-        assert not imports(tree) & forbidden, relative(path)
-        calls = [names_of(node) for node in nodes_of(tree) if isinstance(node, ast.Call)]
+        assert not imports(path) & forbidden, relative(path)
+        calls = [names_of(node) for node in nodes_of(path) if isinstance(node, ast.Call)]
         assert not [
             name
             for name in calls
@@ -334,7 +314,7 @@ def test_the_core_reads_no_clock_no_environment_and_no_file():
 
 
 def test_the_aws_sdk_stays_in_the_adapters_and_with_their_listed_guests():
-    users = [relative(path) for path in MODULES if AWS_SDK & imports(tree_of(path))]
+    users = [relative(path) for path in MODULES if AWS_SDK & imports(path)]
     assert [path for path in users if not path.startswith(AWS_SDK_HOME) and path not in AWS_SDK_GUESTS] == []
 
 
@@ -349,7 +329,7 @@ def test_hudi_options_are_named_in_their_own_modules_only():
         if not names_hudi_options(path)
         and any(
             isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("hoodie.")
-            for node in nodes_of(tree_of(path))
+            for node in nodes_of(path)
         )
     ]
     assert naming == []
@@ -378,7 +358,7 @@ def test_importing_a_module_makes_no_client_and_reads_no_environment():
 def test_functions_and_jobs_are_written_in_python_3_9():
     wrong = []
     for path in JOB_MODULES:
-        for node in nodes_of(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, getattr(ast, "Match", ())):
                 wrong.append(f"{relative(path)}:{node.lineno} needs Python 3.10")
             elif (
@@ -402,15 +382,15 @@ def test_annotations_with_newer_forms_are_never_evaluated():
         )
         if not postponed and any(
             isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr)
-            for annotation in annotations(tree)
+            for annotation in annotations(path)
             for node in ast.walk(annotation)
         ):
             evaluated.append(relative(path))
     assert evaluated == [], "these need `from __future__ import annotations`"
 
 
-def annotations(tree):
-    for node in nodes_of(tree):
+def annotations(path):
+    for node in nodes_of(path):
         if isinstance(node, ast.AnnAssign):
             yield node.annotation
         elif isinstance(node, ast.arg) and node.annotation:

@@ -2,6 +2,8 @@
 
 import ast
 
+from support.source_trees import nodes_of
+
 from sluice.errors import CommandFailed, UsageError
 from sluice_cli.errors import OutputLost
 from tools.error_codes import PACKAGES, PAGE, errors_of, page
@@ -13,7 +15,7 @@ def calls_of(names):
     """Every call of a function or class by one of these names, with its file."""
     for folder in SOURCES:
         for file in (PAGE.parents[1] / folder).rglob("*.py"):
-            for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            for call in nodes_of(file):
                 if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in names:
                     yield file, call
 

@@ -3,12 +3,13 @@
 import ast
 from pathlib import Path
 
+from support.source_trees import nodes_of
+
 from sluice.changes import hidden_columns
 from sluice_spark.merge.by_spark import working_columns
 from sluice_spark.merge.by_spark.working_columns import WORKING_COLUMNS
 
 MERGE = Path(working_columns.__file__).parent
-TREES = {path.stem: ast.parse(path.read_text()) for path in MERGE.glob("*.py")}
 CONSTANTS = {
     value: name
     for name, value in vars(working_columns).items()
@@ -18,10 +19,10 @@ CONSTANTS = {
 
 def modules_that_use(constant: str) -> set[str]:
     return {
-        module
-        for module, tree in TREES.items()
-        if module != "working_columns"
-        for node in ast.walk(tree)
+        path.stem
+        for path in MERGE.glob("*.py")
+        if path.stem != "working_columns"
+        for node in nodes_of(path)
         if isinstance(node, ast.Name) and node.id == constant
     }
 
@@ -45,7 +46,7 @@ def test_no_other_module_of_the_job_spells_a_column() -> None:
     spelled = {
         path.name
         for path in MERGE.parents[1].rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("_sluice_")
     }
     assert spelled == {"working_columns.py"}
