@@ -132,34 +132,25 @@ def counts(outcome: Outcome) -> dict[str, int]:
     return {name: found for name, found in outcome.counts.items() if name not in ("bytes_written", "files_written")}
 
 
-@pytest.mark.parametrize("way", ["tasks", "driver"])
+LOADS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "key of two columns": {"record_key": ("code", "id"), "keep_deleted_values": True},
+    "long key, little lineage": {"record_key": ("big",), "lineage": ("batch", "operation")},
+    "no lineage": {"lineage": ()},
+    "merge-on-read": {"table_type": "mor"},
+    "partitions of texts and dates": {"partition_by": ("name", "day")},
+    "partitions of numbers": {"partition_by": ("big", "id"), "keep_deleted_values": True, "table_type": "mor"},
+    "partitions, key of two columns": {"partition_by": ("code",), "record_key": ("id", "name")},
+}
+IN_SHORT = {("plain", "driver"), ("partitions of texts and dates", "tasks")}
+
+
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "way"),
     [
-        pytest.param({}, id="plain"),
-        pytest.param(
-            {"record_key": ("code", "id"), "keep_deleted_values": True},
-            id="key of two columns",
-            marks=pytest.mark.whole,
-        ),
-        pytest.param(
-            {"record_key": ("big",), "lineage": ("batch", "operation")},
-            id="long key, little lineage",
-            marks=pytest.mark.whole,
-        ),
-        pytest.param({"lineage": ()}, id="no lineage", marks=pytest.mark.whole),
-        pytest.param({"table_type": "mor"}, id="merge-on-read", marks=pytest.mark.whole),
-        pytest.param({"partition_by": ("name", "day")}, id="partitions of texts and dates"),
-        pytest.param(
-            {"partition_by": ("big", "id"), "keep_deleted_values": True, "table_type": "mor"},
-            id="partitions of numbers",
-            marks=pytest.mark.whole,
-        ),
-        pytest.param(
-            {"partition_by": ("code",), "record_key": ("id", "name")},
-            id="partitions, key of two columns",
-            marks=pytest.mark.whole,
-        ),
+        pytest.param(settings, way, id=f"{name}-{way}", marks=() if (name, way) in IN_SHORT else pytest.mark.whole)
+        for name, settings in LOADS.items()
+        for way in ("tasks", "driver")
     ],
 )
 def test_a_load_by_arrow_equals_the_one_by_spark(

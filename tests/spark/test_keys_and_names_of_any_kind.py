@@ -76,23 +76,20 @@ KEYS = {
 
 
 @pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
-def test_keys_of_arrow_have_the_texts_of_hudi(bench: Workbench, table_type: str) -> None:
+@pytest.mark.parametrize("record_key", [("us",), pytest.param(("whole",), marks=pytest.mark.whole), tuple(KEYS)])
+def test_keys_of_arrow_have_the_texts_of_hudi(bench: Workbench, record_key: tuple[str, ...], table_type: str) -> None:
     decimals = {name: {**DECIMAL, "precision": 20, "scale": scale} for name, scale in (("tiny", 10), ("whole", 0))}
     schema = flattened({"d": DECIMAL, **decimals, "day": DATE, "us": MICROS, "yes": "boolean", "v": "string"})
     values = [dict(zip(KEYS, row)) for row in zip(*KEYS.values())]
-    for record_key in (("us",), ("whole",), tuple(KEYS)):
-        own = {"record_key": record_key, "table_type": table_type}
-        arrow, spark = (table(name=f"{name}_{len(record_key)}_{record_key[0]}", **own) for name in ("arrow", "spark"))
-        bench.services.tables.leave_to_spark(spark)
-        for turn, rows in enumerate((values[:2], values[1:], values)):
-            item = bench.put(
-                [change("u", 10 * turn + at, **row, v=f"{turn}") for at, row in enumerate(rows, 1)], schema
-            )
-            (bench if turn else bench.in_tasks()).merge(spark, [item])
-            bench.merge(arrow, [item])
-            assert bench.left_to_spark() is None
-        wanted = bench.rows_by_hudi_rs(spark, "_hoodie_record_key", "v")
-        assert len(wanted) == 4 and bench.rows_by_hudi_rs(arrow, "_hoodie_record_key", "v") == wanted
+    arrow, spark = (table(name=name, record_key=record_key, table_type=table_type) for name in ("arrow", "spark"))
+    bench.services.tables.leave_to_spark(spark)
+    for turn, rows in enumerate((values[:2], values[1:])):
+        item = bench.put([change("u", 10 * turn + at, **row, v=f"{turn}") for at, row in enumerate(rows, 1)], schema)
+        (bench if turn else bench.in_tasks()).merge(spark, [item])
+        bench.merge(arrow, [item])
+        assert bench.left_to_spark() is None
+    wanted = bench.rows_by_hudi_rs(spark, "_hoodie_record_key", "v")
+    assert len(wanted) == 4 and bench.rows_by_hudi_rs(arrow, "_hoodie_record_key", "v") == wanted
 
 
 def test_columns_of_any_name_are_stored_and_read(bench: Workbench) -> None:

@@ -172,6 +172,7 @@ def test_keys_in_other_partitions_and_topics_made_anew_are_noted_by_times(
     assert story.names()[3] == "0-110"
 
 
+@pytest.mark.whole  # the test above has the same with times
 @WAYS
 def test_keys_in_other_partitions_and_topics_made_anew_are_noted_without_times(
     bench: Workbench, table_type: str, way: str
