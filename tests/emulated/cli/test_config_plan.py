@@ -373,19 +373,6 @@ def test_without_a_terminal_only_a_risky_push_needs_a_yes(stack, push, capsys):
     assert push(TABLES, "--json", "--yes") == 0
 
 
-def test_a_table_that_moves_to_another_lane_is_shown_with_both(stack, push, invoked, capsys):
-    moved = TABLES.replace("crm.user}", "crm.user, lane: side}") + "lanes: {side: {}}\n"
-    assert push(TABLES) == 0
-    stack.ledger.tables.pin("crm.user", PINNED)
-    stack.ledger.lanes.wake("main")
-    capsys.readouterr()
-    assert push(moved, verb="plan") == 4
-    out = capsys.readouterr().out
-    assert "  lane: main -> side\n" in out and "refused  crm.user would move from lane main to side" in out
-    stack.ledger.lanes.pause("main")
-    assert push(moved, verb="plan") == 3
-
-
 def test_a_raised_generation_names_the_parked_objects_that_it_frees(stack, push, invoked, capsys):
     assert push(TABLES) == 0
     stack.ledger.tables.pin("crm.user", PINNED)

@@ -68,14 +68,6 @@ def test_a_stack_without_schemas_or_requested_services_says_so(stack, capsys):
     assert "No service was requested yet, and none is due" in capsys.readouterr().err
 
 
-def test_tables_are_listed_with_their_last_verdict(remembered, capsys):
-    assert run(["table", "schema", "list", "--json"]) == 0
-    assert describe(capsys) == {
-        "tables": [{"table": TABLE, "columns": 3, "schemas": 3, "incompatible": 1, "last_verdict": "incompatible"}],
-        "skipped_documents": [],
-    }
-
-
 def test_foreign_files_among_the_schemas_are_skipped_and_named(remembered, stack, capsys):
     foreign = [seen_key(TABLE, "f" * 32), stored_key(TABLE)]
     for key in (*foreign, "_sluice/schemas/tables/part-0.parquet"):

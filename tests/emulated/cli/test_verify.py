@@ -366,19 +366,6 @@ def opened(source, monkeypatch):
     return source
 
 
-def test_the_columns_that_differ_are_named(opened, capsys):
-    source, row = opened, alive(opened)[0]
-    source.put(row, name="another", fee=None)
-    source.merged()
-    assert run(["verify", source.table]) == 1
-    out = capsys.readouterr().out
-    assert f"row {row['id']}: fee and name differ\n1 row differs\n" in out
-    assert run(["verify", source.table, "--json"]) == 1
-    (found,) = describe(capsys)["disagreements"]
-    assert (found["columns"], found["rule_changed"]) == (["fee", "name"], [])
-    assert (found["expected"]["values"]["name"], found["stored"]["values"]["name"]) == ("another", row["name"])
-
-
 def test_a_replay_under_another_rule_explains_differences_and_conceals_values(opened, capsys):
     source, row = opened, alive(opened)[0]
     source.merged()
@@ -425,21 +412,6 @@ def test_rows_that_a_later_expectation_sets_aside_are_expected_to_differ(opened,
     assert run(["verify", source.table]) == 1
     out = capsys.readouterr().out
     assert f"row {row['id']}: the table has it, though " in out and "explained by the changed `expect`" in out
-
-
-def test_the_command_fails_with_the_rows_that_differ(opened, capsys):
-    source = opened
-    source.merged()
-    assert run(["verify", source.table]) == 0
-    assert "every row is what its objects say" in capsys.readouterr().out
-    row = alive(source)[0]
-    source.put(row, back=-500)
-    source.merged()
-    assert run(["verify", source.table]) == 1
-    out = capsys.readouterr().out
-    assert (
-        f"row {row['id']}: the table has another change of it" in out and f"sluice rebuild table {source.table}" in out
-    )
 
 
 @pytest.fixture

@@ -154,29 +154,12 @@ def test_a_stack_without_trouble_says_that_nothing_is_wrong():
     assert "Nothing is wrong" in page and "What is wrong" not in page
 
 
-def test_counts_of_the_past_name_its_length(shown):
-    text = "|".join(shown.texts)
-    assert "|objects in 275 batches within 1 d|" in text and "|in 3 tables within 1 d|" in text
-
-
 def test_the_oldest_of_no_pending_objects_has_no_admission():
     status = healthy()
     idle = {"pending": {"objects": 0, "bytes": 0, "oldest_ms": None}}
     status["lanes"] = [{**lane, **idle} for lane in status["lanes"]]
     text = "|".join(Page(sample_page(status)).texts)
     assert "|oldest|-|no object is pending|" in text and "longest wait" not in text
-
-
-def test_a_duration_has_one_form_on_the_page(shown):
-    text = "|".join(shown.texts)
-    assert "|15 min|" in text and "|1 min|" in text
-    assert not re.search(r"\|[0-9]+[smhd]\|", text)
-
-
-def test_the_reason_of_a_lane_does_not_repeat_its_state(shown):
-    text = "|".join(shown.texts)
-    assert "|Spark is running for 12 min|" in text
-    assert "paused|paused|" not in text and "idle|idle|" not in text
 
 
 def test_a_lane_that_keeps_failing_is_wrong_before_it_halts():
@@ -293,17 +276,6 @@ def test_each_cell_names_its_column_for_the_layout_of_a_phone(shown):
     cells = [given for name, given in shown.attributes if name == "td"]
     assert len(cells) > 100 and all(given.get("data-label") for given in cells)
     assert "content:attr(data-label)" in STYLE
-
-
-def test_the_axes_are_labelled(shown):
-    page = sample_page()
-    backlog = Page(page[page.index(">Backlog<") : page.index(">Commits<")])
-    assert {"objects admitted and not yet readable, over time (UTC)", "2,000", "1,000", "0"} <= set(backlog.texts)
-    assert {"04-30 10:00", "16:00", "22:00", "05-01 04:00", "10:00"} <= set(backlog.texts)
-
-
-def test_the_legend_says_that_each_strip_has_a_scale_of_its_own(shown):
-    assert "commit, its height in proportion to the table's largest" in shown.texts
 
 
 def test_the_times_of_a_short_window_have_seconds():
@@ -441,10 +413,6 @@ def luminance(colour):
 )
 def test_a_name_may_break_behind_its_separators_and_not_within_an_option(name, parts):
     assert breakable(name).split("<wbr/>") == [marked_up(part) for part in parts]
-
-
-def test_a_key_in_a_command_may_break_on_a_phone():
-    assert "topics/<wbr/>" in sample_page() and "sluice --stack" in sample_page()
 
 
 def test_a_number_stays_with_its_unit_but_in_what_is_copied():

@@ -150,27 +150,6 @@ def test_objects_that_wait_for_a_table_are_told_of_discover_before_anything_else
     assert "parked: 23" in lines
 
 
-def test_parked_objects_beside_tables_come_with_the_command_that_proposes_rules(monkeypatch, capsys):
-    lines, _ = lines_of(parked(quiet([table("crm.user", "main", 0, None, 40, 0)])), monkeypatch, capsys, width=120)
-    assert any("`sluice config discover`" in line for line in lines)
-    lines, _ = lines_of(
-        parked(quiet([table("crm.user", "main", 0, None, 40, 0)]), "log_restarted"), monkeypatch, capsys
-    )
-    assert not any("sluice config discover" in line for line in lines)
-
-
-def test_quarantined_objects_and_rows_come_with_the_command_that_lists_them(monkeypatch, capsys):
-    calm = quiet([table("crm.user", "main", 0, None, 40, 0)])
-    lines, _ = lines_of(calm, monkeypatch, capsys)
-    assert not any("sluice quarantine list" in line for line in lines)
-    reasons = [{"reason": "no_record_key", "objects": 2, "rows": 2, "examples": []}]
-    found = {"objects": 2, "rows": 2, "more": False, "reasons": reasons}
-    aside = {**calm, "set_aside": {**calm["set_aside"], "quarantined": found}}
-    for document in (aside, {**calm, "quarantined_rows": found}, {**aside, "quarantined_rows": found}):
-        lines, _ = lines_of(document, monkeypatch, capsys)
-        assert sum("`sluice quarantine list`" in line for line in lines) == 1
-
-
 def test_a_reason_of_several_texts_is_said_once_with_its_number(capsys):
     def reason(number, objects):
         text = f"The Avro container ends inside a block; at: {number}"

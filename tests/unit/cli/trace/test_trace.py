@@ -110,12 +110,6 @@ def test_the_stretches_add_up_to_the_whole_way(facts):
     assert all(before.ended_at == after.began_at for before, after in zip(trace.spans, trace.spans[1:], strict=False))
 
 
-def test_a_run_that_died_meanwhile_is_named_where_the_next_was_waited_for():
-    facts = replace(FACTS, run={"requested_at": T + 5_000, "started_at": T + 8_000}, died_before=("run-0",))
-    waited = trace_of(facts).spans[1]
-    assert (waited.name, waited.note) == ("wait", "until a run was requested after run-0 died")
-
-
 HOLED = replace(OUTCOME, instant=None, no_change=True, quarantined_rows=(RowErrorCount(ID.hash, 3, {}),))
 
 
@@ -251,24 +245,10 @@ def test_the_header_names_the_code_and_the_reason_stands_below_once(reason, caps
     assert shown.count(reason) == 1 and f"quarantined 2023-11-14T22:13:33Z: {reason}\n" in shown
 
 
-def test_a_brief_reason_without_a_code_stands_once_and_what_helps_comes_last(capsys):
-    why = "no rule of tables.yaml takes this topic"
-    record = replace(RECORD, state="parked", table=None, reason=why, topic="crm.user", listed_at=f"{T + 400:013d}")
-    print_trace(trace_of(TraceFacts(ID, T, record)))
-    shown = capsys.readouterr().out
-    assert shown.count(why) == 1 and shown.endswith("`sluice config discover` proposes a rule for its topic\n")
-
-
 def test_a_stage_that_is_left_to_spark_and_begins_again_is_one_stretch():
     stages = (Stage("read", T + 9_200, 1), Stage("read", T + 9_205, 400), Stage("commit", T + 9_605, 100))
     trace = trace_of(replace(FACTS, outcome=replace(OUTCOME, stages=stages)))
     assert ("read", 9_200, 405) in spans(trace) and [span.name for span in trace.spans].count("read") == 1
-
-
-@pytest.mark.parametrize("state", ["pending", "claimed"])
-def test_an_object_on_its_way_names_where_its_lane_is_shown(state, capsys):
-    print_trace(trace_of(TraceFacts(ID, T, replace(RECORD, state=state, batch=None))))
-    assert capsys.readouterr().out.endswith("`sluice status` shows what lane main is at\n")
 
 
 @pytest.mark.parametrize("code", ["corrupt_object", None], ids=["code", "no code"])
@@ -282,14 +262,6 @@ def test_an_object_that_the_ledger_has_not_seen_has_its_put_alone():
     trace = trace_of(TraceFacts(ID, T))
     assert trace.state == "unseen" and [moment.name for moment in trace.moments] == ["put"] and trace.spans == ()
     assert text_lines(trace, 100) == [] and ET.fromstring(svg(trace)) is not None
-
-
-def test_time_in_quarantine_is_separate_from_the_wait_for_a_run():
-    decision = Decision(
-        ID, "retried", T + 5_000, "sluice quarantine retry --all", "me", "quarantined", code="corrupt_object"
-    )
-    trace = trace_of(replace(FACTS, decisions=(decision,), run={}))
-    assert spans(trace)[:3] == [("notice", 50, 350), ("set aside", 400, 4_600), ("wait", 5_000, 4_000)]
 
 
 RETRIED_AT = T + 5_000
@@ -404,12 +376,6 @@ def test_kinds_of_stretches_differ_in_shape_too():
     assert len(shapes) == 4 and all(len(found) <= 2 for found in shapes.values()), "in the legend and in the chart"
     charted = {kind: max(found, key=lambda shape: float(shape[0])) for kind, found in shapes.items()}
     assert len(set(charted.values())) == 4
-
-
-def test_the_summary_is_one_line():
-    assert (
-        summary(trace_of(FACTS)) == "crm.user · committed · readable 12.450 s after its put · put 2023-11-14T22:13:20Z"
-    )
 
 
 def test_text_that_would_steer_a_terminal_is_shown_instead():
