@@ -56,6 +56,7 @@ def _audit(parts: ReconcileParts, telemetry: Telemetry, seconds_left: Callable[[
     reached = parts.auditor.run(
         seconds_left,
         lambda versions: parts.reconciler.admit_missing(versions, configuration, seconds=seconds_left()),
+        configuration,
     )
     result = {"phase": reached.phase, "ended_at": reached.ended_at, "contradictions": reached.contradictions()}
     telemetry.event("audited", **result)

@@ -88,7 +88,10 @@ class TableWentBack(SluiceError):
 
 
 class TwoTopics(SluiceError):
-    """Objects are pending for a table that another topic feeds; facts: `table`, `topic` (of the objects), `fed_by`."""
+    """Another topic feeds the table of these objects, or its offsets don't compare with theirs.
+
+    Facts: `table`, `topic` (of the objects), `fed_by`.
+    """
 
     code = "two_topics"
     next_step = (

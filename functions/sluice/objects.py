@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sluice.errors import UnidentifiedObject
 
@@ -14,17 +14,28 @@ ETAG_PREFIX = "etag:"
 
 @dataclass(frozen=True, order=True)
 class ObjectId:
-    """One version of one object. `version` is a versionId (also "null") or "etag:" and the ETag."""
+    """One version of one object. `version` is a versionId (also "null") or "etag:" and the ETag.
+
+    Where a rule takes a topic too that another rule takes (`also`), the ledger has each object once more for that
+    rule's table, which is `also_for`; "" for the table of the first rule.
+    """
 
     bucket: str
     key: str
     version: str
+    also_for: str = ""
 
     @property
     def hash(self) -> str:
         """32 hexadecimal digits: a hash of the identity that is the same in every process."""
-        coordinates = json.dumps([self.bucket, self.key, self.version], ensure_ascii=True, separators=(",", ":"))
+        parts = [self.bucket, self.key, self.version, *([self.also_for] if self.also_for else [])]
+        coordinates = json.dumps(parts, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(coordinates.encode("ascii")).hexdigest()[:32]
+
+    @property
+    def of_first_rule(self) -> ObjectId:
+        """The identity for the table of the first rule."""
+        return replace(self, also_for="")
 
     @property
     def version_id(self) -> str | None:

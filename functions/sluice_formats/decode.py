@@ -473,6 +473,7 @@ class ObjectView:
             sample=self._sample,
             source_tables=tuple(sorted(self._source_tables)[:MAX_NAMES]),
             log=None if not self._sources else "/".join(*self._sources) if len(self._sources) == 1 else "",
+            topic=item.topic,
         )
 
     def _take_server(self, records: list[dict[str, Any]], writer: WriterSchema) -> None:

@@ -135,13 +135,14 @@ class Workbench:
         schema: str | None = None,
         offset: int | None = None,
         format: str = "avro",
+        topic: str = "src.public.t",
     ) -> ManifestObject:
         """An object as admission would have claimed it."""
         offset = next(self._offsets) if offset is None else offset
-        key = key or f"topics/src.public.t/partition=0/src.public.t+0+{offset:010d}.avro"
+        key = key or f"topics/{topic}/partition=0/{topic}+0+{offset:010d}.avro"
         version = self.s3.put_object(Bucket=self.bronze, Key=key, Body=body)["VersionId"]
         return ManifestObject(
-            self.bronze, key, version, len(body), schema, format, "src.public.t", 0, offset, next(self._arrival)
+            self.bronze, key, version, len(body), schema, format, topic, 0, offset, next(self._arrival)
         )
 
     def put(self, changes: Iterable[Mapping[str, Any]], schema: Mapping[str, Any], **where: Any) -> ManifestObject:

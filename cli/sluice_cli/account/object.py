@@ -32,7 +32,7 @@ def judged_now(record: ObjectRecord, configuration: Configuration | None) -> Obj
     current = renamed(record, configuration)
     if current.topic is None:
         return record
-    match = configuration.match_topic(current.topic)
+    match = configuration.match_topic(current.topic, record.id.also_for)
     if match.config is not None and is_freed(current, match.config):
         return replace(current, table=match.config.table, reason=taken(match.config.table))
     if match.config is not None or record.code is not None:

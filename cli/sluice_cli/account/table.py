@@ -168,7 +168,8 @@ def _why_blocked(
     state: TableState, lane: str, topic: str, configuration: Configuration | None
 ) -> tuple[str, str] | None:
     """Why no run claims the objects of a topic for a table, and the step that helps; None where one will."""
-    table, config = state.table, configuration.table_for_topic(topic) if configuration is not None else None
+    table = state.table
+    config = configuration.own_or_first(topic, table) if configuration is not None else None
     if state.rebuild:
         return "is being rebuilt", f"{Step('rebuild table', table)} continues it, then {Step('resume', lane)}"
     if state.blocked:
@@ -183,7 +184,7 @@ def _why_blocked(
     if config.table != table:
         return None
     own = fed_by(configuration, config.lane, {table: config}, {table: state})[table].topic
-    if own != topic:
+    if own != topic and not config.several_topics:
         return f"is fed by topic {own}, not {topic}", TwoTopics.next_step
     try:
         refuse_changes(config, state.pinned)

@@ -195,7 +195,8 @@ def plan_push(
         change = _table_change(name, old_table, new_table, pinned=with_data.get(name), has_rows=name in have_rows)
         refusals, warnings = (by_table.get(name, ()) for by_table in remarks)
         if old_table and not new_table and (heir := after.table_for_topic(old_table.topic)):
-            change = replace(change, risk=f"objects of topic {old_table.topic} go to {heir.table} from now on")
+            only = "only " if heir.table in {each.table for each in old.tables_for_topic(old_table.topic)} else ""
+            change = replace(change, risk=f"objects of topic {old_table.topic} go {only}to {heir.table} from now on")
         elif old_table and not new_table and after.ignore.of_topic(old_table.topic):
             change = replace(change, risk=f"objects of topic {old_table.topic} are ignored from now on")
         all_named = bool(refusals) and all(remark.names_step for remark in review.refusals if remark.table == name)
@@ -245,8 +246,7 @@ def _named_topics(configuration: Configuration) -> list[str]:
 def _tables(configuration: Configuration, topics: Iterable[str]) -> dict[str, TableConfig]:
     by_name: dict[str, TableConfig] = {}
     for topic in topics:
-        config = configuration.table_for_topic(topic)
-        if config is not None:
+        for config in configuration.tables_for_topic(topic):
             by_name.setdefault(config.table, config)
     return by_name
 
@@ -334,7 +334,10 @@ def _lane_changes(old: Configuration, new: Configuration) -> Iterator[OtherChang
 def _rule_changes(old: Configuration, new: Configuration, topics: Iterable[str]) -> Iterator[OtherChange]:
     """Yield what no table shows: changed rules with a pattern that no known topic matches, and `ignore`."""
     rules = [
-        {rule.topic or rule.topic_regex or "": rule for rule in _unmatched(configuration, topics)}
+        {
+            f"{rule.topic or rule.topic_regex or ''}{' (also)' if rule.also else ''}": rule
+            for rule in _unmatched(configuration, topics)
+        }
         for configuration in (old, new)
     ]
     for pattern in sorted({*rules[0], *rules[1]}):
@@ -351,9 +354,11 @@ def _rule_changes(old: Configuration, new: Configuration, topics: Iterable[str])
 def _unmatched(configuration: Configuration, topics: Iterable[str]) -> list[TableRule]:
     """The rules with a pattern that take no known topic. The first rule that matches a topic takes it."""
     patterns = [re.compile(rule.pattern) for rule in configuration.rules]
-    taken = {
-        next((number for number, pattern in enumerate(patterns) if pattern.fullmatch(topic)), None) for topic in topics
-    }
+    taken: set[int] = set()
+    for topic in topics:
+        matching = [number for number, pattern in enumerate(patterns) if pattern.fullmatch(topic)]
+        first = [number for number in matching if not configuration.rules[number].also][:1]
+        taken.update(first, (number for number in matching if configuration.rules[number].also))
     return [
         rule
         for number, rule in enumerate(configuration.rules)

@@ -239,7 +239,8 @@ def _step_of_refused(plan: Plan, configuration: Configuration, before: Configura
         if not rebuild and table.steps_named:
             continue
         topics = (table.topic, *(change.old for change in table.settings if change.key == "topic"))
-        configs = (rules.table_for_topic(topic) for rules in (before, configuration) if rules for topic in topics)
+        both = [rules for rules in (before, configuration) if rules]
+        configs = (rules.own_or_first(topic, table.table) for rules in both for topic in topics)
         config = next((one for one in configs if one is not None and one.table == table.table), None)
         if config is None:
             return ChangeRefused.next_step
@@ -272,6 +273,7 @@ def _planned(
         {lane.lane: lane for lane in ledger.lanes.all()},
         () if with_waiting else raised_generations(ledger, before, configuration),
         first,
+        before,
     )
     parked = [renamed(record, configuration) for record in islice(ledger.objects.in_state(PARKED), COUNTED + 1)]
     topics = dict.fromkeys(
@@ -310,8 +312,8 @@ def _other_partitions(target: Target, plan: Plan, before: Configuration | None, 
         changes = {setting.key: setting for setting in table.settings}
         if before is None or "partition_by" not in changes:
             continue
-        old = before.table_for_topic(changes["topic"].old if "topic" in changes else table.topic)
-        new = after.table_for_topic(table.topic)
+        old = before.own_or_first(changes["topic"].old if "topic" in changes else table.topic, table.table)
+        new = after.own_or_first(table.topic, table.table)
         if old is None or new is None or not (old.catalog.sync and new.catalog.sync):
             continue
         old_names, new_names = (names_of(config) for config in (old, new))
@@ -389,7 +391,7 @@ class _Counted:
         return tuple(replace(table, waiting=waiting(table)) if table.retry else table for table in tables)
 
     def _freed_for(self, record: Any) -> str | None:
-        config = self._after.table_for_topic(record.topic) if record.topic is not None else None
+        config = self._after.table_for_topic(record.topic, record.id.also_for) if record.topic is not None else None
         return config.table if config is not None and is_freed(record, config) else None
 
     def _is_released(self, table: str) -> bool:

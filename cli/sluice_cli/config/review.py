@@ -10,7 +10,7 @@ from typing import Any
 
 from sluice.batch.claim import TableState
 from sluice.batch.kafka_watch import KafkaWatch
-from sluice.changes.log_restart import began_again
+from sluice.changes.log_restart import began_again, watched_partition
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import pinned_topic
 from sluice.config.table import TableConfig, refuse_changes
@@ -79,10 +79,12 @@ def review(
     lanes: Mapping[str, LaneState],
     raised: Iterable[RaisedGeneration] = (),
     first: Mapping[str, ClaimedPart] = MappingProxyType({}),
+    before: Configuration | None = None,
 ) -> Review:
     """Compare a configuration with the tables that have data and with the lanes that hold objects.
 
     `first` are the open parts of tables whose data is not there yet: their states have the settings of these parts.
+    `before` is the configuration in force.
 
     In place, a table keeps its fixed settings and its topic. It changes lane only while nothing of it is pending and
     both lanes are paused: otherwise two runs would write it. Objects that are pending when the generation of their
@@ -96,7 +98,7 @@ def review(
         rule.table: rule.topic for rule in configuration.rules if rule.topic is not None and "*" not in rule.topic
     }
     reviews = [
-        *(_review_data(state, configuration, feeding, first.get(state.table)) for state in states),
+        *(_review_data(state, configuration, feeding, first.get(state.table), before) for state in states),
         *(_review_backlog(table, configuration, own_topics.get(table.table), lanes) for table in in_use),
         *(_refused(table.table, _generation_refusal(table), names_step=True) for table in raised),
     ]
@@ -107,7 +109,11 @@ def review(
 
 
 def _review_data(
-    state: TableState, configuration: Configuration, feeding: Mapping[str, str], part: ClaimedPart | None
+    state: TableState,
+    configuration: Configuration,
+    feeding: Mapping[str, str],
+    part: ClaimedPart | None,
+    before: Configuration | None,
 ) -> Review:
     """Review what becomes of a table that has data, or whose first data is the open `part`.
 
@@ -118,7 +124,14 @@ def _review_data(
     wait = f": {Step('wait')} or {Step('pause', part.lane)} first" if part else ""
     if topic is None:
         return Review()
-    config = configuration.table_for_topic(topic)
+    config = configuration.own_or_first(topic, table)
+    if (
+        before is not None
+        and config is not None
+        and config.table in {each.table for each in before.tables_for_topic(topic) if each.table != table}
+    ):  # the other table was one of the topic before, too
+        gone = f"{table} has {what}, and no rule makes it of topic {topic} any more"
+        return Review(warnings=(Remark(table, gone),))
     if config is None and table not in feeding:
         orphaned = f"{table} has {what}, and no rule takes its topic {topic} any more: its objects will be parked"
         return Review(warnings=(Remark(table, orphaned),))
@@ -143,7 +156,7 @@ def _review_backlog(
     table: TableInUse, configuration: Configuration, own_topic: str | None, lanes: Mapping[str, LaneState]
 ) -> Review:
     """Review what becomes of a table's pending and claimed objects."""
-    config = configuration.table_for_topic(table.topic)
+    config = configuration.own_or_first(table.topic, table.table)
     if config is not None and config.table == table.table:
         refusals = _lane_refusals(table, config, lanes)
         return Review(tuple(Remark(table.table, reason, names_step=True) for reason in refusals))
@@ -204,15 +217,21 @@ def raised_generations(
     raised = []
     for lane in lane_names(ledger, before) if before else ():
         for topic, table in sorted({(item.topic, item.table) for item in ledger.pending.oldest(lane, 1)}):
-            old, new = before.table_for_topic(topic) if before else None, configuration.table_for_topic(topic)
+            old, new = before.own_or_first(topic, table) if before else None, configuration.own_or_first(topic, table)
             if old is None or new is None or {old.table, new.table} != {table} or new.generation <= old.generation:
                 continue
-            marks = KafkaWatch.from_dict(ledger.tables.get(table).watch).marks
+            state = ledger.tables.get(table)
+            marks, own_topic = KafkaWatch.from_dict(state.watch).marks, pinned_topic(state.pinned) or topic
             waiting = [
                 item
                 for item in ledger.pending.oldest_of(lane, {table: MOST_WAITING})
                 if item.generation is None
-                and not began_again(marks, item.kafka_partition, item.offset, generation=old.generation)
+                and not began_again(
+                    marks,
+                    watched_partition(item.kafka_partition, item.topic, own_topic),
+                    item.offset,
+                    generation=old.generation,
+                )
             ]
             if waiting:
                 raised.append(RaisedGeneration(table, old.generation, new.generation, len(waiting)))
@@ -224,7 +243,7 @@ def known_tables(ledger: Ledger, before: Configuration | None, states: Iterable[
     in_use: dict[tuple[str, str], TableInUse] = {}
     topics = {state.table: topic for state in states if (topic := pinned_topic(state.pinned)) is not None}
     for table, topic in topics.items():
-        config = before.table_for_topic(topic) if before else None
+        config = before.own_or_first(topic, table) if before else None
         if config is not None:
             in_use[(table, config.lane)] = TableInUse(table, topic, config.lane, busy=False)
     for lane in lane_names(ledger, before):
@@ -299,7 +318,7 @@ def begun_meanwhile(target: Target, before: Configuration | None, configuration:
     Such a batch is committed by the settings of its manifest, and pins them: later claims refuse the others.
     """
     _, first, states = with_open_batches(target, before)
-    return tuple(remark.text for remark in review(configuration, states, (), {}, first=first).refusals)
+    return tuple(remark.text for remark in review(configuration, states, (), {}, first=first, before=before).refusals)
 
 
 def with_first_data(states: Iterable[TableState], first: Mapping[str, ClaimedPart]) -> list[TableState]:

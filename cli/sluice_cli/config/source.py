@@ -397,9 +397,9 @@ def _check_templates(tree: YamlLines, rule: TableRule, groups: Mapping[str, int]
 def _check_all_used(tree: YamlLines, rule: TableRule, groups: Mapping[str, int], path: Path) -> None:
     """Check that the table's name uses all that the topic offers, and its history's name all that the table's does."""
     used = {groups[placeholder] for placeholder in PLACEHOLDER.findall(rule.table) if placeholder in groups}
-    if set(groups.values()) - used:
+    if set(groups.values()) - used and not rule.several_topics:
         missing = ", ".join(f"{{{number}}}" for number in sorted(set(groups.values()) - used))
-        tree.mistake((*path, "table"), f"must use {missing}: otherwise two topics would be written into one table")
+        tree.mistake((*path, "table"), f"must use {missing}: without merged, one topic feeds a table")
     if isinstance(rule.history, str):
         used_in_history = {groups[name] for name in PLACEHOLDER.findall(rule.history_table or "") if name in groups}
         missing = ", ".join(f"{{{number}}}" for number in sorted(used - used_in_history))
@@ -421,7 +421,7 @@ def _templates(settings: Any, path: Path) -> Iterator[tuple[Path, str]]:
 def _check_reachable(tree: YamlLines, rules: list[tuple[int, TableRule]], ignore: Ignore) -> None:
     """Check that no rule's topic is ignored or taken by an earlier rule, and that no two share a table."""
     tables: dict[str, int] = {}
-    for place, (number, rule) in enumerate(rules):
+    for number, rule in rules:
         if not PLACEHOLDER.search(rule.table):
             if rule.table in tables:
                 tree.mistake(
@@ -439,8 +439,11 @@ def _check_reachable(tree: YamlLines, rules: list[tuple[int, TableRule]], ignore
             continue
         if ignore.of_topic(rule.topic) is not None:
             tree.mistake(("tables", number, "topic"), f"is never reached: ignore leaves {rule.topic} out")
-        earlier = next((other for other, before in rules[:place] if re.fullmatch(before.pattern, rule.topic)), None)
-        if earlier is not None:
+        firsts = [(other, one) for other, one in rules if not one.also and re.fullmatch(one.pattern, rule.topic)]
+        earlier = next((other for other, _ in firsts if other < number), None)
+        if rule.also and not firsts:
+            tree.mistake(("tables", number, "also"), f"has no effect: no other rule takes {rule.topic}")
+        elif earlier is not None and not rule.also:
             tree.mistake(("tables", number, "topic"), f"is never reached: tables[{earlier}] takes {rule.topic} first")
 
 

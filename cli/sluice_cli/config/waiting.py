@@ -137,8 +137,8 @@ def misfits_of_tables(
     One GET per table with `expect`, and one per writer schema of tables whose settings name other columns than before.
     """
     topics = [pinned_topic(state.pinned) for state in ledger.tables.all() if state.pinned]
-    tables_of = {configuration.table_for_topic(topic) for topic in topics if topic is not None}
-    now = {table: before.table_for_topic(table.topic) if before else None for table in tables_of if table}
+    tables_of = {table for topic in topics if topic is not None for table in configuration.tables_for_topic(topic)}
+    now = {table: before.own_or_first(table.topic, table.table) if before else None for table in tables_of}
     tables = sorted(
         (table for table, old in now.items() if table.expect.columns or named_anew(table, old)),
         key=lambda table: table.table,
@@ -176,14 +176,13 @@ def _waiting(
     topics = {topic for state in states if (topic := pinned_topic(state.pinned)) is not None}
     by_table: dict[TableConfig, _Found] = {}
 
-    def take(topic: str | None, waiting: Sequence[WaitingObject]) -> _Found:
+    def take(topic: str | None, waiting: Sequence[WaitingObject], *, more: bool = False) -> None:
         topics.update([topic] if topic else ())
-        table = configuration.table_for_topic(topic) if topic else None
-        if table is None or table.table in have_data:
-            return _Found()
-        listed = by_table.setdefault(table, _Found())
-        listed.objects.extend(waiting)
-        return listed
+        for table in configuration.tables_for_topic(topic) if topic else ():
+            if table.table not in have_data:
+                listed = by_table.setdefault(table, _Found())
+                listed.objects.extend(item for item in waiting if item.id.also_for in ("", table.table))
+                listed.more |= more
 
     for records in (ledger.objects.in_state(QUARANTINED), ledger.quarantine.objects_with_rows()):
         for record in islice(records, QUARANTINED_READ):  # first: the last schema counts
@@ -196,10 +195,10 @@ def _waiting(
         for item in ledger.pending.oldest_of(lane, dict.fromkeys(tables, LISTED)) if tables else ():
             pending.setdefault(item.topic, []).append(item)
         for topic, listed in pending.items():
-            take(topic, listed).more |= len(listed) >= LISTED
+            take(topic, listed, more=len(listed) >= LISTED)
     parked = waiting_topics(ledger, configuration)
     for topic, of_topic in parked.topics.items():
-        take(topic, of_topic).more |= parked.more
+        take(topic, of_topic, more=parked.more)
     without_table = {
         topic: len(listed) for topic, listed in parked.topics.items() if configuration.table_for_topic(topic) is None
     }

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from sluice.admission.routing import IGNORED, route_of
+from sluice.admission.routing import IGNORED, identities, route_of
 from sluice.admission.verdict import judge_read, judge_unread
 from sluice.config.rules.ignore import LEFT_OUT
 from sluice.errors import FAILED
 from sluice.ledger.keys import PENDING
-from sluice.ledger.records import ObjectRecord
-from sluice.objects import ObjectId, identify
+from sluice.ledger.records import ALREADY, ObjectRecord
+from sluice.objects import ObjectId
 from sluice_aws.admission.admit import Admissions, open_admission
 from sluice_aws.admission.reconcile import notice_of
 from sluice_aws.clock import epoch_ms
@@ -47,7 +47,7 @@ def backfill(
 ) -> None:
     """Bring in the objects of the bronze bucket that the ledger doesn't know: history, or what no notice announced.
 
-    Objects that `ignore` in the rules left out before, and leaves out no more, are brought in too.
+    So are those that a table of a new rule with `also` lacks, and those that `ignore` left out and leaves out no more.
 
     A listing is compared with the ledger, and an estimate of objects, bytes, time and cost comes first. Objects are
     admitted as if they were announced now: those that no rule takes are parked, so push the rules first. A table's rows
@@ -157,13 +157,14 @@ class Backfill:
         for page, marker in self._pages():
             unknown = self._unknown(page)
             for start in range(0, len(unknown), AT_ONCE):
-                chunk = [version for _, version, _ in unknown[start : start + AT_ONCE]]
+                chunk = list(dict.fromkeys(version for _, version, _ in unknown[start : start + AT_ONCE]))
                 # Where this ends in between, the object is one that the ledger doesn't know.
                 for _, _, ignored in unknown[start : start + AT_ONCE]:
                     if ignored is not None:
                         self._ledger.objects.forget(ignored)
                 admissions = self._listed.admit(chunk)
-                done.states.update(admission.written.state for admission in admissions.done.values())
+                new = [one for one in admissions.done.values() if not one.admission.startswith(ALREADY)]
+                done.states.update(one.written.state for one in new)
                 done.failed += ((id.key, f"{cause.code}: {cause.reason}") for id, cause in admissions.failed.items())
                 advance(sum(done.states.values()))
                 throttle.after(len(chunk))
@@ -194,12 +195,11 @@ class Backfill:
                 return
 
     def _unknown(self, page: Sequence[ListedVersion]) -> list[tuple[ObjectId, ListedVersion, ObjectRecord | None]]:
-        """The objects without a record, and with their records those that were ignored and are no more."""
+        """The objects without a record, by table, and with their records those that were ignored and are no more."""
         versions = {
-            identify(
-                version.bucket, version.key, version.version_id, version.etag, bucket_versioned=self._listed.versioned
-            ): version
+            identity: version
             for version in page
+            for identity in identities(version.id(self._listed.versioned), version.size, self._listed.configuration)
         }
         admitted = self._ledger.objects.get(versions) if versions else {}
         return [
@@ -217,8 +217,10 @@ class Backfill:
         """Count an object by the verdict that its key and its size allow."""
         configuration = self._listed.configuration
         route = route_of(identity.key, size, configuration)
-        config = configuration.table_for_topic(route.topic) if configuration is not None and route.topic else None
-        verdict = judge_unread(route, size, config) or judge_read(route, configuration)
+        config = (
+            configuration.table_for_topic(route.topic, identity.also_for) if configuration and route.topic else None
+        )
+        verdict = judge_unread(route, size, config) or judge_read(route, configuration, identity.also_for)
         if verdict.state == PENDING and verdict.table is not None:
             work.add(verdict.table, size)
         else:

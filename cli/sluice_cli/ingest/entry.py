@@ -74,6 +74,7 @@ def describe_decision(decision: Decision) -> dict[str, Any]:
     """An entry of the audit trail as plain JSON values."""
     fields = asdict(decision)
     identity = fields.pop("id")
+    del identity["also_for"]  # `table` says it
     return {"id": decision.id.hash, **identity, **fields}
 
 

@@ -54,7 +54,7 @@ def newer_merged(
     were discarded, doesn't count, nor do the bytes of one. The time of admission doesn't tell: notices come in any
     order, and a listing has the newest version first.
     """
-    others = [one for one in versions if one.id != record.id]
+    others = [one for one in versions if one.id != record.id and one.id.also_for == record.id.also_for]
     whole = [one for one in others if one.state == COMMITTED and not one.quarantined_rows + one.discarded_rows]
     merged_bytes = {(one.etag, one.size) for one in whole if one.etag is not None}
     same = [one for one in others if one.state == SUPERSEDED and (one.etag, one.size) in merged_bytes]

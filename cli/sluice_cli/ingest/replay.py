@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from sluice.batch.outcome import HISTORY_CHANGES
+from sluice.config.table import TableConfig
 from sluice.errors import FAILED, UsageError
 from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, IGNORED, PARKED, PENDING, QUARANTINED, SUPERSEDED
 from sluice.ledger.records import ObjectRecord
@@ -263,7 +264,9 @@ class Replay:
         if self._selection.batch is not None:
             yield from self._pages_of_batch(self._selection.batch)
             return
-        for page in pages_of_bronze(self._objects, self._target.bronze, self._selection.prefix):
+        for page in pages_of_bronze(
+            self._objects, self._target.bronze, self._selection.prefix, configuration=self._configuration
+        ):
             yield {id: (version.modified_at, version.storage_class) for id, version in page.items()}
 
     def _pages_of_batch(self, batch: str) -> Iterator[dict[ObjectId, tuple[int, str]]]:
@@ -297,15 +300,20 @@ class Replay:
             return f"{left}: {_SHOWN_BY[record.state]}" if record.state in _SHOWN_BY else left
         if record.quarantined_rows or record.discarded_rows:
             return f"rows in quarantine or discarded: {Step('quarantine retry')} with the key"
-        config = self._configuration.table_for_topic(record.topic or "") if self._configuration is not None else None
+        config = self._config(record)
         if config is None or config.table != record.table:
             return ELSEWHERE
         if storage_class in COLD and self._objects.is_archived(record.id):
             return ARCHIVED
         return None if is_named or self._generation(record) is not None else NO_GENERATION
 
+    def _config(self, record: ObjectRecord) -> TableConfig | None:
+        if self._configuration is None:
+            return None
+        return self._configuration.table_for_topic(record.topic or "", record.id.also_for)
+
     def _lane(self, record: ObjectRecord) -> str:
-        config = self._configuration.table_for_topic(record.topic or "") if self._configuration is not None else None
+        config = self._config(record)
         return (config.lane if config is not None else record.lane) or ""
 
     def _generation(self, record: ObjectRecord) -> int | None:
@@ -315,7 +323,7 @@ class Replay:
         """
         if record.generation is not None:
             return record.generation
-        config = self._configuration.table_for_topic(record.topic or "") if self._configuration is not None else None
+        config = self._config(record)
         if config is not None and config.generation == 0:  # a generation only rises
             return 0
         part = (record.batch or "", record.table or "")

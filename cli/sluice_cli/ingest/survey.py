@@ -90,6 +90,8 @@ def survey(listed: Iterable[ObjectId], records: Mapping[ObjectId, ObjectRecord],
     with_rows: list[ObjectRecord] = []
     for identity in listed:
         record = records.get(identity)
+        if record is None and identity.also_for:
+            continue  # it came before the rule for this table
         state = UNSEEN if record is None else record.state
         counts[state] += 1
         if state in UNSETTLED:

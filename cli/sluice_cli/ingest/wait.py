@@ -85,7 +85,7 @@ def wait(
     with Shower() as shower:
         outcome = Waiter(
             ledger,
-            Bronze(target.objects, target.bronze),
+            Bronze(target.objects, target.bronze, lambda: _active(store)),
             show=shower.show,
             note=shower.note,
             is_local=target.kind == LOCAL,

@@ -12,10 +12,10 @@ from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.ledger.keys import COMMITTED, IGNORED, PENDING
 from sluice.ledger.keys import SUPERSEDED as SUPERSEDED_STATE
 from sluice.ledger.records import ObjectRecord
-from sluice.objects import ObjectId, identify
+from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, pages_of_bronze
 from sluice_cli.account.lane import rebuilds_by_lane
 from sluice_cli.account.table import BlockedTable, blocked_tables
 from sluice_cli.ingest.survey import FAILED_RETRYING, FRESHNESS, Survey, describe_tables, progress_line, survey
@@ -53,26 +53,19 @@ class WaitResult:
 
 
 class Bronze:
-    """The bronze bucket as a listing of object identities."""
+    """The bronze bucket as a listing of object identities, one for each table that a version's topic feeds."""
 
-    def __init__(self, objects: Objects, bucket: str) -> None:
+    def __init__(
+        self, objects: Objects, bucket: str, configuration: Callable[[], Configuration | None] = lambda: None
+    ) -> None:
         self._objects = objects
         self._bucket = bucket
+        self._configuration = configuration
 
     def identities(self) -> tuple[ObjectId, ...]:
         """Every object version, by the identity that its notice has."""
-        versioned = self._objects.is_versioned(self._bucket)
-        identities: list[ObjectId] = []
-        marker = None
-        while True:
-            page = self._objects.version_page(self._bucket, marker)
-            identities += [
-                identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned)
-                for item in page.versions
-            ]
-            marker = page.next_marker
-            if marker is None:
-                return tuple(identities)
+        pages = pages_of_bronze(self._objects, self._bucket, configuration=self._configuration())
+        return tuple(identity for page in pages for identity in page)
 
 
 class Waiter:

@@ -161,7 +161,7 @@ class Auditing:
         grace_s = int(self._target.parameters.get(GRACE_PARAMETER) or Settings.reconcile_grace_s)
         report = AuditReport()
         self._facts.read_batches(tick)
-        for page in pages_of_bronze(self._objects, self._target.bronze, prefix):
+        for page in pages_of_bronze(self._objects, self._target.bronze, prefix, configuration=self._configuration):
             self._audit(page, report, old=epoch_ms() - grace_s * 1000, repair=repair, keep_objects=keep_objects)
             tick("Versions in bronze", sum(report.states.values()))
         report.contradictions += self._facts.of_parts(tick)
@@ -213,7 +213,7 @@ class Auditing:
 
     def _admit(self, versions: Sequence[ListedVersion]) -> dict[ObjectId, str]:
         """Admit objects and wake their lanes; gives the state that each was admitted in, without those that failed."""
-        admitted = self._listed.admit(versions).done
+        admitted = self._listed.admit(list(dict.fromkeys(versions))).done
         return {identity: admission.written.state for identity, admission in admitted.items()}
 
     def _wake(self, lanes: Sequence[str]) -> None:

@@ -148,9 +148,9 @@ class Rebuild:
         self._mover = Mover(target.client("s3"), target.silver)
         self._now_ms = StoreClock(self._objects.ask_time(target.silver)).now_ms
         self._revision: int | None = None
-        configuration = target.configuration()
+        self._configuration = target.configuration()
         self._begun = dict(self._ledger.tables.get(table).rebuild or {})
-        config = self._config(configuration)
+        config = self._config(self._configuration)
         self.lane: str = self._begun.get("lane", config.lane)
         self.to: str = self._begun.get("to", replaced_prefix(table, self._now_ms()))
         self.history: bool = self._begun.get("history", history)
@@ -166,7 +166,7 @@ class Rebuild:
         return plan_replay(
             self._table,
             ledger=self._ledger,
-            pages=pages_of_bronze(self._objects, self._target.bronze),
+            pages=pages_of_bronze(self._objects, self._target.bronze, configuration=self._configuration),
             past=self._target.past_batches(),
             exists=self._objects.exists,
             is_archived=self._objects.is_archived,

@@ -108,9 +108,9 @@ class Recovering:
 
     def lanes_that_may_run(self) -> tuple[str, ...]:
         """The lanes, in the ledger or the configuration, that aren't paused."""
-        configuration = self._target.configuration(without_ledger=True)
+        self._configuration = self._target.configuration(without_ledger=True)
         paused = {lane.lane for lane in self._ledger.lanes.all() if lane.state == PAUSED}
-        return tuple(name for name in lane_names(self._ledger, configuration) if name not in paused)
+        return tuple(name for name in lane_names(self._ledger, self._configuration) if name not in paused)
 
     def read(self, tick: Callable[[str, int], None]) -> Recovery:
         """Read every manifest and outcome."""
@@ -124,7 +124,7 @@ class Recovering:
     def write(self, recovery: Recovery, tick: Callable[[str, int], None], *, dry_run: bool) -> Result:
         """Write objects first, a page at a time, then tables, so that no table is ahead of its objects."""
         done, unknown, listed = Recovered(), 0, 0
-        for page in pages_of_bronze(self._objects, self._target.bronze):
+        for page in pages_of_bronze(self._objects, self._target.bronze, configuration=self._configuration):
             settled = [item for item in map(recovery.settled, page) if item is not None]
             unsettled = [identity for identity in page if recovery.settled(identity) is None]
             unknown += len(unsettled) - len(self._ledger.objects.get(unsettled))

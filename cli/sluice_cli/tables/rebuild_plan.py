@@ -83,6 +83,7 @@ def plan_replay(
     there = _those(exists, gone)
     gone -= set(there)
     elsewhere = ledger.objects.get(there)
+    records.update({identity: record for identity, record in elsewhere.items() if record.table == table})
     by_state: dict[str, list[ObjectRecord]] = {}
     for record in sorted(records.values(), key=lambda record: (record.admitted_at, record.id)):
         by_state.setdefault(record.state, []).append(record)

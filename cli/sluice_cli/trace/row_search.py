@@ -149,7 +149,7 @@ class RowSearch:
             self._search_batch(batch, table, key, bounds, checked, result)
         own = self._configuration
         for item in waiting[: max(0, bounds.objects - result.objects)]:
-            routed = (own.table_for_topic(item.topic) if own else None) or config
+            routed = (own.table_for_topic(item.topic, item.also_for) if own else None) or config
             for read in self._read([item.in_manifest()], routed, key, result, None):
                 result.waiting += read.changes
         return result
@@ -160,7 +160,7 @@ class RowSearch:
         if merged:
             return merged[0].manifest.tables[table].table_config
         config = (
-            next((self._configuration.table_for_topic(item.topic) for item in waiting), None)
+            next((self._configuration.table_for_topic(item.topic, item.also_for) for item in waiting), None)
             if self._configuration
             else None
         )

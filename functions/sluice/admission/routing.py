@@ -9,6 +9,7 @@ from sluice.config.document import MARKER_FORMAT, Configuration, KeyMatch
 from sluice.config.rules.ignore import LEFT_OUT
 from sluice.config.table import TableConfig
 from sluice.names import TOPIC, TOPIC_REFUSED
+from sluice.objects import ObjectId
 
 CHANGE_FILE, IGNORED, UNROUTABLE = "change_file", "ignored", "unroutable"
 FIRST, LAST = "first", "last"  # which of an object's offsets its name holds
@@ -93,6 +94,16 @@ def route_of(key: str, size: int | None, configuration: Configuration | None) ->
     ignore = configuration.ignore
     pattern = ignore.of_key(key) or (ignore.of_topic(route.topic) if route.topic else None)
     return route if pattern is None else replace(route, kind=IGNORED, rule=LEFT_OUT + pattern)
+
+
+def identities(id: ObjectId, size: int | None, configuration: Configuration | None) -> tuple[ObjectId, ...]:
+    """The identities under which the ledger has an object: its own, and one for each table of a rule with `also`."""
+    if configuration is None or not any(rule.also for rule in configuration.rules):
+        return (id,)
+    topic = route_of(id.key, size, configuration).topic
+    first = configuration.table_for_topic(topic) if topic else None
+    tables = (config.table for config in configuration.tables_for_topic(topic or "") if config != first)
+    return (id, *(replace(id, also_for=table) for table in tables))
 
 
 def classify(key: str, size: int | None, match: KeyMatch | None = None) -> Route:

@@ -80,11 +80,14 @@ def judge_unread(route: Route, size: int | None, config: TableConfig | None = No
     return None
 
 
-def judge_read(route: Route, configuration: Configuration | None) -> Verdict:
-    """The verdict on a change file with a valid head: pending for its topic's table, parked without one."""
+def judge_read(route: Route, configuration: Configuration | None, also_for: str = "") -> Verdict:
+    """The verdict on a change file with a valid head: pending for its topic's table, parked without one.
+
+    `also_for` is that of the object's identity.
+    """
     if configuration is None:
         return Verdict(PARKED, reason=NO_CONFIGURATION)
-    match = configuration.match_topic(route.topic or "")
+    match = configuration.match_topic(route.topic or "", also_for)
     if match.config is None:
         return Verdict(PARKED, reason=_cut(match.reason or "no rule takes this topic"))
     return Verdict(PENDING, match.config)

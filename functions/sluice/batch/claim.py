@@ -167,10 +167,10 @@ def configured_tables(
 def fed_by(
     configuration: Configuration, lane: str, configs: Mapping[str, TableConfig], states: Mapping[str, TableState]
 ) -> dict[str, TableConfig]:
-    """Each table's configuration by the one topic that feeds it: its pinned topic if that still does, else `configs`.
+    """Each table's configuration by the topic that feeds it: its pinned topic if that still does, else `configs`.
 
     A rule's pattern may route the topics of two sources to one table. Their rows would overwrite each other, and their
-    positions come from two logs, so only one topic feeds the table.
+    positions come from two logs, so only one topic feeds the table, unless its rule allows `several_topics`.
     """
     pinned = {table: state.pinned for table, state in states.items()}
     return {
@@ -180,15 +180,25 @@ def fed_by(
 
 
 def feeds(item: PendingObject, config: TableConfig | None) -> bool:
-    """True if an object is of the topic that feeds its table."""
-    return config is not None and item.topic in ("", config.topic)  # "": a record made before topics were kept
+    """True if an object is of a topic that feeds its table, which its topic goes to (`still_routed`)."""
+    if config is None:
+        return False
+    return config.several_topics or item.topic in ("", config.topic)  # "": a record made before topics were kept
+
+
+def still_routed(configuration: Configuration, lane: str, pending: Iterable[PendingObject]) -> list[PendingObject]:
+    """The pending objects whose topic goes to their table and lane now."""
+    waiting = list(pending)
+    routes = {(item.topic, item.table) for item in waiting}
+    routed = {route for route in routes if not route[0] or config_by_topic(configuration, *route, lane=lane)}
+    return [item for item in waiting if (item.topic, item.table) in routed]
 
 
 def first_due_at(
     configuration: Configuration, lane: str, pending: Iterable[PendingObject], states: Mapping[str, TableState]
 ) -> int | None:
     """When (epoch ms) the first of a lane's pending objects may be claimed; None if none ever may, as things are."""
-    waiting = list(pending)
+    waiting = still_routed(configuration, lane, pending)
     configs = fed_by(configuration, lane, configured_tables(configuration, lane, waiting), states)
     kinds = {(item.table, item.cohort is not None) for item in waiting if feeds(item, configs.get(item.table))}
     moments = [
@@ -209,7 +219,7 @@ def claimable_tables(
 
     A sweep starts runs for these tables only; otherwise it would start runs that find nothing, without end.
     """
-    waiting = list(pending)
+    waiting = still_routed(configuration, lane, pending)
     configs = fed_by(configuration, lane, configured_tables(configuration, lane, waiting), states)
     ready = ready_tables(waiting, configs, states, now)
     return tuple(

@@ -15,11 +15,11 @@ from typing import Any
 
 from sluice.batch.orders import OrderMark, Place, judge_order, may_be_out_of_order, place_of, short
 from sluice.batch.sources import SourceMark, judge_sources
-from sluice.changes.log_restart import Mark, SeenObject, judge
+from sluice.changes.log_restart import Mark, SeenObject, judge, partition_text, watched_partition
 from sluice.changes.outdated import OUTDATED, BatchSigns
 from sluice.changes.position import OFFSET_ONLY
 from sluice.config.table import TableConfig
-from sluice.errors import Overlap, SluiceError
+from sluice.errors import Overlap, SluiceError, TwoTopics
 
 # Of all marks as JSON, which is about a thousand partitions. The table's ledger item holds them, and DynamoDB limits an
 # item to 400 KB.
@@ -150,8 +150,11 @@ def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) 
     """Judge the objects of a batch before it is committed. `seen` is in the order of admission.
 
     An append-only table, or one ordered by a column, has no log whose positions could fall. Only the log of the table's
-    present generation is watched: retried objects of an earlier one belong to a log that ended.
+    present generation is watched: retried objects of an earlier one belong to a log that ended. Each topic that feeds
+    the table has partitions of its own.
     """
+    if config.several_topics:
+        seen = [replace(item, partition=watched_partition(item.partition, item.topic, config.topic)) for item in seen]
     if config.append_only:
         if config.coordinates:
             return Watched(watch)
@@ -162,7 +165,8 @@ def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) 
     generations = [mark.generation for mark in watch.marks.values()]
     if max(generations + ([] if watch.order is None else [watch.order.generation]), default=0) > config.generation:
         return Watched(watch)
-    source, foreign = judge_sources(watch.source, seen, config)
+    source, of_other_table = judge_sources(watch.source, seen, config)
+    foreign: dict[str, SluiceError] = {**of_other_table, **_without_order(seen, config)}
     seen = [item for item in seen if item.object not in foreign]
     order, parked = judge_order(watch.order, watch.marks, seen, generation=config.generation)
     ranges, refused = (
@@ -176,6 +180,24 @@ def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) 
     after = replace(watch, marks=marks, ranges=ranges, first_records=records_kept, order=order, source=source)
     signs = _signs(watch.marks, records, left, config.generation)
     return Watched(after, parked={**judged.parked, **parked}, refused={**refused, **foreign}, signs=signs)
+
+
+def _without_order(seen: Sequence[SeenObject], config: TableConfig) -> dict[str, SluiceError]:
+    """The objects (by hash) of another topic than the table's that only Kafka's offsets order: they don't compare."""
+    if config.key_names_source or not config.several_topics:
+        return {}
+    return {
+        item.object: TwoTopics(
+            f"Changes of topic {item.topic} have no position of a log, and offsets don't compare with those of topic "
+            f"{config.topic}, which feeds {config.table} too",
+            table=config.table,
+            topic=item.topic,
+            fed_by=config.topic,
+            next_step="Let the connector write the log's position (add.fields), or name the source in the table's key",
+        )
+        for item in seen
+        if item.kind == OFFSET_ONLY and item.partition is not None and item.topic not in ("", config.topic)
+    }
 
 
 def _signs(
@@ -272,7 +294,7 @@ def overlapping(
         other = next((earlier for earlier in reversed(ranges_kept) if _overlap(earlier, mine)), None)
         if other is not None:
             refused[item.object] = Overlap(
-                f"Offsets {mine.first} to {mine.last} of Kafka partition {mine.partition} overlap "
+                f"Offsets {mine.first} to {mine.last} of Kafka partition {partition_text(mine.partition)} overlap "
                 f"{other.first} to {other.last}, which another object of the folder brought",
                 offsets=f"{mine.first}-{mine.last}",
                 other=f"{other.first}-{other.last}",
@@ -311,9 +333,9 @@ def split_over_folders(
             ranges_kept.append(mine)
             continue
         refused[item.object] = Overlap(
-            f"Kafka partition {mine.partition} is split over folders: the object begins with offset {mine.first} and "
-            f"has {mine.last - mine.first + 1:,} records, and {other.first} to {other.last} came in another folder. "
-            "Its records' own offsets aren't known, and nothing else orders its changes",
+            f"Kafka partition {partition_text(mine.partition)} is split over folders: the object begins with offset "
+            f"{mine.first} and has {mine.last - mine.first + 1:,} records, and {other.first} to {other.last} came in "
+            "another folder. Its records' own offsets aren't known, and nothing else orders its changes",
             offsets=f"{mine.first}-{mine.last}",
             other=f"{other.first}-{other.last}",
             next_step="Let the connector write the log's position (add.fields), or name the column that orders changes "

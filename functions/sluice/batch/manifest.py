@@ -48,6 +48,7 @@ class ManifestObject:
     rebuilt_at: int | None = None
     modified_at: int | None = None
     replaces: str | None = None
+    also_for: str = ""
 
     @property
     def was_readable(self) -> bool:
@@ -62,7 +63,7 @@ class ManifestObject:
     @property
     def id(self) -> ObjectId:
         """The object's identity, by whose version or ETag it is read."""
-        return ObjectId(self.bucket, self.key, self.version)
+        return ObjectId(self.bucket, self.key, self.version, self.also_for)
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def _object(described: Mapping[str, Any]) -> ManifestObject:
 
 def _describe(item: ManifestObject) -> dict[str, Any]:
     """Fields of a later release are left out when empty, so that older manifests keep their bytes."""
-    later = ("merged", "rows_aside", "cohort", "first_batch", "rebuilt_at", "modified_at")
+    later = ("merged", "rows_aside", "cohort", "first_batch", "rebuilt_at", "modified_at", "also_for")
     values = {name: value for name, value in asdict(item).items() if name not in later or value}
     return {name: value for name, value in values.items() if name != "replaces" or value is not None}
 

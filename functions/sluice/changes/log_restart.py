@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -25,6 +26,7 @@ _MIB = 1024**2
 _FALL_BYTES = 1024 * _MIB  # of PostgreSQL's log: more than a long transaction writes before it commits
 _LEAST_FALL_BYTES = 16 * _MIB  # one segment of it
 _FALL_SCN = 100_000
+_TOPIC = 10**9  # more than any Kafka partition in a name
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class SeenObject:
     table's `expect` says, by column and rule. `changes` counts the rows that can be merged. `sample` is a hash of the
     first record; None where a log orders the changes, of a record that can't be read, and of an object that came again.
     `log` names the source's server and database, where the table's key has them; "" for several. `source_tables` are
-    those of its changes, where they name them, sorted: a few of them.
+    those of its changes, where they name them, sorted: a few of them. `topic` is the object's.
     """
 
     object: str
@@ -55,6 +57,19 @@ class SeenObject:
     sample: str | None = None
     log: str | None = None
     source_tables: tuple[str, ...] = ()
+    topic: str = ""
+
+
+def watched_partition(partition: int | None, topic: str, own_topic: str) -> int | None:
+    """The number by which a table's Kafka partitions are watched: of its own topic Kafka's, of another a higher one."""
+    if partition is None or topic in ("", own_topic):
+        return partition
+    return partition + _TOPIC * (1 + int(hashlib.sha256(topic.encode()).hexdigest()[:10], 16))
+
+
+def partition_text(partition: int | None) -> str:
+    """A watched Kafka partition for people."""
+    return f"{(partition or 0) % _TOPIC}{' of another topic' if (partition or 0) >= _TOPIC else ''}"
 
 
 @dataclass(frozen=True)
@@ -194,16 +209,16 @@ def _of_partition(
         if mark is not None and mark.restarted_at is not None and item.first >= mark.restarted_at:
             mark = _fallen_to(mark, item)
             reasons[item.object] = _describe(
-                f"everything from offset {mark.restarted_at} of Kafka partition {item.partition} is of a restarted log"
+                f"everything from offset {mark.restarted_at} of Kafka partition {partition_text(item.partition)} is of "
+                "a restarted log"
             )
             continue
         before = mark if mark is not None else elsewhere
         if before is not None and (mark is None or item.first > mark.offset):
             why = _restart(before, items[at:])
             if why is not None:
-                reasons[item.object] = _describe(
-                    f"Kafka partition {item.partition} at offset {item.first} (after {before.offset}): {why}"
-                )
+                where = f"Kafka partition {partition_text(item.partition)} at offset {item.first}"
+                reasons[item.object] = _describe(f"{where} (after {before.offset}): {why}")
                 fallen = item.highest if item.kind == POSTGRES and _far_below(before, item) else None
                 several = None if mark is None else mark.several
                 mark = replace(before, restarted_at=item.first, fallen=fallen, several=several)

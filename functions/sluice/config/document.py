@@ -66,13 +66,18 @@ class Configuration:
         object.__setattr__(self, "lanes", tuple(sorted(self.lanes, key=lambda lane: lane.name)))
         object.__setattr__(self, "version", hashlib.sha256(_canonical(self._content()).encode()).hexdigest()[:32])
 
-    def match_topic(self, topic: str) -> TopicMatch:
-        """Return the table that the first matching rule makes of a topic, or why there is none."""
+    def match_topic(self, topic: str, also_for: str = "") -> TopicMatch:
+        """Return the table that the first matching rule makes of a topic, or why there is none.
+
+        With `also_for`, the table of that name which a rule with `also` makes of it.
+        """
         if not TOPIC.fullmatch(topic):
             return TopicMatch(None, TOPIC_REFUSED)
         if self.ignore.of_topic(topic) is not None:
             return TopicMatch(None, "`ignore` of tables.yaml leaves this topic out")
         for rule in self.rules:
+            if rule.also != bool(also_for) or also_for and rule.table_of(topic) != also_for:
+                continue
             try:
                 config = rule.apply(topic)
             except InvalidConfiguration as error:
@@ -80,7 +85,8 @@ class Configuration:
             if config is not None:
                 taken = histories_taken(config, rule, self.rules)
                 return TopicMatch(config) if taken is None else TopicMatch(None, taken)
-        return TopicMatch(None, "no rule of tables.yaml takes this topic")
+        makes = f"makes {also_for} of it too" if also_for else "takes this topic"
+        return TopicMatch(None, f"no rule of tables.yaml {makes}")
 
     def match_key(self, key: str) -> KeyMatch | None:
         """Return what the first rule with a matching `key_pattern` reads from a key, None where no pattern matches.
@@ -101,9 +107,24 @@ class Configuration:
                 return KeyMatch(name, config.file_format, JSON if config.dialect else None)
         return None
 
-    def table_for_topic(self, topic: str) -> TableConfig | None:
-        """Return the table of a topic, or None if no rule takes it."""
-        return self.match_topic(topic).config
+    def table_for_topic(self, topic: str, also_for: str = "") -> TableConfig | None:
+        """Return the table of a topic, or None if no rule takes it. `also_for` is that of `match_topic`."""
+        return self.match_topic(topic, also_for).config
+
+    def tables_for_topic(self, topic: str) -> tuple[TableConfig, ...]:
+        """Return the table of a topic, and those that rules with `also` make of it besides."""
+        first = self.table_for_topic(topic)
+        made = {} if first is None else {first.table: first}
+        for name in filter(None, (rule.table_of(topic) for rule in self.rules if rule.also)):
+            config = None if name in made else self.table_for_topic(topic, name)
+            if config is not None:
+                made[name] = config
+        return tuple(made.values())
+
+    def own_or_first(self, topic: str, table: str) -> TableConfig | None:
+        """Return the table of that name which a topic feeds, else the one of the first rule that takes it, if any."""
+        made = self.tables_for_topic(topic)
+        return next((config for config in made if config.table == table), made[0] if made else None)
 
     def lane(self, name: str) -> LaneConfig:
         """Return a lane's sizes: the defaults for a lane that the file only mentions."""

@@ -26,7 +26,7 @@ def config_by_topic(
     configuration: Configuration | None, topic: str | None, table: str, *, lane: str | None = None
 ) -> TableConfig | None:
     """The configuration of a topic, None unless the topic feeds `table` (and, where given, `lane`) now."""
-    config = configuration.table_for_topic(topic) if configuration is not None and topic else None
+    config = configuration.own_or_first(topic, table) if configuration is not None and topic else None
     if config is None or config.table != table or lane not in (None, config.lane):
         return None
     return config

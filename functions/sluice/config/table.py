@@ -380,9 +380,9 @@ class TableSettings:
         default=False,
         metadata=setting(
             SWITCH,
-            "Takes changes of several source tables (shards, partitions) as those of one. Without it, objects with "
-            "another source table's changes than the first are quarantined. What `source_columns`, the key or the "
-            "partitions name of the source may differ.",
+            "Takes changes of several source tables (shards, partitions), also of several topics, as those of one. "
+            "Without it, objects with another source table's changes than the first are quarantined. What "
+            "`source_columns`, the key or the partitions name of the source may differ.",
             page="producing.md#several-sources-in-one-topic",
         ),
     )
@@ -403,6 +403,16 @@ class TableSettings:
         """The words of SOURCE_WORDS whose columns the table has: those of `source_columns`, the key and partitions."""
         columns_used = {*self.record_key, *self.partition_by, *map(source_column, self.source_columns)}
         return tuple(word for word in SOURCE_WORDS if source_column(word) in columns_used)
+
+    @property
+    def several_topics(self) -> bool:
+        """Whether several topics may feed the table: it merges their source tables, or its key names the source."""
+        return self.merged or self.key_names_source
+
+    @property
+    def key_names_source(self) -> bool:
+        """Whether the key tells the rows of different sources apart."""
+        return any(source_column(word) in self.record_key for word in SOURCE_WORDS)
 
     @property
     def dialect(self) -> CaptureDialect | None:

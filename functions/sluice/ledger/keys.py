@@ -36,7 +36,8 @@ def object_partition(bucket: str, key: str) -> str:
 
 def object_key(identity: ObjectId) -> Key:
     """An object's item."""
-    return {"pk": object_partition(identity.bucket, identity.key), "sk": identity.version}
+    beside = f">{identity.also_for}" if identity.also_for else ""  # no version has this character
+    return {"pk": object_partition(identity.bucket, identity.key), "sk": identity.version + beside}
 
 
 def pending_partition(lane: str, shard: int) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable
 
 from sluice.admission.notices import LISTING, Notice
 from sluice.admission.partial_batch_response import Unfinished
-from sluice.admission.routing import AVRO, CHANGE_FILE, Route, by_time, route_of
+from sluice.admission.routing import AVRO, CHANGE_FILE, Route, by_time, identities, route_of
 from sluice.admission.verdict import (
     FORGET_AFTER_MS,
     LATE_NOTICE,
@@ -82,7 +82,7 @@ class Admissions:
 
 
 class Admission:
-    """Admits objects, each with at most three AWS calls: a ranged GET, a query and a conditional write.
+    """Admits objects, with at most three AWS calls for each table: a ranged GET, a query and a conditional write.
 
     Two more ask for the time of an object that is ordered by it. Two calls come on top at times: a writer schema is
     stored once per process, and the first object of a topic whose header is longer than 64 KiB is read twice.
@@ -117,7 +117,8 @@ class Admission:
     ) -> Admissions:
         """Admit objects in parallel within `seconds` (None: without a limit).
 
-        `failed` holds the objects that are unfinished by then, and those whose error a retry may help against.
+        `done` has an object once for each table that its topic feeds. `failed` holds the objects, as in the notices,
+        that are unfinished by then for any of them, and those whose error a retry may help against.
         Admitting such an object again has the same effect as admitting it once. Any unforeseen error counts as
         retriable for its own object: the message comes again, and ends in the dead-letter queue.
         """
@@ -125,18 +126,20 @@ class Admission:
             return Admissions({}, {})
         pool = ThreadPoolExecutor(min(THREADS, len(notices)), thread_name_prefix="admit")
         futures: dict[Future[Admitted | Unfinished], ObjectId] = {
-            pool.submit(self._admit_or_cause, notice, configuration): notice.id for notice in notices
+            pool.submit(self._admit_or_cause, replace(notice, id=identity), configuration): identity
+            for notice in notices
+            for identity in identities(notice.id, notice.size, configuration)
         }
         finished, late = wait(futures, timeout=seconds)
         pool.shutdown(wait=False, cancel_futures=True)
         done: dict[ObjectId, Admitted] = {}
-        failed = {futures[future]: unfinished(None) for future in late}
+        failed = {futures[future].of_first_rule: unfinished(None) for future in late}
         for future in finished:
             result = future.result()
             if isinstance(result, Admitted):
                 done[futures[future]] = result
             else:
-                failed[futures[future]] = result
+                failed[futures[future].of_first_rule] = result
         return Admissions(done, failed)
 
     def _admit_or_cause(self, notice: Notice, configuration: Configuration | None) -> Admitted | Unfinished:
@@ -172,7 +175,7 @@ class Admission:
             reason=verdict.reason,
             rule=verdict.rule,
             code=verdict.code,
-            modified_at=self._arrival(notice.id) if _by_time(route, verdict, configuration) else None,
+            modified_at=self._arrival(notice.id) if _by_time(route, verdict, configuration, notice.id) else None,
         )
         paused = verdict.config is not None and verdict.config.paused
         generation = None if verdict.config is None else verdict.config.generation
@@ -186,7 +189,7 @@ class Admission:
         `size` is in bytes, None when unknown.
         """
         route = route_of(id.key, size, configuration)
-        config = configuration.table_for_topic(route.topic) if configuration is not None and route.topic else None
+        config = configuration.table_for_topic(route.topic, id.also_for) if configuration and route.topic else None
         verdict = judge_unread(route, size, config)
         if verdict is not None:
             return route, verdict, None
@@ -209,7 +212,7 @@ class Admission:
             if error.retriable:
                 raise
             return judge_unreadable(error, config), None
-        verdict = judge_read(route, configuration)
+        verdict = judge_read(route, configuration, id.also_for)
         if schema is None:  # JSON records without a schema: the job derives one from all of them
             return verdict, None
         if verdict.config is None:
@@ -231,9 +234,9 @@ class Admission:
         return verdict, schema_id
 
 
-def _by_time(route: Route, verdict: Verdict, configuration: Configuration | None) -> bool:
+def _by_time(route: Route, verdict: Verdict, configuration: Configuration | None, id: ObjectId) -> bool:
     """Whether an object's time may order its rows: it waits for a merge, or may wait for one later."""
-    config = None if configuration is None else configuration.table_for_topic(route.topic or "")
+    config = None if configuration is None else configuration.table_for_topic(route.topic or "", id.also_for)
     waits = verdict.state in (PENDING, PARKED, QUARANTINED) and verdict.code != ObjectGone.code
     return waits and route.kind == CHANGE_FILE and by_time(route.offset, config)
 

@@ -6,7 +6,7 @@ once `ignore` names them. Pending objects move to the table and lane that take t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Callable
@@ -14,8 +14,9 @@ from typing import Callable
 from sluice.admission.routing import CHANGE_FILE, READABLE_FORMATS, classify, route_of
 from sluice.batch.claim import TableState
 from sluice.batch.kafka_watch import KafkaWatch
-from sluice.changes.log_restart import LOG_RESTARTED, Mark, has_several_logs
+from sluice.changes.log_restart import LOG_RESTARTED, has_several_logs, watched_partition
 from sluice.config.document import Configuration
+from sluice.config.pinned_topic import pinned_topic
 from sluice.config.rules.ignore import LEFT_OUT
 from sluice.config.table import TableConfig
 from sluice.ledger.keys import PARKED
@@ -47,15 +48,15 @@ def unpark(
     """
     moved = ignored = 0
     lanes: set[str] = set()
-    marks = lru_cache(maxsize=64)(lambda table: KafkaWatch.from_dict(ledger.tables.get(table).watch).marks)
+    state_of = lru_cache(maxsize=64)(ledger.tables.get)
     for record in ledger.objects.in_state(PARKED, since=since):
         rule = left_out(record, configuration)
         if rule is not None:
             ignored += ledger.objects.ignore_parked(record, rule, now())
             continue
         record = renamed(record, configuration)
-        config = configuration.table_for_topic(record.topic) if record.topic is not None else None
-        if config is None or not is_freed(record, config, marks):
+        config = configuration.table_for_topic(record.topic, record.id.also_for) if record.topic is not None else None
+        if config is None or not is_freed(record, config, state_of):
             continue
         lanes.add(config.lane)  # even if somebody else moved it: they may have died before waking the lane
         moved += ledger.objects.unpark(record, config, now())
@@ -87,18 +88,18 @@ def renamed(record: ObjectRecord, configuration: Configuration) -> ObjectRecord:
     )
 
 
-def is_freed(
-    record: ObjectRecord, config: TableConfig, marks: Callable[[str], Mapping[int, Mark]] = lambda table: {}
-) -> bool:
+def is_freed(record: ObjectRecord, config: TableConfig, state_of: Callable[[str], TableState] = TableState) -> bool:
     """Whether a parked object becomes pending under the configuration that takes its topic.
 
-    `marks` returns a table's high-water marks.
+    `state_of` returns a table's state, whose high-water marks count.
     """
     if record.code == LOG_RESTARTED:
         under = record.parked_generation or 0
-        return config.generation > under or has_several_logs(
-            marks(config.table), record.kafka_partition, generation=under
-        )
+        state = state_of(config.table)
+        own_topic = pinned_topic(state.pinned) or config.topic
+        partition = watched_partition(record.kafka_partition, record.topic or "", own_topic)
+        marks = KafkaWatch.from_dict(state.watch).marks
+        return config.generation > under or has_several_logs(marks, partition, generation=under)
     return record.code is None
 
 
@@ -132,7 +133,7 @@ def reroute(
     woken: set[str] = set()
     for lane in lanes:
         for item in ledger.pending.oldest(lane, PER_TABLE):
-            config = configuration.table_for_topic(item.topic)
+            config = configuration.table_for_topic(item.topic, item.also_for)
             if config is None or item.admitted_at >= before or (config.table, config.lane) == (item.table, lane):
                 continue
             record = ledger.objects.get([item.id]).get(item.id)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Callable
 
 from sluice.admission.listing_pass import ListingPass
 from sluice.admission.notices import LISTING, Notice
+from sluice.admission.routing import identities
 from sluice.config.document import Configuration
 from sluice.errors import UnidentifiedObject
 from sluice.objects import ObjectId
@@ -78,8 +80,8 @@ class Reconciler:
             due = [version for version in page.versions if version.modified_at <= old]
             overdue = [version for version in due if current.is_due(version.modified_at)]
             missing, admissions = self._admit_missing(overdue, versioned, configuration, seconds_left())
-            failed_at = min((missing[id].event_time_ms or 0 for id in admissions.failed), default=None)
-            current = current.behind(page.next_marker, failed_at)
+            failed = [version.modified_at for version in overdue if version.id(versioned) in admissions.failed]
+            current = current.behind(page.next_marker, min(failed, default=None))
             done = Pass(
                 done.listed + len(page.versions),
                 done.asked + len(overdue),
@@ -101,13 +103,16 @@ class Reconciler:
     def _admit_missing(
         self, versions: Sequence[ListedVersion], versioned: bool, configuration: Configuration | None, seconds: float
     ) -> tuple[dict[ObjectId, Notice], Admissions]:
+        """Admit what the ledger doesn't know, or not for each table of its topic; returns the former."""
         notices = [self._notice(version, versioned) for version in versions]
-        by_id = {notice.id: notice for notice in notices if notice is not None}
-        in_ledger = self._ledger.objects.get(by_id) if by_id else {}
-        missing = {id: notice for id, notice in by_id.items() if id not in in_ledger}
-        if not missing:
+        asked = {notice.id: notice for notice in notices if notice is not None}
+        of_tables = {id: identities(id, notice.size, configuration) for id, notice in asked.items()}
+        in_ledger = self._ledger.objects.get(chain.from_iterable(of_tables.values())) if asked else {}
+        wanted = [asked[id] for id, named in of_tables.items() if not in_ledger.keys() >= set(named)]
+        missing = {id: notice for id, notice in asked.items() if id not in in_ledger}
+        if not wanted:
             return {}, Admissions({}, {})
-        admissions = self._admission.admit_all(list(missing.values()), configuration, seconds=seconds)
+        admissions = self._admission.admit_all(wanted, configuration, seconds=seconds)
         report_admissions(self._report, admissions)
         self._waker.wake(admissions.lanes, configuration)
         return missing, admissions

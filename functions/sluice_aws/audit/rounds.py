@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Callable
 
+from sluice.admission.routing import identities
+from sluice.config.document import Configuration
 from sluice.errors import UnidentifiedObject
 from sluice.hudi.timeline import Timeline
 from sluice.ledger.audit import LOST_RECORD, Contradiction
@@ -58,7 +60,9 @@ class Auditor:
         self._grace_ms = grace_ms
         self._now = now
 
-    def run(self, seconds_left: Callable[[], float], admit: AdmitMissing) -> AuditRound:
+    def run(
+        self, seconds_left: Callable[[], float], admit: AdmitMissing, configuration: Configuration | None = None
+    ) -> AuditRound:
         """Go on with the round, or begin one that is due, until it or the time ends. Gauges are written in any case.
 
         `admit` admits those of some versions that the ledger doesn't know, and returns their number.
@@ -68,7 +72,7 @@ class Auditor:
         logged = 0
         try:
             while at.phase != DONE and seconds_left() > 0:
-                contradictions, after = self._page(at, timeline_of, admit)
+                contradictions, after = self._page(at, timeline_of, admit, configuration)
                 self._log(contradictions[: MOST_LOGGED - logged])
                 logged += len(contradictions)
                 at = at.behind(after, Counter(one.code for one in contradictions), self._now())
@@ -77,16 +81,24 @@ class Auditor:
             self._publish(at)
         return at
 
-    def _page(self, at: AuditRound, timeline_of: Callable[[str], Timeline], admit: AdmitMissing) -> Page:
+    def _page(
+        self,
+        at: AuditRound,
+        timeline_of: Callable[[str], Timeline],
+        admit: AdmitMissing,
+        configuration: Configuration | None,
+    ) -> Page:
         if at.phase == BRONZE:
-            return self._of_bronze(at.after, admit)
+            return self._of_bronze(at.after, admit, configuration)
         return self._of_batches(at.after, timeline_of) if at.phase == BATCHES else self._of_tables(at.after)
 
-    def _of_bronze(self, after: tuple[str, ...] | None, admit: AdmitMissing) -> Page:
+    def _of_bronze(
+        self, after: tuple[str, ...] | None, admit: AdmitMissing, configuration: Configuration | None
+    ) -> Page:
         """Admit what a page of bronze has and the ledger hasn't; compare the page with each object's own batch."""
         marker = None if after is None else (after[0], after[1])
         page = self._objects.version_page(self._bronze, marker, page_size=PAGE_VERSIONS)
-        listed = self._identified(page.versions)
+        listed = self._identified(page.versions, configuration)
         facts = self._facts(listed)
         now = self._now()
 
@@ -143,14 +155,18 @@ class Auditor:
     def _facts(self, only: Iterable[ObjectId]) -> AuditFacts:
         return AuditFacts(self._ledger, self._objects, self._silver, self._timelines, only=frozenset(only))
 
-    def _identified(self, versions: Iterable[ListedVersion]) -> dict[ObjectId, ListedVersion]:
+    def _identified(
+        self, versions: Iterable[ListedVersion], configuration: Configuration | None
+    ) -> dict[ObjectId, ListedVersion]:
         versioned = self._objects.is_versioned(self._bronze)
         by_id = {}
         for version in versions:
             try:
-                by_id[version.id(versioned)] = version
+                of_first_rule = version.id(versioned)
             except UnidentifiedObject as error:
                 self._report.warn("version_unidentified", reason=str(error), **error.facts)
+                continue
+            by_id.update(dict.fromkeys(identities(of_first_rule, version.size, configuration), version))
         return by_id
 
     def _log(self, contradictions: Iterable[Contradiction]) -> None:

@@ -38,6 +38,7 @@ class ObjectLedger:
         for version in versions:
             if version["sk"] == key["sk"]:
                 return f"{ALREADY}{version['state']}"
+        versions = [version for version in versions if version.get("also_for", "") == admitted.id.also_for]
         if admitted.state == items.PENDING and _repeats(admitted, versions, generation):
             admitted = replace(admitted, state=items.SUPERSEDED)
         existing = self._write_new(admitted)
@@ -254,7 +255,7 @@ def _place(record: ObjectRecord) -> tuple[str, str, int, ObjectId]:
     return record.lane or "", record.table or "", record.admitted_at, record.id
 
 
-_OF_VERSIONS = ("state", "etag", "size", "admitted_at", "merged_generation")
+_OF_VERSIONS = ("state", "etag", "size", "admitted_at", "merged_generation", "also_for")
 
 
 def _repeats(admitted: AdmittedObject, versions: Sequence[Values], generation: int | None) -> bool:
@@ -288,6 +289,7 @@ def object_item(admitted: AdmittedObject) -> Values:
         "bucket": admitted.id.bucket,
         "key": admitted.id.key,
         "version": admitted.id.version,
+        "also_for": admitted.id.also_for or None,
     }
     listing = (
         listing_fields(admitted.state, admitted.id, admitted.admitted_at)
@@ -307,6 +309,7 @@ def pending_item(waiting: AdmittedObject) -> Values:
     return {
         **items.pending_key(lane, table, waiting.admitted_at, waiting.id),
         **asdict(waiting.id),
+        "also_for": waiting.id.also_for or None,
         **{name: getattr(waiting, name) for name in _OF_PENDING},
         "table": table,
         "attempt": waiting.attempt or None,
@@ -324,5 +327,5 @@ def listing_fields(state: str, identity: ObjectId, now: int) -> dict[str, Any]:
 
 def record_of(stored: Mapping[str, Any]) -> ObjectRecord:
     """A stored item as a record."""
-    identity = ObjectId(stored["bucket"], stored["key"], stored["version"])
+    identity = ObjectId(stored["bucket"], stored["key"], stored["version"], stored.get("also_for", ""))
     return ObjectRecord(identity, **{name: stored[name] for name in FIELDS if name in stored})

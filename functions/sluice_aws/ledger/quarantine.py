@@ -158,7 +158,7 @@ def _merged_of(record: ObjectRecord, table: str | None) -> dict[str, Any]:
 
 def _decision_item(decision: Decision) -> dict[str, Any]:
     summary = {name: value for name, value in asdict(decision).items() if name != "id"}
-    coordinates = {"bucket": decision.id.bucket, "key": decision.id.key, "version": decision.id.version}
+    coordinates = {**asdict(decision.id), "also_for": decision.id.also_for or None}
     listed = {
         "listed_as": items.listed_as(items.DECISIONS, decision.id.hash),
         "listed_at": items.listed_at(decision.at),
@@ -167,6 +167,6 @@ def _decision_item(decision: Decision) -> dict[str, Any]:
 
 
 def _decision(stored: Mapping[str, Any]) -> Decision:
-    identity = ObjectId(stored["bucket"], stored["key"], stored["version"])
+    identity = ObjectId(stored["bucket"], stored["key"], stored["version"], stored.get("also_for", ""))
     values: dict[str, Any | None] = {name: stored[name] for name in _FIELDS if name in stored}
     return Decision(identity, **values)  # type: ignore[arg-type]  # the ledger holds what `_decision_item` wrote

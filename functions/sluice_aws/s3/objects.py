@@ -14,6 +14,8 @@ from typing import Any, Callable, Optional, TypeVar
 
 from botocore.exceptions import ClientError
 
+from sluice.admission.routing import identities
+from sluice.config.document import Configuration
 from sluice.errors import SluiceError
 from sluice.objects import ObjectId, identify
 from sluice_aws.errors import ObjectArchived, ObjectGone, Unchanged, too_large
@@ -384,14 +386,26 @@ def files_beside(objects: Objects, id: ObjectId, prefix: str) -> dict[ObjectId, 
 
 
 def pages_of_bronze(
-    objects: Objects, bucket: str, prefix: str = "", *, versioned: bool | None = None
+    objects: Objects,
+    bucket: str,
+    prefix: str = "",
+    *,
+    versioned: bool | None = None,
+    configuration: Configuration | None = None,
 ) -> Iterator[dict[ObjectId, ListedVersion]]:
-    """List every object version below a prefix, a page at a time. Asks whether the bucket is `versioned`, if None."""
+    """List every object version below a prefix, a page at a time; with a configuration, once for each table.
+
+    Asks whether the bucket is `versioned`, if None.
+    """
     versioned = objects.is_versioned(bucket) if versioned is None else versioned
     marker = None
     while True:
         page = objects.version_page(bucket, marker, prefix=prefix)
-        yield {item.id(versioned): item for item in page.versions}
+        yield {
+            identity: item
+            for item in page.versions
+            for identity in identities(item.id(versioned), item.size, configuration)
+        }
         marker = page.next_marker
         if marker is None:
             return

@@ -24,6 +24,7 @@ from sluice.batch.claim import (
     merged_as,
     plan_claim,
     ready_tables,
+    still_routed,
     still_wanted,
 )
 from sluice.batch.manifest import Manifest, TablePart, open_manifest
@@ -135,8 +136,9 @@ class ClaimStep:
             pending = self._filled(pending, configs, states, configuration.lane(lane_name).batch_objects, now)
         with profile.stage("plan"):
             budget = budget_of(configuration.lane(lane_name))
+            routed = still_routed(configuration, lane_name, pending)
             plan = plan_claim(
-                pending, configs, states, budget, now, isolated_next=self._isolated_next, settling=SETTLING
+                routed, configs, states, budget, now, isolated_next=self._isolated_next, settling=SETTLING
             )
             plan = self._dumps.checked(plan, pending, configs, configuration)
             self._report_others(

@@ -3,7 +3,7 @@
 import pytest
 from admit.handler import handler as admit
 from botocore.exceptions import ClientError
-from emulation.deployment import BRONZE, LEDGER, REGION, TOPIC, avro, context, key, s3_body, sqs_event
+from emulation.deployment import BRONZE, LEDGER, REGION, TOPIC, avro, context, failed_items, key, s3_body, sqs_event
 from reconcile.handler import handler
 from supervise.handler import handler as supervise
 
@@ -15,6 +15,7 @@ from sluice.ledger.records import AdmittedObject, Decision
 from sluice_aws.admission import reconcile as reconciler
 from sluice_aws.admission.reassign import shares_partitions
 from sluice_aws.admission.sweep import ObjectScan
+from sluice_aws.ledger.objects import ObjectLedger
 from sluice_aws.ledger.tables import TableLedger
 from sluice_aws.s3.objects import Objects
 
@@ -334,3 +335,50 @@ def test_a_record_that_s3_does_not_answer_about_ends_no_pass(settled, monkeypatc
     monkeypatch.setattr(Objects, "exists", refuse)
     assert handler({}, context(LONG))["forgotten"] == 1
     assert (settled.record(strange).state, settled.record(lost)) == ("committed", None)
+
+
+def both_tables(deployment):
+    masked = TableRule("masked.orders", ("id",), topic=TOPIC, also=True, lane="private")
+    deployment.configure(TableRule("public.orders", ("id",), topic=TOPIC), masked)
+
+
+def by_table(deployment, id):
+    records = deployment.ledger.objects.versions(id.bucket, id.key)
+    return {record.table: record.state for record in records}
+
+
+def test_a_notice_admits_an_object_for_each_table_and_wakes_their_lanes(settled):
+    both_tables(settled)
+    id, broken = settled.land(key(1), avro()), settled.land(key(2), b"no Avro")
+    for _ in range(2):
+        assert failed_items(admit(sqs_event(s3_body(id, broken)), context())) == []
+    assert by_table(settled, id) == {"public.orders": "pending", "masked.orders": "pending"}
+    assert by_table(settled, broken) == {"public.orders": "quarantined", "masked.orders": "quarantined"}
+    assert {settled.ledger.lanes.get(lane).state for lane in ("main", "private")} == {STARTING}
+    assert handler({}, context(LONG))["missing"] == 0
+
+
+def test_an_object_that_one_table_could_not_take_is_delivered_again(settled, monkeypatch):
+    both_tables(settled)
+    id, whole = settled.land(key(1), avro()), ObjectLedger.admit
+
+    def fails(self, admitted, **more):
+        if admitted.id.also_for:
+            raise ConnectionError("on purpose")
+        return whole(self, admitted, **more)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(ObjectLedger, "admit", fails)
+        assert failed_items(admit(sqs_event(s3_body(id)), context())) == ["m0"]
+    assert by_table(settled, id) == {"public.orders": "pending"}
+    assert handler({}, context(LONG))["missing"] == 0  # and no alarm: the ledger has the object
+    assert by_table(settled, id) == {"public.orders": "pending", "masked.orders": "pending"}
+
+
+def test_the_audit_admits_what_a_table_of_a_new_rule_lacks(settled):
+    id = settled.land(key(1), avro())
+    admit(sqs_event(s3_body(id)), context())
+    handler({}, context(LONG))
+    both_tables(settled)
+    assert handler({"duty": "audit"}, context(LONG))["contradictions"] == {}
+    assert by_table(settled, id) == {"public.orders": "pending", "masked.orders": "pending"}

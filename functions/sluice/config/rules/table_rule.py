@@ -13,7 +13,7 @@ from sluice.config.key_pattern import KeyName, named_by, named_by_folder
 from sluice.config.rules.ignore import topic_regex
 from sluice.config.setting import setting, settings_of
 from sluice.config.table import TableConfig, TableSettings, history_name
-from sluice.config.values import PLACEHOLDER, text
+from sluice.config.values import PLACEHOLDER, SWITCH, text
 from sluice.errors import InvalidConfiguration
 from sluice.names import COLUMN, NAME
 
@@ -44,6 +44,14 @@ class TableRule(TableSettings, _RuleTable):
     topic_regex: str | None = field(
         default=None,
         metadata=setting(text(500), "In place of `topic`: a regular expression for the whole topic, with groups."),
+    )
+    also: bool = field(
+        default=False,
+        metadata=setting(
+            SWITCH,
+            "Makes a further table of topics that another rule takes: a masked copy beside the raw one, for instance.",
+            page="producing.md#one-topic-several-tables",
+        ),
     )
 
     @property
@@ -80,6 +88,11 @@ class TableRule(TableSettings, _RuleTable):
         database, _, name = self.table.partition(".")
         return f"{database}.{history_name(self.history, name)}" if self.history and not self.append_only else None
 
+    def table_of(self, topic: str) -> str | None:
+        """The name of the table that this rule makes of a topic, valid or not; None if it doesn't take the topic."""
+        matched = _compiled(self.pattern).fullmatch(topic)
+        return None if matched is None else _fill(self.table, matched)
+
     def apply(self, topic: str) -> TableConfig | None:
         """Return the table that this rule makes of a topic, or None if it doesn't take the topic.
 
@@ -88,13 +101,7 @@ class TableRule(TableSettings, _RuleTable):
         matched = _compiled(self.pattern).fullmatch(topic)
         if matched is None:
             return None
-        values = {str(number): value for number, value in enumerate(matched.groups(), 1)}
-        values.update(matched.groupdict())
-
-        def fill(template: str) -> str:
-            return PLACEHOLDER.sub(lambda match: values.get(match[1]) or "", template)
-
-        filled = _filled(self, fill)
+        filled = _filled(self, lambda template: _fill(template, matched))
         database, _, name = filled.table.partition(".")
         if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
             raise InvalidConfiguration(
@@ -110,7 +117,7 @@ class TableRule(TableSettings, _RuleTable):
                 topic=topic,
                 table=filled.table,
             )
-        services = _filled(filled.services, fill)
+        services = _filled(filled.services, lambda template: _fill(template, matched))
         record_key = (ROW,) if self.append_only else filled.record_key
         for column in (*record_key, *filled.partition_by, *services.cluster_by, *filled.position_columns):
             if not COLUMN.fullmatch(column):
@@ -149,6 +156,12 @@ def histories_taken(config: TableConfig, own: TableRule, rules: Iterable[TableRu
     is_named = isinstance(config.history, str)
     others = (rule for rule in rules if rule is not own and (is_named or isinstance(rule.history, str)))
     return history_taken(config.history_table.table, others)
+
+
+def _fill(template: str, matched: re.Match[str]) -> str:
+    values = {str(number): value for number, value in enumerate(matched.groups(), 1)}
+    values.update(matched.groupdict())
+    return PLACEHOLDER.sub(lambda name: values.get(name[1]) or "", template)
 
 
 def _filled(settings: Any, fill: Callable[[str], str]) -> Any:

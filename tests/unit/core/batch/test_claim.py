@@ -15,8 +15,10 @@ from sluice.batch.claim import (
     claimable_tables,
     configured_tables,
     fed_by,
+    first_due_at,
     plan_claim,
     ready_tables,
+    still_routed,
 )
 from sluice.batch.isolation import Cohort
 from sluice.config.document import Configuration
@@ -180,3 +182,19 @@ def test_objects_of_a_topic_that_does_not_feed_their_table_wait_and_start_no_run
     assert claimable_tables(renamed, "main", [one], {"crm.user": fed}, NOW) == ("crm.user",), (
         "no rule gives it the other any more"
     )
+
+
+def test_several_topics_feed_a_table_only_where_its_rule_allows_it():
+    def claimed(**settings):
+        rule = TableRule("crm.user", **{"record_key": ("id",), **settings}, topic_regex=r"(?:eu|us)\.user")
+        configuration = Configuration(rules=(TableRule("crm.gone", ("id",), topic="eu.gone"), rule))
+        topics = ("us.user", "eu.user", "eu.gone")  # the last was routed elsewhere after its admission
+        pending = [replace(waiting(n, "crm.user"), topic=topic) for n, topic in enumerate(topics)]
+        configs = fed_by(configuration, "main", configured_tables(configuration, "main", pending), {})
+        plan = plan_claim(still_routed(configuration, "main", pending), configs, {}, WIDE, NOW)
+        assert claimable_tables(configuration, "main", pending, {}, NOW) == ("crm.user",)
+        assert first_due_at(configuration, "main", pending[2:], {}) is None
+        return sorted(item.topic for item in plan.objects["crm.user"])
+
+    assert claimed() == ["eu.user"]
+    assert claimed(merged=True) == claimed(record_key=("__db", "id")) == ["eu.user", "us.user"]

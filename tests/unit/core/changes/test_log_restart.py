@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sluice.batch.kafka_watch import MOST_CHARACTERS, KafkaWatch, only_partition, watched
-from sluice.changes.log_restart import Mark, SeenObject, began_again, has_several_logs, judge
+from sluice.changes.log_restart import Mark, SeenObject, began_again, has_several_logs, judge, watched_partition
 from sluice.changes.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, encode, log_place
 from sluice.config.table import TableConfig
 
@@ -299,3 +299,31 @@ def test_a_restart_among_several_logs_frees_nothing() -> None:
 
 def test_a_mark_of_a_later_release_is_read() -> None:
     assert Mark.from_dict({**Mark(0, 1, POSTGRES, "0").to_dict(), "unheard": 1}) == Mark(0, 1, POSTGRES, "0")
+
+
+MERGED = replace(CONFIG, merged=True)
+
+
+def test_each_topic_of_a_table_has_kafka_partitions_of_its_own():
+    """One log in two topics: offsets of one say nothing of those of the other, and a restart is one topic's."""
+    own = [pg(first, 10 * GB + first, first, topic=MERGED.topic) for first in (0, 10)]
+    other = [
+        replace(pg(first, 9 * GB + first, 100 + first, topic="other"), object=f"other-{first}") for first in (500, 510)
+    ]
+    judged = watched(KafkaWatch(), [*own, *other], MERGED)
+    assert not judged.parked and len(judged.watch.marks) == 2 and only_partition(judged.watch, generation=0) is None
+    assert judged.watch.marks[0].offset == 19 and KafkaWatch.from_dict(judged.watch.to_dict()) == judged.watch
+    fell = replace(pg(520, 16, 900, topic="other"), object="fell")
+    judged = watched(judged.watch, [fell, pg(20, 10 * GB + 20, 900, topic=MERGED.topic)], MERGED)
+    assert list(judged.parked) == ["fell"] and "Kafka partition 0 of another topic" in judged.parked["fell"]
+    number = watched_partition(0, "other", MERGED.topic)
+    assert began_again(judged.watch.marks, number, 530, generation=0)
+    assert not began_again(judged.watch.marks, 0, 530, generation=0)
+
+
+def test_offsets_of_two_topics_order_nothing_unless_the_key_names_the_source():
+    seen = [replace(pg(0, 1, 1, topic=topic), object=topic, kind=OFFSET_ONLY) for topic in (MERGED.topic, "other")]
+    assert {name: error.code for name, error in watched(KafkaWatch(), seen, MERGED).refused.items()} == {
+        "other": "two_topics"
+    }
+    assert not watched(KafkaWatch(), seen, replace(MERGED, record_key=("__db", "id"))).refused

@@ -1,0 +1,167 @@
+"""A topic that feeds two tables: each object is merged once into each, and may end differently in each."""
+
+from dataclasses import replace
+
+import pytest
+from driving.lane import LANE, SimulatedLane
+from emulation.stack import describe
+from support.builders import avro_object, flattened
+
+from sluice.silver_keys import outcome_key
+from sluice_cli.config.source import read_tables
+from sluice_cli.main import run
+
+RAW = "tables:\n  - {topic: crm.*, table: 'crm.{1}', record_key: id, freshness: 0}\n"
+BOTH = RAW + RAW.partition("\n")[2].replace("'crm.{1}'", "'masked.{1}', also: true, columns: {mask: [name]}")
+BODY = avro_object(flattened({"id": "long"}), [{"id": 1, "__lsn": 1}])
+
+
+@pytest.fixture
+def world(stack, tmp_path, capsys, invoked):
+    return World(stack, tmp_path, capsys)
+
+
+class World:
+    """Objects of a topic, and runs of the lane, whose documents are put where a driver puts them."""
+
+    def __init__(self, stack, tmp_path, capsys):
+        self.stack, self.tmp_path, self.capsys = stack, tmp_path, capsys
+        self.lane = None
+
+    def command(self, *words, code=0):
+        self.capsys.readouterr()
+        assert run([*words, "--json"]) == code
+        return describe(self.capsys)
+
+    def push(self, text):
+        (self.tmp_path / "tables.yaml").write_text(text)
+        pushed = self.command("config", "push", "tables.yaml", "--yes")
+        if self.lane is None:
+            self.lane = SimulatedLane(self.stack.dynamodb, read_tables(text), ledger_table="s-ledger")
+        self.lane.file.content = read_tables(text)
+        return pushed
+
+    def write(self, n=2):
+        return [self.stack.write(f"topics/crm.user/crm.user+0+{number}.avro", BODY) for number in range(n)]
+
+    def merge(self):
+        self.lane.ledger.lanes.wake(LANE)
+        ended = self.lane.run()
+        for key, text in self.lane.documents.stored.items():
+            if "/manifests/" not in key:
+                batch, _, table = key.partition("/")
+                key = outcome_key(batch, table)
+            self.stack.s3.put_object(Bucket="s-silver", Key=key, Body=text.encode())
+        return ended
+
+    def records(self, identity):
+        found = self.stack.ledger.objects.versions(identity.bucket, identity.key)
+        return {record.table: record for record in found}
+
+    def states(self, *identities):
+        return [{table: record.state for table, record in self.records(one).items()} for one in identities]
+
+
+def merged(world, n=2):
+    world.push(BOTH)
+    objects = world.write(n)
+    admitted = world.command("backfill", "--yes")
+    assert admitted["admitted"] == {"pending": 2 * n}
+    world.merge()
+    return objects
+
+
+def test_each_object_is_merged_once_into_each_table(world):
+    objects = merged(world)
+    assert world.states(*objects) == [{"crm.user": "committed", "masked.user": "committed"}] * 2
+    assert set(world.lane.tables.times_committed().values()) == {1} and len(world.lane.tables.times_committed()) == 4
+    assert world.command("backfill", "--yes")["objects"] == 0
+    audit = world.command("audit", "--objects", code=1)  # no table of Hudi is there
+    assert audit["objects"] == {"committed": 4}
+    assert {one["code"] for one in audit["contradictions"]} == {"commit_missing"}
+    assert {one["table"] for one in audit["object_versions"]} == {"crm.user", "masked.user"}
+    assert {one["version"] for one in audit["object_versions"]} == {one.version for one in objects}
+
+
+def test_a_further_table_of_objects_that_were_merged_gets_them_by_backfill(world):
+    world.push(RAW)
+    objects = world.write()
+    world.command("backfill", "--yes")
+    world.merge()
+    plan = world.push(BOTH)["plan"]
+    assert [(one["table"], one["kind"]) for one in plan["tables"]] == [("masked.user", "new")]
+    assert world.command("wait")["settled"]  # these objects are nothing that a run could merge
+    world.command("backfill", "--yes")
+    world.merge()
+    assert world.states(*objects) == [{"crm.user": "committed", "masked.user": "committed"}] * 2
+    assert set(world.lane.tables.times_committed().values()) == {1}
+
+
+def test_quarantine_in_one_table_is_none_in_the_other_and_is_retried_alone(world):
+    world.push(BOTH)
+    (one,) = world.write(1)
+    world.command("backfill", "--yes")
+    world.lane.merger.quarantined = frozenset({replace(one, also_for="masked.user")})
+    world.merge()
+    assert world.states(one) == [{"crm.user": "committed", "masked.user": "quarantined"}]
+    (entry,) = world.command("quarantine", "list")["entries"]
+    assert (entry["table"], entry["version"]) == ("masked.user", one.version)
+    world.lane.merger.quarantined = frozenset()
+    world.command("quarantine", "retry", "--all", "--yes")
+    world.merge()
+    assert world.states(one) == [{"crm.user": "committed", "masked.user": "committed"}]
+    assert [table for _, table, _ in world.lane.tables.commits].count("crm.user") == 1
+    history = world.command("history", "--key", one.key)
+    assert {entry["table"] for entry in history["objects"]} == {"crm.user", "masked.user"}
+
+
+def test_a_rebuild_replays_the_objects_of_its_table_alone(world):
+    objects = merged(world)
+    world.command("pause", LANE)
+    assert world.command("rebuild", "table", "masked.user", "--yes")["objects"]["replayed"] == 2
+    assert world.states(*objects) == [{"crm.user": "committed", "masked.user": "pending"}] * 2
+    world.command("resume", LANE)
+    world.merge()
+    assert world.states(*objects) == [{"crm.user": "committed", "masked.user": "committed"}] * 2
+    by_table = [table for _, table, _ in world.lane.tables.commits]
+    assert (by_table.count("crm.user"), by_table.count("masked.user")) == (1, 2)
+
+
+def test_a_lost_ledger_comes_back_for_both_tables(world):
+    objects = merged(world)
+    world.command("pause", LANE)
+    for identity in objects:
+        for record in world.records(identity).values():
+            assert world.stack.ledger.objects.forget(record)
+    world.command("rebuild", "ledger", "--yes")
+    assert world.states(*objects) == [{"crm.user": "committed", "masked.user": "committed"}] * 2
+
+
+def test_replay_and_the_same_bytes_again_are_judged_for_each_table(world):
+    (one, _) = merged(world)
+    again = world.stack.write(one.key, BODY)
+    world.command("backfill", "--yes")
+    versions = world.stack.ledger.objects.versions(one.bucket, one.key)
+    states = [(record.table, record.state) for record in versions if record.id.version == again.version]
+    assert sorted(states) == [("crm.user", "superseded"), ("masked.user", "superseded")]
+    world.command("ops", "replay", "--table", "masked.user", "--yes")
+    states = [(record.table, record.state) for record in world.stack.ledger.objects.versions(one.bucket, one.key)]
+    assert ("masked.user", "pending") in states and ("crm.user", "pending") not in states
+
+
+def test_a_rule_that_goes_leaves_its_table_and_the_other_as_they_are(world):
+    merged(world)
+    pushed = world.push(RAW)
+    (table,) = pushed["plan"]["tables"]
+    assert (table["table"], table["kind"]) == ("masked.user", "removed")
+    assert table["risk"] == "objects of topic crm.user go only to crm.user from now on"
+    objects = world.write(3)
+    world.command("backfill", "--yes")
+    world.merge()
+    assert world.states(objects[2]) == [{"crm.user": "committed"}]
+
+
+def test_a_rule_with_also_needs_a_rule_beside_it(world):
+    (world.tmp_path / "alone.yaml").write_text("tables:\n  - {topic: a.b, table: a.b, record_key: id, also: true}\n")
+    assert run(["config", "check", "alone.yaml"]) == 1
+    assert "has no effect: no other rule takes a.b" in world.capsys.readouterr().err
