@@ -129,11 +129,12 @@ VERBS = {
     "table": Verb(
         "sluice_cli.tables.inspect:app",
         _TABLES,
-        "Inspect a table: schema, commits, files, statistics. Declare, accept or adopt one.",
+        "Inspect a table: schema, commits, files, statistics. Declare, accept, adopt or drop one.",
         {
             "ddl": "sluice_cli.tables.catalog:ddl",
             "accept": "sluice_cli.tables.accept:accept",
             "adopt": "sluice_cli.tables.adoption:adopt",
+            "drop": "sluice_cli.tables.drop:drop",
             "schema": "sluice_cli.tables.schema:app",
         },
     ),

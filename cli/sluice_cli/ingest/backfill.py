@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -12,6 +12,7 @@ import typer
 from sluice.admission.routing import IGNORED, identities, route_of
 from sluice.admission.verdict import judge_read, judge_unread
 from sluice.config.rules.ignore import LEFT_OUT
+from sluice.config.table import TableConfig
 from sluice.errors import FAILED
 from sluice.ledger.keys import PENDING
 from sluice.ledger.records import ALREADY, ObjectRecord
@@ -19,6 +20,7 @@ from sluice.objects import ObjectId
 from sluice_aws.admission.admit import Admissions, open_admission
 from sluice_aws.admission.reconcile import notice_of
 from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.rebuilds import DROPPED
 from sluice_aws.s3.objects import ListedVersion
 from sluice_aws.stack import Target
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
@@ -47,7 +49,8 @@ def backfill(
 ) -> None:
     """Bring in the objects of the bronze bucket that the ledger doesn't know: history, or what no notice announced.
 
-    So are those that a table of a new rule with `also` lacks, and those that `ignore` left out and leaves out no more.
+    So are those that a table of a new rule with `also` lacks, those that `ignore` left out and leaves out no more, and
+    those of a dropped table that a rule takes again.
 
     A listing is compared with the ledger, and an estimate of objects, bytes, time and cost comes first. Objects are
     admitted as if they were announced now: those that no rule takes are parked, so push the rules first. A table's rows
@@ -122,12 +125,16 @@ class ListedObjects:
         """Admit objects and wake their lanes."""
         notices = [notice_of(version, self.versioned) for version in versions]
         admissions = self._admission.admit_all(notices, self.configuration)
-        for lane in sorted(admissions.lanes):
-            self._target.ledger.lanes.wake(lane)
-        if admissions.lanes - self.woken:  # the runs of these lanes begin now, not at the end
-            supervise_now(self._target)
-        self.woken |= admissions.lanes
+        self.wake(admissions.lanes)
         return admissions
+
+    def wake(self, lanes: Collection[str]) -> None:
+        """Wake the lanes of objects that are pending."""
+        for lane in sorted(lanes):
+            self._target.ledger.lanes.wake(lane)
+        if not self.woken.issuperset(lanes):  # the runs of these lanes begin now, not at the end
+            supervise_now(self._target)
+        self.woken.update(lanes)
 
 
 class Backfill:
@@ -157,11 +164,11 @@ class Backfill:
         for page, marker in self._pages():
             unknown = self._unknown(page)
             for start in range(0, len(unknown), AT_ONCE):
-                chunk = list(dict.fromkeys(version for _, version, _ in unknown[start : start + AT_ONCE]))
+                part = unknown[start : start + AT_ONCE]
+                chunk = list(dict.fromkeys(version for _, version, _ in part))
                 # Where this ends in between, the object is one that the ledger doesn't know.
-                for _, _, ignored in unknown[start : start + AT_ONCE]:
-                    if ignored is not None:
-                        self._ledger.objects.forget(ignored)
+                back = [self._take_back(record) for _, _, record in part if record is not None]
+                done.states.update([PENDING] * sum(back))
                 admissions = self._listed.admit(chunk)
                 new = [one for one in admissions.done.values() if not one.admission.startswith(ALREADY)]
                 done.states.update(one.written.state for one in new)
@@ -209,9 +216,30 @@ class Backfill:
         ]
 
     def _is_taken_back(self, record: ObjectRecord) -> bool:
-        if record.state != IGNORED or not (record.rule or "").startswith(LEFT_OUT):
+        rule = record.rule or ""
+        if record.state != IGNORED or not rule.startswith((LEFT_OUT, DROPPED)):
             return False
+        if rule.startswith(DROPPED):
+            return self._taking(record) is not None
         return route_of(record.id.key, record.size, self._listed.configuration).kind != IGNORED
+
+    def _taking(self, record: ObjectRecord) -> TableConfig | None:
+        """The table that takes an object of a dropped one."""
+        configuration = self._listed.configuration
+        return configuration.table_for_topic(record.topic or "", record.id.also_for) if configuration else None
+
+    def _take_back(self, record: ObjectRecord) -> bool:
+        """Make an object of a dropped table pending, or forget that one was ignored; True for the former.
+
+        One that is forgotten is admitted with those that the ledger doesn't know.
+        """
+        config = self._taking(record) if (record.rule or "").startswith(DROPPED) else None
+        if config is None:
+            self._ledger.objects.forget(record)
+            return False
+        moved = self._ledger.objects.unpark(record, config, epoch_ms())
+        self._listed.wake({config.lane})
+        return moved
 
     def _expect(self, work: Workload, identity: ObjectId, size: int) -> None:
         """Count an object by the verdict that its key and its size allow."""

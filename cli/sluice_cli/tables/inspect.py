@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="table",
     no_args_is_help=True,
-    help="Inspect a table: schema, commits, files, statistics. Declare, accept or adopt one.",
+    help="Inspect a table: schema, commits, files, statistics. Declare, accept, adopt or drop one.",
     rich_markup_mode="markdown",
 )
 

@@ -11,7 +11,7 @@ from sluice_aws.ledger.lanes import LaneLedger
 from sluice_aws.ledger.objects import ObjectLedger
 from sluice_aws.ledger.pending import PendingLedger
 from sluice_aws.ledger.quarantine import QuarantineLedger
-from sluice_aws.ledger.rebuilds import RebuildLedger
+from sluice_aws.ledger.rebuilds import DropLedger, RebuildLedger
 from sluice_aws.ledger.recovery import RecoveryLedger
 from sluice_aws.ledger.services import ServiceLedger
 from sluice_aws.ledger.table import LedgerTable
@@ -37,5 +37,6 @@ class Ledger:
         self.tables = TableLedger(table)
         self.services = ServiceLedger(table)
         self.rebuilds = RebuildLedger(table, self.objects, self.quarantine)
+        self.drops = DropLedger(table)
         self.recovery = RecoveryLedger(table, self.objects)
         self.history = HistoryLedger(table)

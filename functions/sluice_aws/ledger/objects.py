@@ -104,11 +104,13 @@ class ObjectLedger:
         )
 
     def unpark(self, record: ObjectRecord, config: TableConfig, now: int) -> bool:
-        """parked -> pending under the table that takes its topic now; the caller wakes that table's lane.
+        """parked, or ignored since its table was dropped -> pending under the table that takes its topic now.
+
+        The caller wakes that table's lane.
 
         `record` has the topic, partition, offset and format by which its key is read now. The object keeps its
         admission time. One that a batch has read gets the next attempt, so that its next batch
-        has another id. False when it is no longer parked.
+        has another id. False when it is in another state by now.
         """
         attempt = record.attempt + 1 if record.batch is not None else record.attempt
         moved = replace(
@@ -117,6 +119,7 @@ class ObjectLedger:
             table=config.table,
             lane=config.lane,
             reason=None,
+            rule=None,
             attempt=attempt,
             generation=None,
         )
@@ -125,6 +128,7 @@ class ObjectLedger:
             "table": moved.table,
             "lane": moved.lane,
             "reason": None,
+            "rule": None,
             "unparked_at": now,
             **{name: getattr(moved, name) for name in ("topic", "kafka_partition", "offset", "format", "schema")},
             "listed_as": None,
@@ -136,7 +140,7 @@ class ObjectLedger:
         return self._together(
             [
                 self._table.put_action(pending_item(moved)),
-                self._table.update_action(items.object_key(record.id), changes, condition=when(state=items.PARKED)),
+                self._table.update_action(items.object_key(record.id), changes, condition=when(state=record.state)),
             ]
         )
 

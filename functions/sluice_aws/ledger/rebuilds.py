@@ -1,4 +1,7 @@
-"""Rebuilds: a table's item is emptied behind a mark, its objects become pending again, and the mark is removed."""
+"""Rebuilds: a table's item is emptied behind a mark, its objects become pending again, and the mark is removed.
+
+Drops: its objects are ignored until a table takes them again, and its items are deleted.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sluice.lane.machine import PAUSED
+from sluice.lane.machine import IDLE, PAUSED
 from sluice.ledger import keys as items
 from sluice.ledger.records import ObjectRecord
 from sluice.ledger.recovery import OBJECTS, OBJECTS_QUARANTINED, QUARANTINED_ROWS
@@ -15,7 +18,7 @@ from sluice.objects import ObjectId
 from sluice_aws.errors import LaneNotPaused, LedgerBusy
 from sluice_aws.ledger.expressions import when
 from sluice_aws.ledger.groups import GuardRefused, write_groups
-from sluice_aws.ledger.objects import ObjectLedger, pending_item
+from sluice_aws.ledger.objects import ObjectLedger, listing_fields, pending_item
 from sluice_aws.ledger.quarantine import QuarantineLedger
 from sluice_aws.ledger.settlement import TOTAL_PREFIX
 from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
@@ -24,6 +27,12 @@ from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
 KEPT = frozenset({"pk", "sk", "table", "listed_as", "listed_at"})
 ATTEMPTS = 5  # enough for the decisions of one operator
 _ASIDE = (TOTAL_PREFIX + OBJECTS_QUARANTINED, TOTAL_PREFIX + QUARANTINED_ROWS)
+
+DROPPED = "dropped: "  # what the rule of an object of a dropped table begins with; the table follows
+#: The states that a drop ends. Ignored objects stay so, and a claimed one is of an open batch, which comes first.
+ENDED = (items.COMMITTED, items.SUPERSEDED, items.QUARANTINED, items.PARKED, items.PENDING)
+_OF_THE_DATA = ("code", "reason", "quarantined_rows", "row_codes", "discarded_rows", "merged", "rows_aside", "cohort")
+_OF_REPLAYS = ("generation", "merged_generation", "parked_generation", "first_batch", "replayed_at")
 
 
 class RebuildLedger:
@@ -209,3 +218,48 @@ def _not_paused(table: str, lane: str) -> LaneNotPaused:
     step = f"`sluice pause {lane}`, and once `sluice status` says paused, `sluice rebuild table {table}`"
     why = f"its lane {lane} may start a run, or may have run since the rebuild was planned"
     return LaneNotPaused(f"{table} can't be rebuilt now: {why}", lane=lane, table=table, next_step=step)
+
+
+class DropLedger:
+    """The drops of one ledger. Each step may be repeated."""
+
+    def __init__(self, table: LedgerTable) -> None:
+        self._table = table
+
+    def objects(self, table: str, records: Sequence[ObjectRecord], now: int) -> int:
+        """Objects of a table -> ignored, with the batch that read them; returns the number of those that changed.
+
+        `ObjectLedger.unpark` takes such an object back with its next attempt, so that its next batch has another id.
+        """
+        groups = [self._group(record, table, now) for record in records]
+        return len(groups) - len(write_groups(self._table, groups)) if groups else 0
+
+    def table(self, table: str, lanes: Sequence[str], forgotten: Sequence[str] = ()) -> None:
+        """Delete a table's item, its requests for services in `lanes`, and the items of `forgotten` lanes at rest."""
+        for lane in lanes:
+            for page in self._table.query(items.services_partition(lane), prefix=items.of_table(table), fields=("sk",)):
+                for stored in page:
+                    self._delete({"pk": items.services_partition(lane), "sk": stored["sk"]})
+        for lane in forgotten:
+            stored = self._table.get(items.lane_key(lane)) or {}
+            if stored.get("state", IDLE) in (IDLE, PAUSED):
+                unchanged = when(state=stored.get("state"), revision=stored.get("revision"))
+                self._table.delete(items.lane_key(lane), unchanged)
+        self._delete(items.table_key(table))
+
+    def _delete(self, key: items.Key) -> None:
+        self._table.transact([self._table.delete_action(key)])
+
+    def _group(self, record: ObjectRecord, table: str, now: int) -> list[Values]:
+        changes: dict[str, Any] = {
+            **dict.fromkeys((*_OF_THE_DATA, *_OF_REPLAYS)),
+            "state": items.IGNORED,
+            "rule": DROPPED + table,
+            **listing_fields(items.IGNORED, record.id, now),
+        }
+        there = when(state=record.state, batch=record.batch, table=table)
+        group = [self._table.update_action(items.object_key(record.id), changes, condition=there)]
+        if record.state == items.PENDING:
+            listing = items.pending_key(record.lane or "", table, record.admitted_at, record.id)
+            group.append(self._table.delete_action(listing))
+        return group

@@ -56,6 +56,12 @@ class Mover:
         self._delete([source + name for name in left if name not in marks])
         return Moved(len(there), sum(there.values()))
 
+    def remove(self, source: str, *, first: Sequence[str] = ()) -> None:
+        """Delete all below `source`, a prefix that ends with /; `first` as in `move`. Raises MoveIncomplete."""
+        names = self.sizes(source)
+        self._delete([source + name for name in first if name in names])
+        self._delete([source + name for name in names if name not in first])
+
     def _copy(self, source: str, to: str) -> None:
         self._s3.copy({"Bucket": self._bucket, "Key": source}, self._bucket, to)  # a large object in parts
 

@@ -47,13 +47,14 @@ class PastRebuilds:
         marks = self._marks[table]
         return marks[max(marks)]
 
-    def unfinished(self) -> tuple[str, ...]:
-        """The tables whose last rebuild was interrupted, sorted."""
+    def unfinished(self, *, drops: bool = False) -> tuple[str, ...]:
+        """The tables whose last rebuild was interrupted, sorted; with `drops` those whose drop was."""
         return tuple(
             sorted(
                 table
                 for table, marks in self._marks.items()
-                if self._objects.get(self._silver, max(marks) + FINISHED) is None
+                if bool(marks[max(marks)].get("dropped")) == drops
+                and self._objects.get(self._silver, max(marks) + FINISHED) is None
             )
         )
 

@@ -133,7 +133,9 @@ class DumpStep:
         by_next = config.snapshot.awaits_next
         prefix = folder_of_order(config.key_pattern or "", item.key) if by_next else prefix_of(item.key)
         listed = {
-            id: at for id, at in self._files(item.id, prefix).items() if _is_of_table(id.key, config, configuration)
+            replace(id, also_for=item.also_for): at
+            for id, at in self._files(item.id, prefix).items()
+            if _is_of_table(id.key, config, configuration)
         }
         if not by_next:
             return complete_folder(item, self._with_states(listed), config, claimed=claimed)
