@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from sluice.admission.routing import is_full_load
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
-from sluice.changes.position import OFFSET_ONLY, encode, encode_arrival, of_snapshot
+from sluice.changes.position import OFFSET_ONLY, encode_arrival, encode_rows, of_snapshot
 from sluice.changes.source_tables import source_table
 from sluice.config.placeholders import Placeholders, placeholders
 from sluice.config.values import source_column
@@ -210,7 +210,7 @@ def _positions(
             for parts, op in zip(components, ops)
         ]
     try:
-        return [encode(plan.generation, kind, parts, offset) for parts, offset in zip(components, offsets)]
+        return encode_rows(plan.generation, kind, components, offsets)
     except Unordered as error:
         field = ", ".join(filter(None, names)) or error.facts["field"]
         raise Unordered(error.message, next_step=error.next_step, **{**error.facts, "field": field}) from error

@@ -154,6 +154,16 @@ def encode(generation: int, kind: str, components: Sequence[Any], offset: int) -
     raise Unordered(f"A {kind} position is out of range", field=kind, value=_written(components))
 
 
+def encode_rows(generation: int, kind: str, components: Sequence[Sequence[Any]], offsets: Sequence[int]) -> list[str]:
+    """The stored positions of rows: `encode` of each. PostgreSQL's usual ones are checked together."""
+    if kind == POSTGRES and set(map(len, components)) == {1}:
+        lsns = [lsn for (lsn,) in components]
+        numbers = set(map(type, lsns)) == {int} and min(lsns) >= 0 and max(lsns) < _LIMIT_20
+        if numbers and 0 <= generation <= MAX_GENERATION and min(offsets) >= 0 and max(offsets) < _LIMIT_20:
+            return [f"{generation:04d}.%020d.%020d" % place for place in zip(lsns, offsets)]
+    return [encode(generation, kind, parts, offset) for parts, offset in zip(components, offsets)]
+
+
 def _written(components: Sequence[Any]) -> str:
     return ", ".join(map(repr, components))[:200]
 

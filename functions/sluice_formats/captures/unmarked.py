@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.capture_marks import (
@@ -81,7 +82,11 @@ class UnmarkedDeletions:
 
 def _marks_of(records: Sequence[Record], name: str) -> set[str | None]:
     """The different values of a column as texts, None for null and for values that have none."""
-    values = (record.get(name) for record in records if isinstance(record, dict))
+    values: Iterable[Any] = [record.get(name) for record in records if isinstance(record, dict)]
+    try:
+        values = [value for _, value in {(type(value), value) for value in values}]  # True equals 1
+    except TypeError:  # lists and structs, which mark nothing
+        pass
     return {mark_text(int(value) if isinstance(value, float) and value.is_integer() else value) for value in values}
 
 

@@ -12,7 +12,9 @@ from sluice.changes.position import OFFSET_ONLY, POSTGRES
 from sluice.schema.avro import WriterSchema
 from sluice.schema.concealment import ruled
 from sluice_formats.errors import DeleteWithoutKey
-from sluice_formats.records import BrokenRecord, Chunk, ReaderPlan
+from sluice_formats.records import BrokenRecord, Chunk, ReaderPlan, Record
+
+DELETED = ("true", True)  # Debezium's mark
 
 
 def keyless_set_aside(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
@@ -23,8 +25,14 @@ def keyless_set_aside(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
     writer = chunk.writer
     if plan.append_only or not writer.of_changes or writer.meta.position.kind not in (POSTGRES, OFFSET_ONLY):
         return chunk
-    rows = [_row_of(record, writer) if isinstance(record, dict) else None for record in chunk.records]
-    deleted = {at for at, record in enumerate(chunk.records) if rows[at] is not None and _is_deletion(record, writer)}
+    op, flag = writer.meta.op, writer.meta.deleted
+    marked = (
+        at
+        for at, record in enumerate(chunk.records)
+        if isinstance(record, dict)
+        and (op is not None and record.get(op) == hidden.DELETE or flag is not None and record.get(flag) in DELETED)
+    )
+    deleted = {at: row for at in marked if (row := _row_of(chunk.records[at], writer)) is not None}
     if not deleted:
         return chunk
     ruled_row = ruled(writer.row, plan.rules)
@@ -36,14 +44,10 @@ def keyless_set_aside(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
         writer.defaults,
     )
     if writer.defaults is None or not columns.nullable.isdisjoint(key):  # the schema doesn't say what may be null
-        whole = (row for at, row in enumerate(rows) if row is not None and at not in deleted)
+        living = (_row_of(record, writer) for at, record in enumerate(chunk.records) if at not in deleted)
+        whole = (row for row in living if row is not None)
         columns = replace(columns, nullable=seen_null(whole, columns.others))
-    numbers = sorted(deleted)
-    lacking = {
-        number
-        for number, lacks in zip(numbers, without_key([rows[number] or {} for number in numbers], columns))
-        if lacks
-    }
+    lacking = {number for number, lacks in zip(deleted, without_key(list(deleted.values()), columns)) if lacks}
     if not key or not lacking:
         return chunk
     return replace(
@@ -57,14 +61,9 @@ def keyless_set_aside(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
     )
 
 
-def _row_of(record: Mapping[str, Any], writer: WriterSchema) -> Mapping[str, Any] | None:
-    row = writer.dialect.row(record)
+def _row_of(record: Record, writer: WriterSchema) -> Mapping[str, Any] | None:
+    row = writer.dialect.row(record) if isinstance(record, dict) else None
     return row if isinstance(row, Mapping) else None
-
-
-def _is_deletion(record: Any, writer: WriterSchema) -> bool:
-    deleted = writer.meta.deleted is not None and record.get(writer.meta.deleted) in ("true", True)
-    return deleted or writer.meta.op is not None and record.get(writer.meta.op) == hidden.DELETE
 
 
 def _error(plan: ReaderPlan, number: int) -> DeleteWithoutKey:

@@ -10,6 +10,7 @@ from sluice.changes.position import (
     binlog_base,
     detect,
     encode,
+    encode_rows,
     generation_of,
     is_by_offset_alone,
     log_place,
@@ -261,3 +262,19 @@ def test_a_position_of_a_kafka_offset_alone_is_distinguished_from_every_other() 
         encode_capture_order(3, [plain_column("n", "long", False, "long")], [9], 7)
     ]
     assert not any(map(is_by_offset_alone, others_described))
+
+
+@pytest.mark.parametrize("lsns", [(5, 3), (2**63, 0), (True, 1), (1.0, 2), (7,), ()])
+def test_positions_of_rows_are_those_of_each(lsns):
+    rows = [(lsn,) for lsn in lsns]
+    assert encode_rows(3, "postgres", rows, range(len(rows))) == [
+        encode(3, "postgres", parts, number) for number, parts in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize(
+    "generation, lsn, offset", [(0, -1, 0), (0, 10**20, 0), (10**4, 1, 0), (0, 1, -1), (0, None, 0)]
+)
+def test_positions_of_rows_are_refused_as_each_is(generation, lsn, offset):
+    with pytest.raises(Unordered):
+        encode_rows(generation, "postgres", [(1,), (lsn,)], [0, offset])
