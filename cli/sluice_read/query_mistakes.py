@@ -19,7 +19,7 @@ ALLOWED = f"Write {', '.join(STATEMENTS[:-1])} or {STATEMENTS[-1]}"
 _DESCRIBE = "`sluice query 'describe DATABASE.TABLE'` lists a table's columns and types"
 _TABLES_SHOWN = 20
 _KIND = re.compile(r"[A-Z][A-Za-z/]*(?: [A-Za-z]+){0,3} Error: ")
-_PLACE = re.compile(r"^LINE ([0-9]+): (.*)\n( *)\^", re.MULTILINE)
+_PLACE = re.compile(r"^LINE ([0-9]+): ", re.MULTILINE)
 _CANDIDATES = {"bindings": "Columns with similar names", "tables": "Tables of the statement"}
 
 
@@ -34,13 +34,10 @@ def is_of_duckdb(error: OSError) -> bool:
     return error.errno is None and _KIND.match(str(error)) is not None
 
 
-def explained(
-    connection: duckdb.DuckDBPyConnection, sql: str, error: duckdb.Error | OSError, tables: Callable[[], Sequence[str]]
-) -> InvalidQuery:
+def explained(error: duckdb.Error | OSError, tables: Callable[[], Sequence[str]]) -> InvalidQuery:
     """The error of Sluice for DuckDB's error about a statement. `tables` returns the tables that there are."""
     message = str(error)
-    place = _place(message, sql) or _place_by_explaining(connection, sql, message)
-    return InvalidQuery(f"{plain(message)}{place}", next_step=_next_step(error, message, tables, sql))
+    return InvalidQuery(f"{plain(message)}{_place(message)}", next_step=_next_step(error, message, tables))
 
 
 def unparsed(message: str, sql: str, offset: int | None) -> InvalidQuery:
@@ -52,35 +49,15 @@ def unparsed(message: str, sql: str, offset: int | None) -> InvalidQuery:
     return InvalidQuery(f"The SQL can't be parsed: {plain(message)}{place}", next_step=RESERVED)
 
 
-def _place_by_explaining(connection: duckdb.DuckDBPyConnection, sql: str, message: str) -> str:
-    """The place of an error that binding a relation found: only the message about a statement has it."""
-    before = "EXPLAIN\n"
-    try:
-        connection.execute(before + sql)
-    except duckdb.Error as error:
-        if plain(str(error)) == plain(message):
-            return _place(str(error), before + sql, lines_before=1)
-    return ""
+def _place(message: str) -> str:
+    """` (line 1)` of a message with a place."""
+    match = _PLACE.search(message)
+    return f" (line {match[1]})" if match else ""
 
 
-def _place(message: str, sql: str, *, lines_before: int = 0) -> str:
-    """` (line 1, column 8)` of a message with a place. A column is left out where the mark doesn't tell it."""
-    match, lines = _PLACE.search(message), sql.split("\n")
-    if match is None or not lines_before < int(match[1]) <= len(lines):
-        return ""
-    number, line, shown = int(match[1]) - lines_before, lines[int(match[1]) - 1], match[2].strip(".")
-    begins = line.find(shown)
-    if begins < 0 or not line.isascii():  # cut, or characters of several widths
-        return f" (line {number})"
-    mark = len(match[3]) - len(f"LINE {match[1]}: ") - (len(match[2]) - len(match[2].lstrip(".")))
-    return f" (line {number}, column {begins + mark + 1})"
-
-
-def _next_step(error: duckdb.Error | OSError, message: str, tables: Callable[[], Sequence[str]], sql: str) -> str:
+def _next_step(error: duckdb.Error | OSError, message: str, tables: Callable[[], Sequence[str]]) -> str:
     first = (message.splitlines() or [""])[0]
     advice = _advice([line.strip() for line in message.splitlines()[1:]])
-    if text := _text_meant(first, sql):
-        return f"A text stands in single quotes: {text}{f'. {advice}' if advice else ''}"
     if isinstance(error, duckdb.CatalogException) and "Table with name" in first:
         names = ", ".join(tables()[:_TABLES_SHOWN])
         return f"Tables are named database.table: {names}" if names else "Tables are named database.table"
@@ -98,15 +75,6 @@ def _next_step(error: duckdb.Error | OSError, message: str, tables: Callable[[],
     return advice or (
         _DESCRIBE if isinstance(error, duckdb.BinderException) else "Correct the statement and run it again"
     )
-
-
-def _text_meant(first: str, sql: str) -> str:
-    """The text, in its quotes, where a word that is compared with something is taken for a column; "" otherwise."""
-    match = re.search(r'Referenced column "(.*)" not found', first)
-    if match is None:
-        return ""
-    compared = rf"(?:[=<>]|\bi?like\b|\bin\s*\([^()]*)\s*\"?{re.escape(match[1])}(?:\"|\b)"
-    return f"'{match[1]}'" if re.search(compared, sql, re.IGNORECASE) else ""
 
 
 def _advice(lines: Sequence[str]) -> str:

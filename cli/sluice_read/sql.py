@@ -180,7 +180,7 @@ def _bound(
         except (duckdb.Error, OSError) as error:
             if isinstance(error, OSError) and not query_mistakes.is_of_duckdb(error):
                 raise
-            raise query_mistakes.explained(connection, sql, error, lambda: tables_in(place)) from error
+            raise query_mistakes.explained(error, lambda: tables_in(place)) from error
 
 
 def _refuse_shadowed(place: SilverPlace, names: Sequence[str]) -> None:

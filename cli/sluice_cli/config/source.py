@@ -22,17 +22,10 @@ from sluice.config.table import HARD, IGNORE, RECORD, TableSettings
 from sluice.config.values import DURATION, GIB, PLACEHOLDER
 from sluice.names import LANE, NAME, did_you_mean, meant_name
 from sluice_cli.config.model import Ignored, Lane, Rule, Settings, TablesFile, built, field_values, laid_over
-from sluice_cli.config.other_words import left_out, meant_key, meant_value
 from sluice_cli.config.yaml_lines import ConfigurationMistakes, Path, YamlLines
 from sluice_cli.terminal.output import shortened, visible
 
 _Model = TypeVar("_Model", bound=BaseModel)
-# The settings that are one of a few words, and the words.
-_WORDS = {
-    setting.key: tuple(setting.value.schema["enum"])
-    for setting in settings_of(TableRule)
-    if setting.value is not None and "enum" in setting.value.schema
-}
 _SECRET = "key"  # under columns
 _VALUE_SHOWN = 60  # characters of a wrong value
 _FEW_NAMES = 12  # that are all named where none of them is like an unknown one
@@ -137,7 +130,7 @@ def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -
         if fault["type"] == "extra_forbidden":
             keys = _keys(model, place[:-1])
             message = f"is unknown{_meant(place[-1], keys)}"
-            meant = meant_key(place[-1], keys) or meant_name(str(place[-1]), keys)
+            meant = meant_name(str(place[-1]), keys)
             if meant is not None:
                 tree.misnamed((*path, *place[:-1], meant))
             if model is Settings and place[-1] in Rule.model_fields and len(place) == 1:
@@ -150,9 +143,7 @@ def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -
             message = _no_mapping(fault["input"])
         else:
             given = fault.get("input")
-            meant = meant_value(place[-1], given, _WORDS.get(str(place[-1]), ()))
-            advice = f"; {meant} is meant" if meant else _quotes(given, message)
-            message = f"{_needed(place[-1], given, message)}{advice}"
+            message = f"{_needed(place[-1], given, message)}{_quotes(given, message)}"
         tree.mistake((*path, *place), message)
     rest = {key: value for key, value in written.items() if key not in {place[0] for place in wrong}}
     try:
@@ -448,12 +439,6 @@ def _check_reachable(tree: YamlLines, rules: list[tuple[int, TableRule]], ignore
 
 
 def _meant(written: Any, keys: Any) -> str:
-    reason = left_out(written) if "topic" in keys else None  # of a rule
-    if reason is not None:
-        return f"; {reason}"
-    other = meant_key(written, keys)
-    if other is not None:
-        return f"; {other} is meant"
     if "hudi" in keys and str(written).startswith(PREFIX):
         return f"; it {refusal(str(written)) or 'is an option of Hudi: write it under hudi'}"
     few = f"; known are {', '.join(map(str, keys))}" if len(keys) <= _FEW_NAMES else ""

@@ -139,7 +139,6 @@ class YamlLines:
         try:
             loader = _Loader(text)
             node = loader.get_single_node()
-            parted = list(_rejoined(node, ()))
             nodes = list(_walk(node, ()))
             value = None if node is None else loader.construct_document(node)
         except RecursionError as error:
@@ -153,8 +152,6 @@ class YamlLines:
             if twice:
                 tree.mistakes.append(Mistake(line, _describe(path), "is given twice"))
             tree._lines.setdefault(path, line)
-        for path, text in parted:
-            tree.mistake(path, f"{text} needs quotes within braces: `{path[-1]}: '{text}'`")
         return tree
 
     def line(self, path: Path) -> int | None:
@@ -207,40 +204,6 @@ def _walk(node: yaml.Node | None, path: Path) -> Iterator[tuple[Path, int, bool]
             pending.extend(
                 (item, where + (number,), item.start_mark.line + 1, False) for number, item in enumerate(current.value)
             )
-
-
-def _rejoined(node: yaml.Node | None, path: Path) -> Iterator[tuple[Path, str]]:
-    """Put together values that a comma within parentheses parted, as `{freight: decimal(10,2)}`, each with its path.
-
-    YAML takes `2)` for a key without a value, wherever a mapping is written in braces.
-    """
-    pending: list[tuple[yaml.Node | None, Path]] = [(node, path)]
-    seen: set[int] = set()  # an alias is the node that it stands for
-    while pending:
-        current, where = pending.pop()
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        if isinstance(current, yaml.SequenceNode):
-            pending.extend((item, (*where, number)) for number, item in enumerate(current.value))
-        elif isinstance(current, yaml.MappingNode):
-            pairs: list[tuple[yaml.Node, yaml.Node]] = []
-            for key, value in current.value:
-                if current.flow_style and pairs and _completes(pairs[-1][1], key, value):
-                    first = pairs[-1][1]
-                    first.value = f"{first.value},{key.value}"
-                    yield (*where, pairs[-1][0].value), first.value
-                else:
-                    pairs.append((key, value))
-            current.value = pairs
-            pending.extend((value, (*where, key.value)) for key, value in pairs if isinstance(key, yaml.ScalarNode))
-
-
-def _completes(before: yaml.Node, key: yaml.Node, value: yaml.Node) -> bool:
-    """Return whether a key without a value closes the parenthesis that the value before it opens."""
-    plain = all(isinstance(node, yaml.ScalarNode) and node.style is None for node in (before, key, value))
-    opened = plain and "(" in before.value and ")" not in before.value
-    return opened and not value.value and key.value.endswith(")") and "(" not in key.value
 
 
 def _describe(path: Path) -> str:

@@ -28,7 +28,7 @@ from botocore.exceptions import (
 from typer.core import TyperGroup
 
 from sluice.errors import FAILED, CommandFailed, NoTarget, SluiceError, UsageError
-from sluice.names import did_you_mean, meant_name
+from sluice.names import meant_name
 from sluice_aws.failures import NO_STACK, SEE_DOCTOR, SEE_STACK, failure_of
 from sluice_aws.stack import after_unexpected_end
 from sluice_cli.errors import OutputLost, ReaderGone, plain_reason
@@ -80,28 +80,22 @@ def _messages_escaped(root: Any) -> Iterator[None]:
 
 def _show(error: Any, root: Any, file: Any = None) -> None:
     """Print a mistake of the command line; for Typer, which prints the usage, too."""
-    path, command = (error.ctx.command_path, error.ctx.command) if error.ctx is not None else _command_named(root)
+    path, command = (error.ctx.command_path, error.ctx.command) if error.ctx is not None else ("sluice", root)
     shown = "commands" if hasattr(command, "commands") else "arguments and options"
     message = error.format_message().removesuffix(".").replace("\n\t", " ")  # of choices, a line for each
-    if type(error).__name__ == "NoSuchOption":
-        options = [name for option in command.params for name in option.opts if name.startswith("--")]
-        message = f"{error.message.removesuffix('.')}{did_you_mean(error.option_name, options, likeness=0.7)}"
-    elif message.startswith(_NO_COMMAND):
-        message = _command_meant(message, path, root)
-    say_error(message, f"`{path} --help` shows the {shown}")
-
-
-def _command_meant(message: str, path: str, root: Any) -> str:
-    """The message about an unknown command, with those of its name elsewhere, or else the closest one."""
     unknown = re.match(rf"{_NO_COMMAND}'(.*?)'(?:\. Did|$)", message, re.DOTALL)
-    if unknown is None:
-        return message
-    below = list(_paths(root, "sluice"))
-    here = [verb for verb in below if verb.rpartition(" ")[0] == path]
-    same_word = [name for name in below if name.rpartition(" ")[2] == unknown[1]]
-    meant = same_word or _closest(unknown[1], here) or _closest(unknown[1], below)
-    proposed = " or ".join(f"`{verb}`" for verb in meant) if len(meant) <= _MOST_MEANT else ""
-    return f"{_NO_COMMAND}'{unknown[1]}'{f'; did you mean {proposed}?' if proposed else ''}"
+    say_error(_command_meant(unknown[1], command, root) if unknown else message, f"`{path} --help` shows the {shown}")
+
+
+def _command_meant(unknown: str, group: Any, root: Any) -> str:
+    """The message about an unknown command, with those whose last word is this one, or else the closest to it."""
+    by_word: dict[str, list[str]] = {}
+    for path in _paths(root, "sluice"):
+        by_word.setdefault(path.rpartition(" ")[2], []).append(f"`{path}`")
+    words = (meant_name(unknown, names, likeness=0.7) for names in (group.commands, by_word))
+    meant = by_word.get(unknown if unknown in by_word else next(filter(None, words), ""), [])
+    proposed = " or ".join(meant) if len(meant) <= _MOST_MEANT else ""
+    return f"{_NO_COMMAND}'{unknown}'{f'; did you mean {proposed}?' if proposed else ''}"
 
 
 def _paths(group: Any, path: str) -> Iterator[str]:
@@ -111,23 +105,6 @@ def _paths(group: Any, path: str) -> Iterator[str]:
         yield f"{path} {name}"
         if hasattr(command, "commands"):
             yield from _paths(command, f"{path} {name}")
-
-
-def _closest(given: str, paths: Sequence[str]) -> list[str]:
-    """The commands whose last word is most like the one that was given, at most _MOST_MEANT."""
-    words = {path.rpartition(" ")[2] for path in paths}
-    close = meant_name(given, words, likeness=0.7)
-    return [path for path in paths if path.rpartition(" ")[2] == close]
-
-
-def _command_named(root: Any) -> tuple[str, Any]:
-    """The command that the command line names, where an error has no context: of an option without its value."""
-    path, command = ["sluice"], root
-    for word in shlex.split(command_line.get())[1:]:
-        below = getattr(command, "commands", {})
-        if word in below:
-            path, command = [*path, word], below[word]
-    return " ".join(path), command
 
 
 def run_command(command: Callable[..., Any], arguments: Sequence[str] | None = None) -> int:

@@ -244,10 +244,10 @@ def test_a_hidden_column_that_is_asked_for_by_name_points_to_the_option(silver):
     [
         (
             "select id,\n  nam from moma.works",
-            'Referenced column "nam" not found in FROM clause (line 2, column 3)',
+            'Referenced column "nam" not found in FROM clause',
             'Columns with similar names: "name"',
         ),
-        ("select * from work", "Table with name work does not exist (line 1, column 15)", "named database.table"),
+        ("select * from work", "Table with name work does not exist", "named database.table"),
         (
             "select floorr(id) from moma.works",
             "Scalar Function with name floorr does not exist",
@@ -255,21 +255,11 @@ def test_a_hidden_column_that_is_asked_for_by_name_points_to_the_option(silver):
         ),
         ("select id, count(*) from moma.works", 'Column "id" must appear in the GROUP BY clause', "ANY_VALUE"),
         ("select id from moma.works order by 7", "ORDER term out of range - should be between 1", "describe"),
-        ("select 'ö', nam from moma.works", 'Referenced column "nam" not found in FROM clause (line 1)', '"name"'),
+        ("select 'ö', nam from moma.works", 'Referenced column "nam" not found in FROM clause', '"name"'),
         (
             "select id\nform moma.works",
             'The SQL can\'t be parsed: Syntax error at or near "moma" (line 2, column 6)',
             "Reserved words",
-        ),
-        (
-            "select id from moma.works where name = ALADDIN",
-            'Referenced column "ALADDIN" not found',
-            "A text stands in single quotes: 'ALADDIN'",
-        ),
-        (
-            'select id from moma.works where name in ("one")',
-            'Referenced column "one" not found',
-            "A text stands in single quotes: 'one'",
         ),
         ("select", "The SQL can't be parsed: SELECT clause without selection list", "Reserved words"),
     ],
