@@ -53,15 +53,17 @@ test-unit: setup  ## the tests that need no JVM, no network and no emulator: sec
 	$(PYTEST) -n 2 tests/unit
 
 # The functions run on Lambda's Python and the job on EMR's 3.9. Left out is what imports the command, which is for 3.11.
+# ARROW='==16.1.0' is the oldest pyarrow by which the job merges itself; which one EMR's image has, `sluice doctor --job` says.
 ON = .venv-$(notdir $(PYTHON))
-test-unit-on:  ## unit tests of the core, the formats and the adapters on another Python: PYTHON=python3.9
+ARROW ?=
+test-unit-on:  ## unit tests of the core, the formats and the adapters on another Python: PYTHON=python3.9 ARROW='==16.1.0'
 	$(PYTHON) -m venv $(ON)
-	$(ON)/bin/pip install --quiet --disable-pip-version-check boto3 fastavro cramjam pyarrow aws-lambda-powertools \
-		pandas pyspark==3.5.8 setuptools hypothesis jsonschema packaging pytest pytest-timeout pyyaml typer
+	$(ON)/bin/pip install --quiet --disable-pip-version-check boto3 fastavro cramjam 'pyarrow$(ARROW)' aws-lambda-powertools \
+		$(if $(ARROW),'numpy<2') pandas pyspark==3.5.8 setuptools hypothesis jsonschema packaging pytest pytest-timeout pyyaml typer
 	$(ON)/bin/python -m pytest tests/unit/core tests/unit/formats tests/unit/aws \
 		--ignore tests/unit/core/catalog/test_ddl.py --ignore tests/unit/core/config/test_catalog.py \
 		--ignore tests/unit/core/lane/test_job_policy.py --ignore tests/unit/core/services/test_policy.py \
-		--ignore tests/unit/aws/test_stack.py
+		--ignore tests/unit/aws/test_stack.py --ignore tests/unit/formats/test_captures.py --ignore tests/unit/formats/test_dialects.py
 
 test-emulated: setup  ## adapters, functions and commands on AWS as emulated in the tests' own process
 	$(PYTEST) -n 2 tests/emulated

@@ -1,5 +1,7 @@
 """Recorded sets of change objects: their folders, phases, delivery orders, and the keys of their tables."""
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """Describes the machine of a measurement: its processor, its load, and versions."""
 
+from __future__ import annotations
+
 import importlib.metadata
 import os
 import platform

@@ -1,5 +1,7 @@
 """Keeps raw results as JSON: the run, its machine, its caveats, and every value."""
 
+from __future__ import annotations
+
 import datetime as dt
 import json
 from collections.abc import Mapping, Sequence

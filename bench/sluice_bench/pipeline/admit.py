@@ -3,6 +3,8 @@
 python -m sluice_bench.pipeline.admit [--objects 10,1000,10000] [--on emulator,fake]
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import tempfile

@@ -1,5 +1,7 @@
 """What a merge writes down of the schemas that it met."""
 
+from __future__ import annotations
+
 import json
 from dataclasses import replace
 
