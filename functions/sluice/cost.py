@@ -17,6 +17,7 @@ from sluice.prices import OTHER_PRICES, SPARK_PRICES, spark_usd
 
 HOURS_A_MONTH = 730.0
 SECONDS_A_MONTH = HOURS_A_MONTH * 3600
+DAYS_A_MONTH = HOURS_A_MONTH / 24
 MILLION = 1e6
 MINIMUM_BILLED_S = 60.0  # per worker. https://aws.amazon.com/emr/pricing/
 
@@ -72,6 +73,14 @@ class Assumptions:
     look_reads: float = 5.0  # read units of the ledger per table
     look_gb_s: float = 0.5  # gathering and planning
     sync_gb_s: float = 0.5  # per table, of the catalog's function
+    versions_months: float = 3.0  # for which an object version stays in bronze, and its record in the ledger
+    record_kb: float = 1.0  # of the ledger, with its index
+    passes_a_day: float = 96.0  # of reconcile over the listing
+    pages_a_pass: float = 1350.0  # the time of one call; the next call goes on
+    passes_an_object: float = 6.0  # that ask the ledger about a new object
+    rewritten: float = 10.0  # bytes of silver that a commit replaces, per byte of objects; time travel keeps them
+    time_travel_days: float = 7.0
+    zones: int = 2  # availability zones of subnets
     metrics: int = 47  # custom metrics that exist all month
     alarms: int = 31  # metrics that the alarms watch: each is billed
 
@@ -121,6 +130,8 @@ def sluice_monthly(
     batches = min(arrivals, SECONDS_A_MONTH / 60)
     tables = min(load.tables, load.objects)
     other = other_usd(Throughput(load.objects_a_month, batches, batches * tables, busy_s), given)
+    for service, usd in upkeep_monthly(load, given).items():
+        other[service] += usd
     return Monthly(
         spark,
         sum(other.values()),
@@ -164,6 +175,56 @@ def other_usd(through: Throughput, given: Assumptions = Assumptions()) -> dict[s
         "eventbridge": batches / MILLION * OTHER_PRICES.events_million,
         "logs": (objects + commits) * 1_500 / 1e9 * OTHER_PRICES.cloudwatch_logs_gb,
     }
+
+
+def upkeep_monthly(load: Load, given: Assumptions = Assumptions()) -> dict[str, float]:
+    """The cost of looking after the objects, by service: reconcile, audit, sweep, the ledger and its recovery."""
+    versions = load.objects_a_month * given.versions_months
+    passes, audits, sweeps = given.passes_a_day * DAYS_A_MONTH, DAYS_A_MONTH, DAYS_A_MONTH / 7
+    listings = min(versions / 1000, given.pages_a_pass) * passes + versions / 200 * audits  # pages
+    reads = load.objects_a_month * given.passes_an_object + versions * (audits + sweeps * given.record_kb / 8)
+    gb = versions * given.record_kb / 1e6
+    return {
+        "s3": listings / MILLION * OTHER_PRICES.s3_puts_million
+        + versions * sweeps / MILLION * OTHER_PRICES.s3_gets_million,
+        "dynamodb": reads / MILLION * OTHER_PRICES.dynamodb_reads_million
+        + gb * (OTHER_PRICES.dynamodb_gb_month + OTHER_PRICES.dynamodb_recovery_gb_month),
+        "lambda": listings * 0.1 * OTHER_PRICES.lambda_gb_second,  # a fifth of a second in 512 MB
+    }
+
+
+def on_top_monthly(load: Load, given: Assumptions = Assumptions()) -> dict[str, float]:
+    """What a stack costs besides, if it has it: by what it is."""
+    gb_a_month = load.mb / 1000 * SECONDS_A_MONTH / load.every_s
+    zone_hours = given.zones * HOURS_A_MONTH
+    return {
+        "storage of objects in bronze": gb_a_month * given.versions_months * OTHER_PRICES.s3_gb_month,
+        "storage of older files for time travel": gb_a_month
+        * given.rewritten
+        * (given.time_travel_days / DAYS_A_MONTH)
+        * OTHER_PRICES.s3_gb_month,
+        "a key of its own (KMS)": OTHER_PRICES.kms_key_month
+        + load.objects_a_month * 2 / MILLION * OTHER_PRICES.kms_requests_million,
+        "the job in subnets: an endpoint for KMS": zone_hours * OTHER_PRICES.endpoint_hour,
+        "functions too: four endpoints": 4 * zone_hours * OTHER_PRICES.endpoint_hour,
+        "a NAT gateway instead of endpoints": zone_hours * OTHER_PRICES.nat_hour,
+    }
+
+
+def ceiling_a_day(vcpu: float, memory_gb: float, architecture: str = "x86_64") -> float:
+    """The most that Spark can cost a day, in US dollars: an application at its largest, all day long."""
+    return spark_usd(architecture, vcpu_hours=24 * vcpu, memory_gb_hours=24 * memory_gb)
+
+
+def commits_a_minute(given: Assumptions = Assumptions()) -> float:
+    """The most commits of small tables that one lane makes."""
+    return TABLES_AT_ONCE * 60 / given.commit_s
+
+
+def lanes_needed(load: Load, freshness_s: float, given: Assumptions = Assumptions()) -> int:
+    """The lanes that commit this load's tables as often as their freshness and arrivals ask for."""
+    commits = min(load.tables, load.objects) * 60 / max(freshness_s, load.every_s)
+    return max(1, ceil(commits / commits_a_minute(given)))
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,9 @@ class Prices:
     dynamodb_writes_million: float = 0.625  # one write unit: 1 KB, twice that in a transaction
     dynamodb_reads_million: float = 0.125  # one read unit: 4 KB, strongly consistent
     dynamodb_gb_month: float = 0.25
-    s3_puts_million: float = 5.00
+    dynamodb_recovery_gb_month: float = 0.20  # point-in-time recovery
+    s3_gb_month: float = 0.023
+    s3_puts_million: float = 5.00  # also listings
     s3_gets_million: float = 0.40
     sqs_requests_million: float = 0.40
     cloudwatch_metric_month: float = 0.30
@@ -38,6 +40,11 @@ class Prices:
     cloudwatch_logs_gb: float = 0.50
     events_million: float = 1.00
     state_transitions_million: float = 25.00  # Step Functions, standard workflows: states entered
+    kms_key_month: float = 1.00
+    kms_requests_million: float = 3.00
+    endpoint_hour: float = 0.01  # an interface endpoint in one availability zone
+    nat_hour: float = 0.045  # a NAT gateway
+    nat_gb: float = 0.045
 
 
 SPARK_PRICES = {
@@ -45,6 +52,12 @@ SPARK_PRICES = {
     "arm64": SparkPrices(vcpu_hour=0.042094, memory_gb_hour=0.0046280),
 }
 OTHER_PRICES = Prices()
+
+
+def priced_for(region: str | None = None) -> str:
+    """Which list prices the figures are, in words, and what that means for a stack in `region`."""
+    prices = f"list prices of {REGION}, {AS_OF}"
+    return prices if region in (None, REGION) else f"{prices}: the table has none of {region}, mostly up to 30 % more"
 
 
 def spark_usd(architecture: str, *, vcpu_hours: float, memory_gb_hours: float, storage_gb_hours: float = 0.0) -> float:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -20,9 +21,13 @@ from sluice.cost import (
     Assumptions,
     Load,
     Throughput,
+    ceiling_a_day,
+    commits_a_minute,
     crossover_hours_a_day,
     crossover_interval_s,
     fixed_monthly,
+    lanes_needed,
+    on_top_monthly,
     other_usd,
     scheduled_monthly,
     sluice_monthly,
@@ -30,7 +35,7 @@ from sluice.cost import (
     streaming_monthly,
 )
 from sluice.errors import UsageError
-from sluice.prices import AS_OF, REGION, spark_usd
+from sluice.prices import AS_OF, REGION, priced_for, spark_usd
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.stack import LOCAL, Target
@@ -41,6 +46,7 @@ from sluice_cli.terminal.output import (
     chosen_target,
     counted,
     described_documents,
+    named_stack,
     print_json,
     print_table,
     say,
@@ -68,6 +74,7 @@ SERVICES = {
     "cloudwatch": "CloudWatch",
 }
 GB = 1e9
+LARGEST = {"MaximumCpu": "16 vCPU", "MaximumMemory": "128 GB"}  # the template's defaults
 OWN = ("run-", "trial-")  # prefixes of runs and trials; an existing application may have other jobs too
 
 
@@ -123,7 +130,7 @@ def runs(
             }
         )
         return
-    say(f"list prices of {REGION}, {AS_OF}")
+    say(priced_for(target.region))
     if not costs:
         say("No run has ended yet, and runs that work or wait for more objects are not listed")
         return
@@ -167,11 +174,12 @@ def estimate(
         typer.Option("--freshness", metavar="DURATION", parser=seconds, help="How old a table may get: 90s, 5m, 2h."),
     ] = TimeSpan(DEFAULT_FRESHNESS_S),
     as_json: Json = False,
+    stack: Stack = None,
 ) -> None:
     """Estimate the monthly cost of a load with Sluice, a streaming job per table, and an hourly job per table.
 
     Without --tables, estimates three loads: a trickle, bursts, and 100 GB a day. Needs no stack and makes no calls.
-    docs/cost.md lists the assumptions.
+    With --stack, the ceiling is that of the stack's own application. docs/cost.md lists the assumptions.
 
     Examples:
 
@@ -186,17 +194,20 @@ def estimate(
         )
     freshness_s = int(freshness)
     loads = (Load("as given", tables, every, objects, mb),) if tables is not None else LOADS
+    target = chosen_target(stack) if stack or named_stack.get() else None
+    vcpu, memory_gb = _largest(target.parameters if target else {})
     if as_json:
         print_json(
             {
                 "prices": {"as_of": AS_OF, "region": REGION},
+                "ceiling_usd_a_day": ceiling_a_day(vcpu, memory_gb),
                 "assumptions": asdict(Assumptions()),
                 "freshness_s": freshness_s,
                 "loads": [{**asdict(load), **_figures(load, freshness_s)} for load in loads],
             }
         )
         return
-    say(f"US dollars a month, list prices of {REGION}, {AS_OF}; assumptions in docs/cost.md")
+    say(f"US dollars a month, {priced_for(target.region if target else None)}; assumptions in docs/cost.md")
     print_table(
         ("load", "Sluice", "of it Spark", "up h/day", "streaming", "hourly jobs"),
         table_of(loads, freshness_s),
@@ -205,6 +216,19 @@ def estimate(
     say("US dollars a month for services other than Spark")
     columns = ("service", *(COLUMNS.get(load, load.name) for load in loads), IDLE)
     print_table(columns, services_of(loads, freshness_s), right=range(1, len(columns)))
+    say("US dollars a month on top, for what a stack has of these")
+    print_table(("what", *columns[1:-1]), on_top_of(loads), right=range(1, len(columns) - 1))
+    say(
+        f"At most {ceiling_a_day(vcpu, memory_gb):.0f} US dollars a day for Spark, by MaximumCpu={vcpu:g} vCPU and "
+        f"MaximumMemory={memory_gb:g} GB"
+    )
+    for load in loads:
+        lanes = lanes_needed(load, freshness_s)
+        if lanes > 1:
+            say(
+                f"{load.name}: one lane makes at most {commits_a_minute():.0f} commits a minute. Divide the tables "
+                f"among {lanes} lanes, or give them a longer freshness"
+            )
     for line in crossover_lines([tables] if tables is not None else sorted({1, 2, *(load.tables for load in loads)})):
         say(line)
 
@@ -247,6 +271,19 @@ def services_of(loads: Iterable[Load], freshness_s: int = DEFAULT_FRESHNESS_S) -
             column[key] = column.get(key, 0) + usd
     rows = [(name, *(f"{sums.get(key, 0):.2f}" for sums in columns)) for key, name in SERVICES.items()]
     return [*rows, ("together", *(f"{sum(sums.values()):.2f}" for sums in columns))]
+
+
+def on_top_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
+    """A row for each thing that a stack may have besides: a column for each load."""
+    columns = [on_top_monthly(load) for load in loads]
+    return [(name, *(f"{column[name]:.2f}" for column in columns)) for name in columns[0]]
+
+
+def _largest(parameters: Mapping[str, str]) -> tuple[float, float]:
+    """The vCPU and the GB of memory that an application has at most, by the parameters of its stack."""
+    given = (parameters.get(name) or default for name, default in LARGEST.items())
+    vcpu, memory = (float(re.sub(r"[^0-9]", "", value)) for value in given)
+    return vcpu, memory
 
 
 def besides_runs(runs: Iterable[RunCost], batches: Iterable[PastBatch]) -> dict[str, Any]:
@@ -376,6 +413,8 @@ def _figures(load: Load, freshness_s: int) -> dict[str, Any]:
         "fixed": lane.fixed,
         "besides": dict(lane.other_by_service),
         "fixed_parts": fixed_monthly(load.tables),
+        "on_top": on_top_monthly(load),
+        "lanes": lanes_needed(load, freshness_s),
         "runs": lane.runs,
         "busy_hours_a_day": lane.busy_hours / 730 * 24,
         "streaming": streaming_monthly(load.tables),

@@ -103,3 +103,11 @@ def test_without_an_ended_run_the_list_says_so(stack, capsys):
     )
     assert run(["ops", "cost", "runs"]) == 0
     assert "No run has ended yet" in capsys.readouterr().err
+
+
+def test_the_estimate_of_a_stack_has_its_own_ceiling_and_says_whose_prices(stack, capsys):
+    cloudformation().parameters = {"MaximumCpu": "32 vCPU", "MaximumMemory": "128 GB"}
+    assert run(["--stack", "s", "ops", "cost", "estimate"]) == 0
+    said = capsys.readouterr().err
+    assert "At most 58 US dollars a day for Spark, by MaximumCpu=32 vCPU" in said
+    assert "the table has none of eu-central-1" in said

@@ -26,19 +26,23 @@ from sluice.cost import (
     scheduled_monthly,
     sluice_monthly,
     streaming_monthly,
+    upkeep_monthly,
 )
 from sluice_cli.main import run
 from sluice_cli.ops.cost import (
+    LARGEST,
     LOADS,
     RunCost,
     besides_runs,
     by_table,
     crossover_lines,
     freshness_rows,
+    on_top_of,
     services_of,
     table_of,
 )
 from sluice_cli.status.overview import lane_advice
+from sluice_deploy.template import read_template
 
 DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "cost.md"
 
@@ -98,7 +102,7 @@ def test_prices_have_a_date_and_a_region_and_arm_is_cheaper():
 
 def test_the_document_shows_the_calculated_costs():
     text = DOCUMENT.read_text(encoding="utf-8")
-    for row in (*table_of(LOADS), *services_of(LOADS)):
+    for row in (*table_of(LOADS), *services_of(LOADS), *on_top_of(LOADS)):
         assert f"| {' | '.join(row)} |" in text
     for one, seven in zip(freshness_rows(1), freshness_rows(7)):
         assert f"| {' | '.join((*one, *seven[1:]))} |" in text
@@ -130,6 +134,33 @@ def test_what_runs_cost_besides_spark_is_reckoned_from_their_own_batches():
     assert summary["usd"]["step_functions"] == pytest.approx(
         transitions * prices.OTHER_PRICES.state_transitions_million / 1e6
     )
+
+
+def test_reconcile_asks_for_new_objects_and_the_audit_for_all():
+    small, large = (upkeep_monthly(Load("x", 1, 60, objects, 1.0)) for objects in (10, 100))
+    assert large["dynamodb"] == pytest.approx(10 * small["dynamodb"])
+    versions = 10 * 43_800 * Assumptions().versions_months
+    whole_passes = versions * 96 * 30.4 / 1e6 * prices.OTHER_PRICES.dynamodb_reads_million
+    assert small["dynamodb"] < whole_passes / 20
+
+
+def test_a_lane_has_a_ceiling_of_commits(capsys):
+    assert run(["ops", "cost", "estimate", "--tables", "40", "--objects", "40"]) == 0
+    assert "Divide the tables among 2 lanes" in capsys.readouterr().err
+    assert run(["ops", "cost", "estimate", "--tables", "40", "--objects", "40", "--freshness", "2m"]) == 0
+    assert "Divide" not in capsys.readouterr().err
+
+
+def test_the_ceiling_of_a_day_follows_from_the_largest_application(capsys):
+    parameters = read_template(DOCUMENT.parents[1] / "template.yaml")["Parameters"]
+    assert {name: parameters[name]["Default"] for name in LARGEST} == LARGEST
+    assert run(["ops", "cost", "estimate"]) == 0
+    assert "At most 38 US dollars a day for Spark" in capsys.readouterr().err
+    assert "**The ceiling** of Spark" in (text := DOCUMENT.read_text(encoding="utf-8")) and "38 dollars a day" in text
+
+
+def test_prices_of_another_region_are_not_claimed():
+    assert prices.priced_for("eu-central-1").startswith(prices.priced_for(prices.REGION) + ": the table has none of eu")
 
 
 def test_an_estimate_needs_no_stack(capsys, monkeypatch, tmp_path):
@@ -164,12 +195,12 @@ def test_services_are_rows_whose_sum_is_what_is_not_spark():
     assert (parts[names.index("S3")], float(whole)) == ("0.00", pytest.approx(sum(fixed_monthly(1).values()), abs=0.01))
 
 
-def test_an_estimate_is_two_tables_in_80_columns(capsys, monkeypatch):
+def test_an_estimate_is_three_tables_in_80_columns(capsys, monkeypatch):
     to_a_terminal(monkeypatch)
     assert run(["ops", "cost", "estimate"]) == 0
     shown = capsys.readouterr()
     lines = unstyled(shown.out)
-    assert len(lines) == 17 and all(len(line) <= 80 for line in lines)
+    assert len(lines) == 27 and all(len(line) <= 80 for line in lines)
     assert "US dollars a month for services other than Spark" in shown.err
     assert shown.err.splitlines()[-3].startswith("1 table: ")
 
