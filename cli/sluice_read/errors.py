@@ -102,6 +102,13 @@ class PageTooLarge(CommandFailed):
     next_step = "Lower `limit`, or name the columns that you need"
 
 
+class NoToken(UsageError):
+    """A request to `sluice serve` without the bearer token that the server was started with."""
+
+    code = "no_token"
+    next_step = "Send the header `Authorization: Bearer TOKEN`; whoever started the server has the token"
+
+
 class ServerBusy(CommandFailed):
     """As many tables are read as the server reads at once."""
 

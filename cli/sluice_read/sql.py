@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -36,6 +36,22 @@ def table_references(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[t
     InvalidQuery for other than one statement and for anything but a SELECT.
     """
     return tuple(dict.fromkeys(_walk(_parsed(connection, sql))))
+
+
+def parameter_names(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[str, ...]:
+    """The names of a SELECT's parameters (`$name`), each once, in their order; of `?` and `$1` their numbers.
+
+    Raises InvalidQuery.
+    """
+    places: dict[str, int] = {}
+    waiting: list[Any] = [_parsed(connection, sql)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict) and node.get("class") == "PARAMETER":
+            place = int(node.get("query_location") or 0)
+            places[node["identifier"]] = min(place, places.get(node["identifier"], place))
+        waiting += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return tuple(sorted(places, key=lambda name: places[name]))
 
 
 def named_columns(connection: duckdb.DuckDBPyConnection, sql: str) -> frozenset[str] | None:
@@ -118,7 +134,7 @@ def run_query(
     says so. With `files` the statement may also read files of this machine. Raises InvalidQuery and what `open_table`
     does.
     """
-    with _bound(place, sql, with_deleted=with_deleted, lineage=lineage, span=span, files=files, note=note) as (
+    with bound_query(place, sql, with_deleted=with_deleted, lineage=lineage, span=span, files=files, note=note) as (
         _,
         relation,
     ):
@@ -130,12 +146,12 @@ def query_batches(
     place: SilverPlace, sql: str, batch_rows: int, **how: Any
 ) -> Iterator[tuple[duckdb.DuckDBPyRelation, Callable[[], pa.RecordBatchReader]]]:
     """Run one SELECT as `run_query` does, with a function that begins to read its batches and that Ctrl-C ends."""
-    with _bound(place, sql, **how) as (connection, relation):
+    with bound_query(place, sql, **how) as (connection, relation):
         yield relation, lambda: interruptible(connection, lambda: relation.to_arrow_reader(batch_rows))
 
 
 @contextmanager
-def _bound(
+def bound_query(
     place: SilverPlace,
     sql: str,
     *,
@@ -144,9 +160,15 @@ def _bound(
     span: Span = NOW,
     files: bool = False,
     note: Callable[[str], None] = lambda sentence: None,
+    parameters: Mapping[str, str] | None = None,
+    memory_mib: int | None = None,
+    within: Callable[[duckdb.DuckDBPyConnection], AbstractContextManager[None]] = lambda connection: nullcontext(),
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyRelation]]:
-    """Open DuckDB with the tables that a SELECT names, and the SELECT as a relation, as `run_query` says."""
-    with opened_duckdb(files=files) as connection:
+    """Open DuckDB with the tables that a SELECT names, and the SELECT as a relation, as `run_query` says.
+
+    `parameters` are the values of `$name` in it, which DuckDB binds. All of its work is done `within` a context.
+    """
+    with opened_duckdb(files=files, memory_mib=memory_mib) as connection, within(connection):
         # DuckDB compares names without case, so two spellings are one table.
         used = {(schema.lower(), table.lower()): (schema, table) for schema, table in table_references(connection, sql)}
         _refuse_shadowed(place, [".".join(named) for (schema, _), named in used.items() if schema in _OWN_SCHEMAS])
@@ -164,7 +186,7 @@ def _bound(
             # Bound to empty tables first: a mistake in the statement is found before anything is read.
             for name, table in opened.items():
                 _declare(connection, name, table, shown)
-            connection.sql(sql)
+            connection.sql(sql, params=parameters)
             for name, table in opened.items():
                 if isinstance(table, PastStates):
                     note(table.note)
@@ -176,7 +198,7 @@ def _bound(
                     stored, read = _changes_of(name), CHANGES
                 connection.execute(f"DROP TABLE {stored}")
                 load(connection, stored, table.reader(read))
-            yield connection, connection.sql(sql)
+            yield connection, connection.sql(sql, params=parameters)
         except (duckdb.Error, OSError) as error:
             if isinstance(error, OSError) and not query_mistakes.is_of_duckdb(error):
                 raise

@@ -5,15 +5,19 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from sluice.errors import UsageError
 from sluice_cli.errors import CannotListen
 from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.output import Stack, chosen_target, say
 
 _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+_TOKEN = "SLUICE_SERVE_TOKEN"  # not an option: other users of the machine see a command's options
+SHORTEST_TOKEN = 16
 
 
 def serve(
@@ -33,6 +37,28 @@ def serve(
     at_once: Annotated[
         int, typer.Option("--at-once", metavar="N", min=1, max=64, help="Tables read at the same time.")
     ] = 4,
+    queries: Annotated[
+        Path | None,
+        typer.Option(
+            "--queries", metavar="FOLDER", exists=True, file_okay=False, help="Also answer the saved queries, NAME.sql."
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help=f"Answer only requests with this bearer token. Default: the environment's {_TOKEN}, if it is set.",
+        ),
+    ] = None,
+    fresh: Annotated[
+        float,
+        typer.Option(
+            "--fresh", metavar="DURATION", parser=at_least(0), help="How old an answer may be beside a newer commit."
+        ),
+    ] = TimeSpan(1),
     page: Annotated[
         bool, typer.Option("--page/--no-page", help="Swagger UI at /docs; its script comes from a public CDN.")
     ] = True,
@@ -42,11 +68,12 @@ def serve(
 
     /tables lists them, /tables/NAME shows the columns, /tables/NAME/rows a page of rows, /tables/NAME/row?key= one row.
     /openapi.json describes all parameters, and /docs is a page to try them. An answer has the table's newest commit as
-    its ETag, and is kept until the next one.
+    its ETag, and is kept until the next one. With --queries, /salesbyseller/3 is the SELECT of sales_by_seller.sql with
+    3 for its $parameter, kept until one of its tables has a commit. /metrics is for Prometheus, /health for probes.
 
-    There is no authentication: everyone who reaches the address reads every table. The default is
-    therefore 127.0.0.1, out of reach of other machines and of web pages of other sites. Put a proxy that asks for a
-    password in front of any other.
+    Without a token, everyone who reaches the address reads every table. The default address is 127.0.0.1, out of reach
+    of other machines and of web pages of other sites, but not of other users of this machine: give a token on a shared
+    host, and put a proxy with TLS in front of any other address.
 
     Examples:
 
@@ -56,32 +83,53 @@ def serve(
 
       curl 'http://127.0.0.1:8017/tables/moma.artists/row?key=299&as_of=2026-05-01T10:15:00Z'
 
-      sluice --stack prod serve --host 0.0.0.0 --no-page
+      sluice serve --queries queries/ && curl http://127.0.0.1:8017/salesbyseller/3
+
+      sluice --stack prod serve --host 0.0.0.0 --no-page --token-file /run/secrets/sluice
     """
     import uvicorn
 
     from sluice_read.serve.api import ServeLimits, api
     from sluice_read.serve.pages import PageLimits
+    from sluice_read.serve.queries import saved_queries
 
+    token = _token(token_file)
+    saved = () if queries is None else saved_queries(queries)
     target = chosen_target(stack)
     local, shown = _is_local(host), f"[{host}]" if ":" in host else host
     app = api(
         target,
-        ServeLimits(max_rows=rows, at_once=at_once, page=PageLimits(seconds=seconds)),
+        ServeLimits(max_rows=rows, at_once=at_once, fresh_s=fresh, page=PageLimits(seconds=seconds)),
         hosts=(*_LOCAL_NAMES, shown) if local else ("*",),
         page=page,
+        queries=saved,
+        token=token,
     )
     config = uvicorn.Config(
         app, host=host, port=port, log_level="warning", server_header=False, proxy_headers=False, lifespan="off"
     )
     listening = _listening(host, port)
     say(f"Serving silver tables at http://{shown}:{listening.getsockname()[1]}/tables until Ctrl-C")
-    if not local:
+    if not local and token is None:
         say("Whoever reaches this address reads every table: there is no authentication")
     try:
         uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt:  # uvicorn raises it again after it has answered what was asked
         say("Ended")
+
+
+def _token(file: Path | None) -> str | None:
+    """The token that requests must carry; None for none. Raises UsageError for one that is empty or not one word."""
+    text = os.environ.get(_TOKEN) if file is None else file.read_text(encoding="utf-8").strip()
+    if text is None:
+        return None
+    if len(text) < SHORTEST_TOKEN or not text.isascii() or not text.isprintable() or " " in text:
+        where = _TOKEN if file is None else str(file)
+        raise UsageError(
+            f"{where} is no token: it has at least {SHORTEST_TOKEN} ASCII characters without blanks",
+            next_step="Make one: `openssl rand -hex 32`",
+        )
+    return text
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -1,28 +1,36 @@
-"""The HTTP API: tables, their columns, and pages of their rows, by key or condition, now, as of or since a moment."""
+"""The HTTP API: tables, their columns, pages of their rows, by key or condition, at a moment, and saved queries."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import BoundedSemaphore
 from typing import Annotated, Any, Protocol
 
 from fastapi import FastAPI, Header, Path, Query, Request, Response
+from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from sluice.hudi.timeline import instant_ms
 from sluice_read.diff import key_columns
-from sluice_read.errors import NoRow, ServerBusy
+from sluice_read.errors import InvalidParameters, NoRow, ServerBusy
 from sluice_read.moments import Span, moment_of, span_of
-from sluice_read.place import SilverPlace, find_table, tables_in
+from sluice_read.place import SilverPlace, TableFolder, files_of, find_table, tables_in
 from sluice_read.reading import Shown, SilverTable, open_table
+from sluice_read.serve.access import OPEN, BearerToken
 from sluice_read.serve.answers import Answer, AnswerCache
+from sluice_read.serve.metrics import MEDIA_TYPE as METRICS_TYPE
+from sluice_read.serve.metrics import RequestMetrics
 from sluice_read.serve.pages import Cursor, PageLimits, RowCondition, RowsAsked, read_page
 from sluice_read.serve.problems import MEDIA_TYPE, Problem, answer_problems
+from sluice_read.serve.queries import SavedQuery, answer_query
 
 DEFAULT_ROWS = 100
+_NAMES_KEPT = 1_000
 # Each answer says so itself: a shared cache keeps nothing, a browser asks whether its copy is still right.
 _CACHING = "private, no-cache"
 _MOMENT = "an instant of 17 digits, or a time with its zone"
@@ -33,12 +41,16 @@ IfNoneMatch = Annotated[str | None, Header(description="The ETag of an answer th
 
 @dataclass(frozen=True)
 class ServeLimits:
-    """Limits of a server: rows of a page, tables read at once, answers kept and their bytes, and those of each page."""
+    """Limits of a server: rows of a page, tables read at once, answers kept and their bytes, and those of each page.
+
+    `fresh_s`: for how many seconds a table's newest instant counts without another look; 0 looks at each request.
+    """
 
     max_rows: int = 10_000
     at_once: int = 4
     cached_bytes: int = 64 * 1024**2
     cached_answers: int = 10_000  # of about half a KiB each besides their bytes
+    fresh_s: float = 0
     page: PageLimits = field(default_factory=PageLimits)
 
 
@@ -123,6 +135,21 @@ class OneRow(BaseModel):
     row: dict[str, Any]
 
 
+class QueryAnswer(BaseModel):
+    """The rows of a saved query, and the newest instant of each of its tables; `more` where rows are left out."""
+
+    query: str
+    instants: dict[str, str | None]
+    rows: list[dict[str, Any]]
+    more: bool
+
+
+class Health(BaseModel):
+    """The server answers, and reaches the silver bucket."""
+
+    status: str
+
+
 class _Read(Protocol):
     def __call__(self, opened: SilverTable) -> bytes: ...
 
@@ -134,6 +161,9 @@ class Tables:
         self._place, self._limits = place, limits
         self._cache = AnswerCache(limits.cached_bytes, limits.cached_answers)
         self._reading = BoundedSemaphore(limits.at_once)
+        self._seen: dict[str, tuple[float, str | None]] = {}  # by table, when and what its newest instant was
+        self._folders: dict[str, tuple[float, tuple[TableFolder, str]]] = {}  # by the name in a request
+        self.metrics = RequestMetrics()
 
     def names(self) -> TableNames:
         """List the tables."""
@@ -186,23 +216,87 @@ class Tables:
         pinned = span if cursor is None else replace(span, as_of=cursor.instant)
         return self._answer(request, table, pinned, if_none_match, read)
 
-    def _answer(self, request: Request, name: str, span: Span, etag: str | None, read: _Read) -> Response:
+    def query(self, saved: SavedQuery, request: Request, if_none_match: IfNoneMatch = None) -> Response:
+        """Answer a saved query."""
+        pairs = [*request.path_params.items(), *request.query_params.multi_items()]
+        given = dict(pairs)
+        if sorted(name for name, _ in pairs) != sorted(saved.parameters):
+            wanted = ", ".join(saved.parameters) or "none"
+            raise InvalidParameters(f"{saved.name} takes each of these parameters once: {wanted}")
+        folders = [self._table(table)[0] for table in saved.tables]
+        question = ("query", saved.name, *(given[name] for name in saved.parameters))
+
+        def read() -> Answer:
+            instants = {folder.table: self._newest(folder, at_once=True) for folder in folders}
+            limit, limits = self._limits.max_rows, self._limits.page
+            rows = answer_query(self._place, saved, given, rows=limit, limits=limits)
+            members = {"query": saved.name, "instants": instants, "rows": _Raw(f"[{','.join(rows.rows)}]")}
+            return Answer(_joined(instants.values()), _members(**members, more=rows.cut))
+
+        return self._from_memory(question, folders, if_none_match, read)
+
+    def health(self) -> Health:
+        """Say whether the server lives and reaches the silver bucket."""
+        next(files_of(self._place).folders(""), None)
+        return Health(status="ok")
+
+    def exposition(self) -> Response:
+        """The server's metrics for Prometheus."""
+        newest = {table: instant_ms(instant) / 1000 for table, (_, instant) in dict(self._seen).items() if instant}
+        gauges = {
+            "sluice_serve_table_newest_seconds": ("Unix time of the newest commit of tables that were asked", newest)
+        }
+        return Response(self.metrics.text(gauges), media_type=METRICS_TYPE)
+
+    def _answer(self, request: Request, name: str, span: Span, known: str | None, read: _Read) -> Response:
         """Answer from the cache where the table has no newer instant, else by reading it."""
-        folder, view = find_table(self._place, name)
-        question = (folder.table, view, request.url.path, request.url.query)
-        newest = folder.timeline().newest_change
-        if newest is not None:
-            if _matches(etag, newest.time):
-                return Response(status_code=304, headers=_headers(newest.time))
-            cached = self._cache.get(question, newest.time)
-            if cached is not None:
-                return _response(cached)
-        with self._one_of_few():
+        folder, view = self._table(name)
+
+        def opening() -> Answer:
             opened = open_table(self._place, name, span=span)
             seen = opened.listing.timeline.newest_change
-            answer = Answer(opened.listing.newest_until(None) if seen is None else seen.time, read(opened))
+            return Answer(opened.listing.newest_until(None) if seen is None else seen.time, read(opened))
+
+        question = (folder.table, view, request.url.path, request.url.query)
+        return self._from_memory(question, [folder], known, opening)
+
+    def _from_memory(
+        self, question: tuple[str, ...], folders: Sequence[TableFolder], known: str | None, read: Callable[[], Answer]
+    ) -> Response:
+        newest = _joined(self._newest(folder) for folder in folders)
+        if newest:
+            if _matches(known, newest):
+                self.metrics.count_answer("unchanged")
+                return Response(status_code=304, headers=_headers(newest))
+            kept = self._cache.get(question, newest)
+            if kept is not None:
+                self.metrics.count_answer("memory")
+                return _response(kept)
+        with self._one_of_few():
+            answer = read()
         self._cache.keep(question, answer)
+        self.metrics.count_answer("read")
         return _response(answer)
+
+    def _table(self, name: str) -> tuple[TableFolder, str]:
+        """The folder and view that a name chooses, as `find_table` found it at most `fresh_s` ago."""
+        now = time.monotonic()
+        found = self._folders.get(name)
+        if found is None or now - found[0] >= self._limits.fresh_s:
+            if len(self._folders) >= _NAMES_KEPT:  # a name may be spelled in many ways
+                self._folders.clear()
+            self._folders[name] = found = (now, find_table(self._place, name))
+        return found[1]
+
+    def _newest(self, folder: TableFolder, *, at_once: bool = False) -> str | None:
+        """The newest completed instant of a table, as it was at most `fresh_s` ago, or `at_once`."""
+        now = time.monotonic()
+        seen_at, instant = self._seen.get(folder.table, (float("-inf"), None))
+        if at_once or now - seen_at >= self._limits.fresh_s:
+            found = folder.timeline().newest_change
+            instant = None if found is None else found.time
+            self._seen[folder.table] = (now, instant)
+        return instant
 
     @contextmanager
     def _one_of_few(self) -> Iterator[None]:
@@ -215,12 +309,19 @@ class Tables:
 
 
 def api(
-    place: SilverPlace, limits: ServeLimits | None = None, *, hosts: tuple[str, ...] = ("*",), page: bool = True
+    place: SilverPlace,
+    limits: ServeLimits | None = None,
+    *,
+    hosts: tuple[str, ...] = ("*",),
+    page: bool = True,
+    queries: Sequence[SavedQuery] = (),
+    token: str | None = None,
 ) -> FastAPI:
     """The ASGI application over the tables of a place.
 
     `hosts` are the names that a request may give the server: a page of another site that has its own name resolve to
     this machine gets no answer. `page` offers Swagger UI at `/docs`, whose script the browser loads from a public CDN.
+    Requests but those of `/health` must carry the `token`, if there is one.
     """
     app = FastAPI(
         title="Sluice",
@@ -230,9 +331,12 @@ def api(
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
     )
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
-    answer_problems(app)
     tables = Tables(place, limits or ServeLimits())
+    if token is not None:
+        app.add_middleware(BearerToken, token=token)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
+    app.add_middleware(tables.metrics.around)
+    answer_problems(app)
     problem = {"model": Problem, "content": {MEDIA_TYPE: {}}}
     problems: dict[int | str, dict[str, Any]] = {status: problem for status in (400, 404, 409, 410, 502, 503, 504)}
     unchanged: dict[int | str, dict[str, Any]] = {304: {"description": "The table has not changed"}}
@@ -243,20 +347,70 @@ def api(
         ("/tables/{table}/row", tables.row, OneRow),
     ):
         app.add_api_route(path, endpoint, response_model=model, responses={**unchanged, **problems})
+    app.add_api_route("/health", tables.health)
+    app.add_api_route("/metrics", tables.exposition, response_class=PlainTextResponse)
+    for saved in queries:
+        _add_query(app, tables, saved, {**unchanged, **problems})
+    if token is not None:
+        _document_token(app)
     return app
+
+
+def _add_query(app: FastAPI, tables: Tables, saved: SavedQuery, responses: dict[int | str, dict[str, Any]]) -> None:
+    """Add the paths of a saved query; the first is documented."""
+
+    def answer(request: Request, if_none_match: IfNoneMatch = None) -> Response:
+        return tables.query(saved, request, if_none_match)
+
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in saved.parameters
+    ]
+    for number, path in enumerate(dict.fromkeys((*saved.paths, *saved.bare_paths))):
+        app.add_api_route(
+            path,
+            answer,
+            response_model=QueryAnswer,
+            responses=responses,
+            summary=saved.name.replace("_", " ").capitalize(),
+            description=f"The SELECT of {saved.name}.sql, over {', '.join(saved.tables) or 'no table'}",
+            name=saved.name,
+            include_in_schema=number == 0,
+            openapi_extra={"parameters": parameters},
+        )
+
+
+def _document_token(app: FastAPI) -> None:
+    """Say in the OpenAPI document that requests carry a bearer token."""
+    plain = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = plain()
+        schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
+        schemes["token"] = {"type": "http", "scheme": "bearer"}
+        document["security"] = [{"token": []}]
+        for path in OPEN:
+            document["paths"][path]["get"]["security"] = []
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to change the document
 
 
 class _Raw(str):
     """JSON that is written as it is."""
 
 
+def _joined(instants: Iterable[str | None]) -> str:
+    """The newest instants of some tables as one text; "" where any of them has none."""
+    listed = list(instants)
+    return "-".join(map(str, listed)) if None not in listed else ""
+
+
 def _body(opened: SilverTable, **rest: Any) -> bytes:
-    members = {
-        "table": f"{opened.table}{opened.view}",
-        "instant": opened.instant,
-        "at": moment_of(opened.instant),
-        **rest,
-    }
+    named = {"table": f"{opened.table}{opened.view}", "instant": opened.instant, "at": moment_of(opened.instant)}
+    return _members(**named, **rest)
+
+
+def _members(**members: Any) -> bytes:
     texts = (
         f"{json.dumps(name)}:{value if isinstance(value, _Raw) else json.dumps(value, ensure_ascii=False)}"
         for name, value in members.items()

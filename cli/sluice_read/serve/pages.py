@@ -19,6 +19,7 @@ from threading import Timer
 import duckdb
 import pyarrow as pa
 
+from sluice.errors import SluiceError
 from sluice_read.diff import key_columns
 from sluice_read.errors import InvalidCondition, InvalidCursor, PageTooLarge, TookTooLong
 from sluice_read.reading import PARTITION_PATH, RECORD_KEY, Shown, SilverTable
@@ -124,7 +125,7 @@ def read_page(table: SilverTable, wanted: RowsAsked, limits: PageLimits) -> Page
     read = Shown(with_deleted=wanted.shown.with_deleted, lineage=True, columns=stored)
     with (
         opened_duckdb(memory_mib=limits.memory_mib) as connection,
-        _explained(table.table, connection, limits.seconds),
+        limited(table.table, connection, limits.seconds),
     ):
         numbers = {name: f"c{number}" for number, name in enumerate(stored)}
         shape = table.schema(read).empty_table().rename_columns(list(numbers.values()))
@@ -211,20 +212,21 @@ def _timely(table: SilverTable, shown: Shown, deadline: float, seconds: float) -
 
 
 @contextmanager
-def _explained(table: str, connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
-    """Interrupt DuckDB after some seconds, and explain its errors. Raises TookTooLong, PageTooLarge."""
+def limited(what: str, connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+    """Interrupt DuckDB after some seconds of work on a table or query. Raises TookTooLong, PageTooLarge."""
     timer = Timer(seconds, connection.interrupt)
     timer.daemon = True
     timer.start()
     try:
         yield
-    except duckdb.InterruptException as error:
-        raise _too_long(table, seconds) from error
-    except duckdb.OutOfMemoryException as error:
-        raise PageTooLarge(
-            f"The rows of this page of {table} don't fit in the memory for one request",
-            table=table,
-        ) from error
+    except (duckdb.Error, SluiceError) as error:
+        cause = error if isinstance(error, duckdb.Error) else error.__cause__  # what read for DuckDB has it as a cause
+        if isinstance(cause, duckdb.InterruptException):
+            raise _too_long(what, seconds) from error
+        if isinstance(cause, duckdb.OutOfMemoryException):
+            message = f"The rows of this page of {what} don't fit in the memory for one request"
+            raise PageTooLarge(message, table=what) from error
+        raise
     finally:
         timer.cancel()
 

@@ -18,6 +18,7 @@ from sluice_read.errors import (
     InvalidParameters,
     NoCommit,
     NoRow,
+    NoToken,
     NotRetained,
     PageTooLarge,
     ReadOnly,
@@ -43,6 +44,7 @@ _STATUS: dict[type[SluiceError], HTTPStatus] = {
     ServerBusy: HTTPStatus.SERVICE_UNAVAILABLE,
     TookTooLong: HTTPStatus.GATEWAY_TIMEOUT,
     NoTarget: HTTPStatus.BAD_GATEWAY,
+    NoToken: HTTPStatus.UNAUTHORIZED,
 }
 _RETRY_AFTER_S = 5
 _log = logging.getLogger(__name__)

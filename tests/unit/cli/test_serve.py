@@ -87,3 +87,22 @@ def test_a_missing_server_names_the_extra_that_brings_it(monkeypatch, capsys):
     error, step = capsys.readouterr().err.splitlines()
     assert error == "error: This needs uvicorn, of the extra `serve`"
     assert step == f"next step: Install it: {installation_of('serve')}"
+
+
+def test_a_token_and_saved_queries_are_those_of_the_command_line(started, monkeypatch, tmp_path, capsys):
+    (tmp_path / "all_works.sql").write_text("SELECT count(*) AS n FROM moma.works")
+    (tmp_path / "token").write_text("0123456789abcdef\n")
+    asked = ["serve", "--port", "0", "--host", "0.0.0.0", "--queries", str(tmp_path)]
+    assert run([*asked, "--token-file", str(tmp_path / "token")]) == 0
+    monkeypatch.setenv("SLUICE_SERVE_TOKEN", "fedcba9876543210")
+    assert run(asked) == 0
+    assert "no authentication" not in capsys.readouterr().err
+    for (app, _), token in zip(started, ("0123456789abcdef", "fedcba9876543210"), strict=True):
+        client = TestClient(app)
+        assert client.get("/allworks").status_code == 401
+        assert client.get("/allworks", headers={"Authorization": f"Bearer {token}"}).json()["rows"] == [{"n": 6}]
+    monkeypatch.setenv("SLUICE_SERVE_TOKEN", "short")
+    assert run(asked) == 2 and "SLUICE_SERVE_TOKEN is no token" in capsys.readouterr().err
+    (tmp_path / "wrong.sql").write_text("DROP TABLE x")
+    monkeypatch.delenv("SLUICE_SERVE_TOKEN")
+    assert run(asked) == 2 and "wrong.sql: The statement is not a SELECT" in capsys.readouterr().err

@@ -186,7 +186,7 @@ def test_nothing_can_be_written(client):
 
 
 def test_the_description_names_every_path_and_the_page_is_left_out_when_asked(client):
-    paths = {"/tables", "/tables/{table}", "/tables/{table}/rows", "/tables/{table}/row"}
+    paths = {"/health", "/metrics", "/tables", "/tables/{table}", "/tables/{table}/rows", "/tables/{table}/row"}
     assert set(client.get("/openapi.json").json()["paths"]) == paths
     assert client.get("/docs").status_code == 200
     bare = TestClient(api(SilverFolder(SILVER_FOLDER), page=False))
