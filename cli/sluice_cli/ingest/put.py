@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,13 +14,14 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from sluice.admission.routing import CHANGE_FILE, Route, route_of
+from sluice.admission.routing import route_of
 from sluice.admission.verdict import judge_read, judge_unread
 from sluice.config.document import Configuration
 from sluice.errors import CommandFailed, UsageError
 from sluice.ledger.keys import PARKED
-from sluice_cli.account.object import tells_topic
+from sluice_cli.account.object import rule_steps, tells_topic
 from sluice_cli.errors import plain_reason
+from sluice_cli.terminal.guard import is_text
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -41,14 +42,7 @@ from sluice_local.home import running_home
 UPLOADS_AT_ONCE = 8
 _IN_S3 = "s3://"
 LARGEST_PUT = 5 * 1024**3  # bytes; the limit of one PutObject
-MAX_KEY_BYTES = 1024  # the limit of S3
 LEFT_OUT_SHOWN = 5
-_NOT_FILES: tuple[tuple[Callable[[Path], bool], str], ...] = (
-    (Path.is_fifo, "a pipe"),
-    (Path.is_char_device, "a device"),
-    (Path.is_block_device, "a device"),
-    (Path.is_socket, "a socket"),
-)
 
 
 @dataclass(frozen=True)
@@ -136,7 +130,6 @@ def put(
         line = f"{counted(len(uploads), 'object')}, {size}, to s3://{target.bronze} in {seconds:.1f} s"
         print_line(f"{line}: {key}" if key else line, whole=key)
         _say_unmatched(unmatched, len(uploads))
-        _say_empty([item.key for item in uploads if not item.size and _route(item, configuration).kind == CHANGE_FILE])
 
 
 def planned_copies(paths: Iterable[str], prefix: str, *, stack_folder: Path) -> Copies:
@@ -172,23 +165,15 @@ def planned_copies(paths: Iterable[str], prefix: str, *, stack_folder: Path) -> 
                     f"{visible(str(file))} has {human_bytes(size)}, more than one PutObject takes",
                     next_step="Copy it with an S3 client that uploads in parts, such as `aws s3 cp`",
                 )
-            if len(_utf8(file, key)) > MAX_KEY_BYTES:
-                raise UsageError(
-                    f"The key of {visible(str(file))} is longer than the {MAX_KEY_BYTES} bytes that S3 allows",
-                    next_step="Shorten the path or the prefix",
-                )
+            if not is_text(key):
+                raise UsageError(f"The name of {str(file)!r} is not UTF-8, as S3 keys are", next_step="Rename the file")
             uploads[key] = Upload(file, key, size)
     if not uploads:
-        raise UsageError(_none_to_copy(left_out), next_step="Name files, or folders that hold files")
+        _say_left_out(left_out)
+        raise UsageError(
+            "The named folders hold no file that is copied", next_step="Name files, or folders that hold files"
+        )
     return Copies(tuple(uploads[key] for key in sorted(uploads)), tuple(dict.fromkeys(left_out)))
-
-
-def _none_to_copy(left_out: Sequence[NotCopied]) -> str:
-    if not left_out:
-        return "The named folders hold no file"
-    shown = "; ".join(f"{visible(item.path)}, {item.reason}" for item in left_out[:LEFT_OUT_SHOWN])
-    more = f"; and {len(left_out) - LEFT_OUT_SHOWN:,} more" if len(left_out) > LEFT_OUT_SHOWN else ""
-    return f"The named folders hold no file that is copied. Left out: {shown}{more}"
 
 
 def _size(file: Path) -> int:
@@ -211,15 +196,6 @@ def joined(prefix: str, name: str) -> str:
     return f"{bare}/{name}" if bare else name
 
 
-def _utf8(file: Path, key: str) -> bytes:
-    try:
-        return key.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise UsageError(
-            f"The name of {str(file)!r} is not UTF-8, as S3 keys are", next_step="Rename the file"
-        ) from error
-
-
 def _files(path: str, stack_folder: Path, left_out: list[NotCopied]) -> Iterator[tuple[Path, str]]:
     """The files of a path, each with its name inside it. Adds to `left_out` what is not copied of a folder."""
     given = Path(path)
@@ -227,39 +203,15 @@ def _files(path: str, stack_folder: Path, left_out: list[NotCopied]) -> Iterator
         raise UsageError(
             "A path is empty", next_step=f"Is a variable unset? The folder that you are in is {Step('put', '.')}"
         )
-    if path.startswith(_IN_S3):
-        raise UsageError(
-            f"{visible(path)} is in S3, and put copies files of this machine",
-            next_step="Copy it with `aws s3 cp`: to this machine, then put the files, or directly to the bronze bucket",
-        )
     if given.is_dir():
         yield from _files_of_folder(given, stack_folder.resolve(), left_out)
     elif given.is_file():
         yield given, given.name
     else:
-        raise _not_a_file(given)
-
-
-def _not_a_file(given: Path) -> UsageError:
-    """The error for a path that is neither a file nor a folder. The path is not opened: a pipe would block."""
-    shown = visible(str(given))
-    if shown == "-":
-        return UsageError(
-            "Stdin is not read: the name of a file tells its topic and format",
-            next_step="Write it into a file with such a name, and put that",
+        raise UsageError(
+            f"{visible(path)} is no file or folder of this machine",
+            next_step="Check the path; what a pipe or S3 gives is put as a file whose name tells topic and format",
         )
-    if given.is_symlink() and not given.exists():
-        return UsageError(
-            f"{shown} is a link to {visible(os.readlink(given))}, which doesn't exist",
-            next_step="Name the file itself, or fix the link",
-        )
-    for is_kind, kind in _NOT_FILES:
-        if is_kind(given):
-            return UsageError(
-                f"{shown} is {kind}, not a file",
-                next_step="Write what it gives into a file, and put that: an object's size is known before it is sent",
-            )
-    return UsageError(f"{shown} doesn't exist", next_step="Check the path")
 
 
 def _files_of_folder(folder: Path, stack_folder: Path, left_out: list[NotCopied]) -> Iterator[tuple[Path, str]]:
@@ -295,15 +247,11 @@ def names_without_rule(uploads: Iterable[Upload], configuration: Configuration |
     """The keys whose objects no rule takes, by name and size. Files that are ignored or empty are not among them."""
     unmatched = []
     for item in uploads:
-        route = _route(item, configuration)
+        route = route_of(item.key, item.size, configuration)
         verdict = judge_unread(route, item.size) or judge_read(route, configuration)
         if verdict.state == PARKED:
             unmatched.append(Unmatched(item.key, verdict.reason or "", route.topic))
     return tuple(unmatched)
-
-
-def _route(item: Upload, configuration: Configuration | None) -> Route:
-    return route_of(item.key, item.size, configuration)
 
 
 def _say_unmatched(unmatched: Sequence[Unmatched], copied: int) -> None:
@@ -322,20 +270,8 @@ def _say_unmatched(unmatched: Sequence[Unmatched], copied: int) -> None:
     if left_out:
         say(f"  and {counted(left_out, 'other name')} (--json lists all)")
     with_topic = sum(tells_topic(item.key) for item in unmatched)
-    others = len(unmatched) - with_topic
-    if with_topic:
-        say(f"{Step('config discover')} proposes rules for {f'{with_topic:,} of ' if others else ''}them")
-    if others:
-        say(
-            f"{counted(others, 'name gives', 'names give')} no topic or format: name the files as in "
-            "topics/TOPIC/FILE.json, or add a rule with a `key_pattern`"
-        )
-
-
-def _say_empty(keys: Sequence[str]) -> None:
-    if keys:
-        which = visible(keys[0]) if len(keys) == 1 else f"for example {visible(keys[0])}"
-        say(f"{counted(len(keys), 'file is', 'files are')} empty, and will be quarantined: {which}", whole=keys[0])
+    for step in rule_steps(with_topic, len(unmatched) - with_topic):
+        say(step)
 
 
 def _say_left_out(left_out: Sequence[NotCopied]) -> None:

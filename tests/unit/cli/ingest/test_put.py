@@ -61,11 +61,12 @@ def test_only_visible_files_inside_a_folder_are_copied_and_the_others_are_named(
     }
 
 
-def test_a_folder_without_a_file_to_copy_says_what_was_left_out_and_why(folder: Path) -> None:
+def test_a_folder_without_a_file_to_copy_says_what_was_left_out_and_why(folder: Path, capsys: Any) -> None:
     (folder / "only").mkdir()
     os.mkfifo(folder / "only" / "pipe")
-    with pytest.raises(UsageError, match=r"hold no file that is copied\. Left out: .*/only/pipe, not a file"):
+    with pytest.raises(UsageError, match="hold no file that is copied"):
         planned(folder, str(folder / "only"))
+    assert capsys.readouterr().err.endswith("/only/pipe, not a file, or gone\n")
 
 
 def test_the_folder_that_one_is_in_is_copied_by_its_name_alone(folder: Path, monkeypatch: Any) -> None:
@@ -176,22 +177,13 @@ def test_a_prefix_with_a_segment_of_dots_is_refused(folder: Path, prefix: str) -
 
 
 def test_an_address_in_s3_is_neither_a_file_nor_the_beginning_of_a_key(folder: Path) -> None:
-    with pytest.raises(UsageError, match="s3://bucket/x is in S3, and put copies files of this machine"):
+    with pytest.raises(UsageError, match="s3://bucket/x is no file or folder of this machine"):
         planned_copies(["s3://bucket/x"], "", stack_folder=folder)
     with pytest.raises(UsageError, match="--prefix s3://bucket/x is an address in S3"):
         planned_copies([str(folder)], "s3://bucket/x", stack_folder=folder)
 
 
-@pytest.mark.parametrize(
-    ("path", "says"),
-    [
-        ("in/nothing", r"nothing is a link to gone, which doesn't exist\. Name the file"),
-        ("in/pipe", r"pipe is a pipe, not a file\. Write what it gives into a file"),
-        ("/dev/zero", r"/dev/zero is a device, not a file\. Write"),
-        ("in/absent", r"absent doesn't exist\. Check the path"),
-        ("-", r"Stdin is not read: the name of a file tells its topic"),
-    ],
-)
-def test_a_path_that_is_no_file_is_named_for_what_it_is(folder: Path, path: str, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
+@pytest.mark.parametrize("path", ["in/nothing", "in/pipe", "/dev/zero", "in/absent", "-"])
+def test_a_path_that_is_no_file_is_refused_without_being_opened(folder: Path, path: str) -> None:
+    with pytest.raises(UsageError, match=f"{path} is no file or folder of this machine"):
         planned(folder, path if path == "-" else str(folder.parent / path))
