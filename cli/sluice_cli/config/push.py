@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -52,12 +51,11 @@ from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.stack import configuration_in_force, lane_names, supervise_now
-from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.step import Step, completed
 
 CHANGES, REFUSED = 3, 4  # exit codes of `plan`
 COUNTED = 20_000  # parked and quarantined objects that are read at most, each
 STEP_OF_ITS_OWN = "Do as each line says and push again, or restore the old value"
-NAMED_TO_REBUILD = 5  # refused tables that the next step names
 COUNTED_PENDING = 1_000  # pending objects of a table that are read at most
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A tables.yaml; - for stdin.")]
@@ -225,37 +223,20 @@ def summary(configuration: Configuration) -> str:
 
 
 def _step_of_refused(plan: Plan, configuration: Configuration, before: Configuration | None) -> str:
-    """The next step, with the names of the tables and their lanes where only settings of tables are refused.
+    """The next step: a rebuild, with the names of one refused table, unless each refusal has a step of its own.
 
-    A rebuild helps where a setting is fixed. What else is refused, such as a move to another lane, names its own step.
-    A table that would also move is rebuilt in its present lane: the other may not exist yet. One that would get another
-    name or topic is rebuilt by the rule in force.
+    A table that would also move, or get another topic, is rebuilt by the rule in force: the other may not exist yet.
     """
-    tables = set()
-    lanes = set()
     refused = [table for table in plan.tables if table.refusals]
-    for table in refused:
-        rebuild = any(change.rebuild for change in table.settings)
-        if not rebuild and table.steps_named:
-            continue
-        topics = (table.topic, *(change.old for change in table.settings if change.key == "topic"))
-        both = [rules for rules in (before, configuration) if rules]
-        configs = (rules.own_or_first(topic, table.table) for rules in both for topic in topics)
-        config = next((one for one in configs if one is not None and one.table == table.table), None)
-        if config is None:
-            return ChangeRefused.next_step
-        tables.add(table.table)
-        lanes.add(config.lane)
-    if refused and not tables:
+    rebuilt = [table for table in refused if not table.steps_named or any(change.rebuild for change in table.settings)]
+    if refused and not rebuilt:
         return STEP_OF_ITS_OWN
-    names = {"LANE": sorted(lanes), "TABLE": sorted(tables)}
-    if not tables or max(map(len, names.values())) > NAMED_TO_REBUILD:
-        return ChangeRefused.next_step
-    return re.sub(
-        r"`([^`]*)(LANE|TABLE)`",
-        lambda match: ", ".join(f"`{match[1]}{name}`" for name in names[match[2]]),
-        ChangeRefused.next_step,
-    )
+    for table in rebuilt if len(rebuilt) == 1 else ():
+        topic = next((change.old for change in table.settings if change.key == "topic"), table.topic)
+        config = (before or configuration).own_or_first(topic, table.table)
+        if config is not None and config.table == table.table:
+            return completed(ChangeRefused.next_step, TABLE=table.table, LANE=config.lane)
+    return ChangeRefused.next_step
 
 
 def _planned(

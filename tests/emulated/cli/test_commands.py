@@ -427,24 +427,13 @@ def test_a_change_that_a_table_with_data_cannot_take_is_refused(stack, tables, c
     assert stack.s3.get_object(Bucket="s-artifacts", Key="config/tables.json")["Body"].read() == before
 
 
-def test_the_step_of_several_refused_tables_names_each(stack, tables, capsys):
-    text = """
-lanes: {side: {}}
-defaults: {record_key: [id]}
-tables:
-  - {topic: a, table: crm.a, lane: side}
-  - {topic: b, table: crm.b}
-"""
+def test_a_refused_table_that_would_move_is_rebuilt_in_its_present_lane(stack, tables, capsys):
+    text = "lanes: {side: {}}\ntables: [{topic: a, table: crm.a, record_key: [id], lane: side}]\n"
     assert run(["config", "push", tables(text)]) == 0
-    for name in "ab":
-        stack.ledger.tables.pin(f"crm.{name}", {**PINNED, "topic": name})
-    assert run(["config", "push", tables(text.replace("[id]", "[uid]"))]) == 1
-    steps = "`sluice pause main`, `sluice pause side`, `sluice rebuild table crm.a`, `sluice rebuild table crm.b`, "
-    assert f"{steps}push again, `sluice resume main`, `sluice resume side`" in capsys.readouterr().err
-    moved = text.replace("side", "new").replace("[id]", "[uid]")
-    assert run(["config", "push", tables(moved)]) == 1
-    err = capsys.readouterr().err
-    assert "`sluice pause side`" in err and "pause new" not in err  # the lane `new` isn't there before the push
+    stack.ledger.tables.pin("crm.a", {**PINNED, "topic": "a"})
+    assert run(["config", "push", tables(text.replace("side", "new").replace("[id]", "[uid]"))]) == 1
+    steps = "`sluice pause side`, `sluice rebuild table crm.a`, push again, `sluice resume side`"
+    assert steps in capsys.readouterr().err
 
 
 MOVED = TABLES.replace("table: crm.user}", "table: crm.user, lane: side}")
