@@ -23,7 +23,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, SkippedDocuments
 from sluice_aws.stack import Target
-from sluice_cli.account.object import is_proposed, judged_now, taken
+from sluice_cli.account.object import judged_now, rule_step, taken
 from sluice_cli.ingest.entry import codes, reason_of
 from sluice_cli.terminal.output import counted, is_named
 from sluice_cli.terminal.run import AWS_ERRORS
@@ -323,13 +323,8 @@ def _way_in(record: ObjectRecord) -> str:
             f"it is parked: raise its table's `generation` in tables.yaml and run {Step('config push')},"
             f" or run {Step('quarantine discard')}"
         )
-    rule = (
-        "add a rule for its topic to tables.yaml"
-        if is_proposed(record)
-        else "its name tells no topic or format: add a rule with a `key_pattern` to tables.yaml, and with a `format` "
-        "where the extension tells none,"
-    )
-    return f"it is parked: {rule} and run {Step('config push')}, or run {Step('quarantine discard')}"
+    step = rule_step(record) or record.reason
+    return f"it is parked: {step}, or run {Step('quarantine discard')}"
 
 
 def _names(name: str, record: ObjectRecord) -> bool:

@@ -917,7 +917,7 @@ def test_a_parked_object_has_the_reason_of_the_rules_in_force(
     assert parked["without_rule"] == parked["rules_proposed"] == int(unruled)
     assert run(["quarantine", "retry", waits.hash]) == 1
     left = capsys.readouterr().out
-    assert (TAKEN in left) is not unruled and ("add a rule for its topic" in left) is unruled
+    assert (TAKEN in left) is not unruled and ("proposes a rule for its topic" in left) is unruled
     if not unruled:
         assert run(["config", "push", "tables.yaml"]) == 0
         assert "1 parked object now pending" in capsys.readouterr().out
