@@ -20,7 +20,7 @@ _RIGHT = [[1, "Anna3"], [3, "Cara"]]
 def page(text: str) -> str:
     """Return the text of the page with the current table between its markers."""
     samples = yaml.safe_load(SAMPLES.read_text(encoding="utf-8"))
-    return _TABLE.sub(lambda found: found[1] + "".join(_rows(samples)) + found[2], text)
+    return _TABLE.sub(lambda match: match[1] + "".join(_rows(samples)) + match[2], text)
 
 
 def _rows(samples: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

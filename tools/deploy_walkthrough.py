@@ -82,7 +82,7 @@ class Transcript:
 
     def text(self) -> str:
         """The lines, with the number of those left out."""
-        kept: list[str] = []
+        lines_left: list[str] = []
         left_out = 0
         for line in [*self.lines, END]:
             if _LEFT_OUT.match(line):
@@ -91,11 +91,11 @@ class Transcript:
             if left_out and not line:
                 continue  # blank lines between two left out
             if left_out:
-                kept.append(f"[{left_out} lines]")
+                lines_left.append(f"[{left_out} lines]")
                 left_out = 0
-            kept.append(line.rstrip())
-        kept.pop()
-        return _BLANKS.sub("\n\n", "\n".join(kept)).strip() + "\n"
+            lines_left.append(line.rstrip())
+        lines_left.pop()
+        return _BLANKS.sub("\n\n", "\n".join(lines_left)).strip() + "\n"
 
 
 @dataclass(frozen=True)
@@ -251,12 +251,12 @@ def _left(target: Target, scratch: Path) -> Iterator[str]:
     for table in ("ems.category", "ems.venue"):
         rows = scratch / f"{table}.jsonl"
         RustReader(target).write_rows({table: rows})
-        found = len(rows.read_text().splitlines())
+        count = len(rows.read_text().splitlines())
         expected = len(
             (ROOT / SET / "expected" / "02_final" / f"{table.partition('.')[2]}.jsonl").read_text().splitlines()
         )
-        assert found == expected, f"{table} has {found} rows, and {expected} are right"
-        yield f"{table}: {found} rows read, as many as the source database had"
+        assert count == expected, f"{table} has {count} rows, and {expected} are right"
+        yield f"{table}: {count} rows read, as many as the source database had"
 
 
 def _write_overlay(clone: Path, emr: Any, emr_endpoint: str) -> None:
@@ -273,11 +273,11 @@ def _write_overlay(clone: Path, emr: Any, emr_endpoint: str) -> None:
 
 
 def _environment(clone: Path, endpoint: str, emr_endpoint: str) -> dict[str, str]:
-    kept = {
+    variables = {
         name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SLUICE_", "SAM_", "PYTEST"))
     }
     return {
-        **kept,
+        **variables,
         "PATH": f"{sys.prefix}/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "PYTHONPATH": os.pathsep.join(str(clone / part) for part in ("functions", "spark", "cli", "deploy", "local")),
         "AWS_ENDPOINT_URL": endpoint,
@@ -322,10 +322,10 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sluice-walkthrough-") as scratch:
         text = walk(given.emulator, Path(scratch))
-    kept = given.keep or ROOT / "docs" / "walkthroughs" / f"{given.emulator}.md"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(heading(given.emulator) + f"\n```text\n{text}```\n")
-    print(f"written to {kept}")
+    page = given.keep or ROOT / "docs" / "walkthroughs" / f"{given.emulator}.md"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(heading(given.emulator) + f"\n```text\n{text}```\n")
+    print(f"written to {page}")
 
 
 if __name__ == "__main__":

@@ -34,23 +34,23 @@ def on_page_markdown(markdown: str, page: Any, **given: Any) -> str:
     """Rewrite the links of a page for the site."""
     uri = page.file.src_uri
     source = next((name for name, target in PAGES.items() if target == uri), f"docs/{uri}")
-    return _LINK.sub(lambda found: rewritten(found, source, uri), markdown)
+    return _LINK.sub(lambda match: rewritten(match, source, uri), markdown)
 
 
-def rewritten(found: re.Match[str], source: str, page: str) -> str:
+def rewritten(match: re.Match[str], source: str, page: str) -> str:
     """A link of the repository's file `source` as the site's page `page` has it."""
-    image, text, target = found.groups()
+    image, text, target = match.groups()
     path, anchor, fragment = target.partition("#")
     if not path or "://" in path or path.startswith("mailto:"):
-        return found[0]
-    named = os.path.normpath(os.path.join(os.path.dirname(source), path)).replace(os.sep, "/")
-    if (ROOT / named / "index.md").is_file():
-        named += "/index.md"
-    place = PAGES.get(named) or (named[len("docs/") :] if named.startswith("docs/") else None)
-    if place is not None and not (ROOT / named).is_dir():
+        return match[0]
+    path_named = os.path.normpath(os.path.join(os.path.dirname(source), path)).replace(os.sep, "/")
+    if (ROOT / path_named / "index.md").is_file():
+        path_named += "/index.md"
+    place = PAGES.get(path_named) or (path_named[len("docs/") :] if path_named.startswith("docs/") else None)
+    if place is not None and not (ROOT / path_named).is_dir():
         relative = os.path.relpath(place, os.path.dirname(page) or ".").replace(os.sep, "/")
         return f"{image}[{text}]({relative}{anchor}{fragment})"
-    return text if (ROOT / named).exists() else found[0]
+    return text if (ROOT / path_named).exists() else match[0]
 
 
 def commands_page() -> str:
@@ -70,8 +70,8 @@ def commands_page() -> str:
 
 def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
     yield path, command
-    for name, each in sorted(getattr(command, "commands", {}).items()):
-        yield from _commands(f"{path} {name}", each)
+    for name, sub in sorted(getattr(command, "commands", {}).items()):
+        yield from _commands(f"{path} {name}", sub)
 
 
 def _section(path: str, command: Any) -> Iterator[str]:

@@ -20,7 +20,7 @@ _PART = re.compile(r"(<!-- events -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def page(text: str) -> str:
     """Return the text of docs/events.md with current tables between its markers."""
-    return _PART.sub(lambda found: found[1] + "".join(_of(kind) for kind in KINDS) + found[2], text)
+    return _PART.sub(lambda match: match[1] + "".join(_of(kind) for kind in KINDS) + match[2], text)
 
 
 def schema() -> str:
@@ -45,17 +45,17 @@ def _of(kind: EventKind) -> str:
 
 
 def _rows(kind: EventKind) -> Iterator[str]:
-    for name, each in kind.fields.items():
-        yield f"| `{name}` | {_type(each.schema)} | {each.meaning} |\n"
+    for name, field in kind.fields.items():
+        yield f"| `{name}` | {_type(field.schema)} | {field.meaning} |\n"
 
 
 def _type(schema: object) -> str:
-    found = schema if isinstance(schema, dict) else dict(schema)  # type: ignore[call-overload]
-    kinds = found["type"] if isinstance(found["type"], list) else [found["type"]]
-    named = " or ".join("time" if found.get("format") == "date-time" and kind == "string" else kind for kind in kinds)
-    if named == "array" and "properties" in found["items"]:
-        return "list of " + ", ".join(f"`{name}`" for name in found["items"]["properties"])
-    return "list of text" if named == "array" else named.replace("string", "text").replace("integer", "number")
+    typed = schema if isinstance(schema, dict) else dict(schema)  # type: ignore[call-overload]
+    kinds = typed["type"] if isinstance(typed["type"], list) else [typed["type"]]
+    words = " or ".join("time" if typed.get("format") == "date-time" and kind == "string" else kind for kind in kinds)
+    if words == "array" and "properties" in typed["items"]:
+        return "list of " + ", ".join(f"`{name}`" for name in typed["items"]["properties"])
+    return "list of text" if words == "array" else words.replace("string", "text").replace("integer", "number")
 
 
 def main() -> None:

@@ -46,11 +46,11 @@ class Played:
     compared: int = 0
     different: list[str] = field(default_factory=list)
 
-    def compare(self, name: str, found: str, expected: str) -> None:
+    def compare(self, name: str, output: str, expected: str) -> None:
         """Count a result, and keep it where it differs."""
         self.compared += 1
-        if rows_of(found) != rows_of(expected):
-            self.different.append(f"{name}\n--- expected\n{expected.strip()}\n--- found\n{found.strip()}")
+        if rows_of(output) != rows_of(expected):
+            self.different.append(f"{name}\n--- expected\n{expected.strip()}\n--- found\n{output.strip()}")
 
 
 def names() -> list[str]:
@@ -92,7 +92,7 @@ def _put(folder: Path, put: str | Mapping[str, str], sluice: Sluice) -> None:
         return
     recorded = folder / put["set"]
     manifest = json.loads((recorded / "manifest.json").read_text(encoding="utf-8"))
-    (phase,) = [found for found in manifest["phases"] if found["phase"] == put["phase"]]
+    (phase,) = [phase_ for phase_ in manifest["phases"] if phase_["phase"] == put["phase"]]
     with tempfile.TemporaryDirectory() as made:
         for key in phase["new_objects"]:
             target = Path(made) / key
@@ -105,10 +105,10 @@ def _compare(
     folder: Path, read: Mapping[str, Any], moments: Mapping[str, str], sluice: Sluice, played: Played, say: Say
 ) -> None:
     as_of = ["--as-of", str(read["as_of"]).format_map(moments)] if "as_of" in read else []
-    found = sluice(["query", "--csv", *as_of, read["query"]])
-    _shown(found, say)
+    output = sluice(["query", "--csv", *as_of, read["query"]])
+    _shown(output, say)
     expected = read["rows"] if "rows" in read else (folder / read["file"]).read_text(encoding="utf-8")
-    played.compare(" ".join([read["query"], *as_of]), found, expected)
+    played.compare(" ".join([read["query"], *as_of]), output, expected)
 
 
 def _judge(folder: Path, judge: Mapping[str, Any], sluice: Sluice, played: Played) -> None:
@@ -138,8 +138,8 @@ def _shown(text: str, say: Say) -> None:
 
 def _end(number: int, frame: object) -> None:
     """End the program as Ctrl-C does, so that the stack ends with it. A further signal must not interrupt that."""
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)
+    for signal_ in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_, signal.SIG_IGN)
     sys.exit(128 + number)
 
 

@@ -44,7 +44,7 @@ class Mutant:
 
 def mutants() -> list[Mutant]:
     """All breakages of the list."""
-    return [Mutant(**found) for found in tomllib.loads(LIST.read_text(encoding="utf-8"))["mutant"]]
+    return [Mutant(**entry) for entry in tomllib.loads(LIST.read_text(encoding="utf-8"))["mutant"]]
 
 
 def copied(into: Path) -> None:

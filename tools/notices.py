@@ -49,9 +49,9 @@ def notices(root: Path) -> str:
     parts = [_HEAD]
     for title, extra in _GROUPS:
         wanted = project["dependencies"] if extra is None else project["optional-dependencies"][extra]
-        found = dict(sorted(_closure(wanted, described).items()))
-        described |= set(found)
-        rows = [f"| {item.name} | {license_of(item)} | {_address(item)} |" for item in found.values()]
+        distributions = dict(sorted(_closure(wanted, described).items()))
+        described |= set(distributions)
+        rows = [f"| {item.name} | {license_of(item)} | {_address(item)} |" for item in distributions.values()]
         parts.append("\n".join([f"## {title}", "| package | license | where |", "|---|---|---|", *rows, ""]))
     jars = [
         f"| `{coordinate}` | Apache-2.0 "
@@ -81,25 +81,25 @@ def license_of(item: Distribution) -> str:
         line.rpartition(" :: ")[2] for line in metadata.get_all("Classifier") or [] if line.startswith("License :: ")
     ]
     written = (metadata["License"] or "").strip() if "License" in metadata else ""
-    named = (
+    named_licenses = (
         metadata["License-Expression"]
         if "License-Expression" in metadata
         else written
         if 0 < len(written) <= _SHORT and "\n" not in written
         else None
     )
-    found = (
-        named
+    license_text = (
+        named_licenses
         or " or ".join(name for name in classified if name != "OSI Approved")
         or written[:_SHORT].partition("\n")[0]
         or "see the package"
     )
-    return _NAMED.get(found, found).replace("|", "/")
+    return _NAMED.get(license_text, license_text).replace("|", "/")
 
 
 def _closure(wanted: Iterable[str], described: set[str]) -> Mapping[str, Distribution]:
     """The distributions of these requirements and of their own, by normalized name, without the excluded ones."""
-    found: dict[str, Distribution] = {}
+    by_name: dict[str, Distribution] = {}
     pending, seen = list(_requirements(wanted, "")), set()
     while pending:
         requirement = pending.pop()
@@ -107,9 +107,9 @@ def _closure(wanted: Iterable[str], described: set[str]) -> Mapping[str, Distrib
         for extra in ("", *sorted(requirement.extras)):
             if name not in described and (name, extra) not in seen:
                 seen.add((name, extra))
-                found[name] = distribution(requirement.name)
-                pending += _requirements(found[name].requires or (), extra)
-    return found
+                by_name[name] = distribution(requirement.name)
+                pending += _requirements(by_name[name].requires or (), extra)
+    return by_name
 
 
 def _requirements(lines: Iterable[str], extra: str) -> Iterator[Requirement]:

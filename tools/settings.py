@@ -39,23 +39,23 @@ _OPTIONS = re.compile(r"(<!-- hudi options (\w+) -->\n).*?(<!-- end -->)", re.DO
 _PARAMETERS = re.compile(r"(<!-- parameters -->\n).*?(<!-- end -->)", re.DOTALL)
 _DOCUMENT = re.compile(r"docs/(\w+)\.md")
 _SHARED = settings_of(TableSettings)
-_RULES = (*(each for each in settings_of(TableRule) if each not in _SHARED), *_SHARED)
+_RULES = (*(setting for setting in settings_of(TableRule) if setting not in _SHARED), *_SHARED)
 #: The settings that most rules need; the others are listed apart.
 USUAL = frozenset(
     "table topic record_key partition_by table_type delete_mode delete_when freshness time_travel lane generation "
     "paused types position append_only history columns expect".split()
 )
 _SETTINGS = {
-    "rules": tuple(each for each in _RULES if each.key in USUAL),
-    "rules_rare": tuple(each for each in _RULES if each.key not in USUAL),
-    "delete_when": tuple(replace(each, default_text="") for each in settings_of(DeleteWhen)),
+    "rules": tuple(setting for setting in _RULES if setting.key in USUAL),
+    "rules_rare": tuple(setting for setting in _RULES if setting.key not in USUAL),
+    "delete_when": tuple(replace(setting, default_text="") for setting in settings_of(DeleteWhen)),
     "csv": settings_of(CsvForm),
     "change": settings_of(ChangeRule),
     "snapshot": settings_of(SnapshotRule),
     "columns": settings_of(ColumnRules),
     "expect": settings_of(Expectations),
     "services": settings_of(ServicePolicy),
-    "services_each": tuple(replace(each, default_text="") for each in settings_of(Pace)),
+    "services_each": tuple(replace(setting, default_text="") for setting in settings_of(Pace)),
     "lanes": settings_of(LaneConfig),
     "ignore": settings_of(Ignore),
 }
@@ -63,17 +63,17 @@ _SETTINGS = {
 
 def page(text: str) -> str:
     """Return the text of docs/configuration.md with current tables between its markers."""
-    return _TABLE.sub(lambda found: found[1] + "".join(_rows(_SETTINGS[found[2]])) + found[3], text)
+    return _TABLE.sub(lambda match: match[1] + "".join(_rows(_SETTINGS[match[2]])) + match[3], text)
 
 
 def options_page(text: str) -> str:
     """Return the text of docs/hudi-options.md with current tables between its markers."""
-    return _OPTIONS.sub(lambda found: found[1] + "".join(_options(found[2])) + found[3], text)
+    return _OPTIONS.sub(lambda match: match[1] + "".join(_options(match[2])) + match[3], text)
 
 
 def deploying_page(text: str, template: dict[str, Any]) -> str:
     """Return the text of docs/deploying.md with the template's parameters between its markers."""
-    return _PARAMETERS.sub(lambda found: found[1] + "\n".join(_parameters(template)) + "\n" + found[2], text)
+    return _PARAMETERS.sub(lambda match: match[1] + "\n".join(_parameters(template)) + "\n" + match[2], text)
 
 
 def _parameters(template: dict[str, Any]) -> Iterator[str]:

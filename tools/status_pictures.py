@@ -242,7 +242,7 @@ def aside(objects: int, *reasons: tuple[str, int, str]) -> dict[str, Any]:
             {
                 "reason": reason,
                 "objects": number,
-                "examples": [KEY.format(topic, 40 + number + each) for each in range(min(number, 3))],
+                "examples": [KEY.format(topic, 40 + number + item) for item in range(min(number, 3))],
             }
             for reason, number, topic in reasons
         ],
@@ -261,7 +261,7 @@ def sample_batches() -> Iterator[PastBatch]:
             objects = tuple(
                 ManifestObject(
                     "bronze",
-                    f"topics/{name}/partition=0/{name}+0+{number * 60 + each:010}.avro",
+                    f"topics/{name}/partition=0/{name}+0+{number * 60 + second:010}.avro",
                     "v",
                     1,
                     None,
@@ -269,9 +269,9 @@ def sample_batches() -> Iterator[PastBatch]:
                     "t",
                     0,
                     0,
-                    begun + each * 500,
+                    begun + second * 500,
                 )
-                for each in range(size)
+                for second in range(size)
             )
             batch = f"b-{lane}-{number}"
             run = run_name(lane, number // (35 if lane == "main" else 50))
@@ -341,7 +341,7 @@ def sample_page(status: dict[str, Any] | None = None, **more: Any) -> str:
 
 def browser() -> str | None:
     """The path of a Chromium, or None."""
-    return next((found for found in map(shutil.which, BROWSERS) if found), None)
+    return next((path for path in map(shutil.which, BROWSERS) if path), None)
 
 
 def headless(program: str, address: str, folder: Path, *options: str) -> str:

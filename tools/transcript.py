@@ -60,13 +60,13 @@ def with_excerpt(readme: str, log: str) -> str:
     Raises ValueError if it has no place for one.
     """
     lines = list(shortened(log))
-    kept = []
+    lines_left = []
     for number, line in enumerate(lines):
         if line.startswith(("$ sluice put ", "$ sluice wait ")):
-            kept += [line, *_first_answer(lines[number + 1 :])]
+            lines_left += [line, *_first_answer(lines[number + 1 :])]
         elif line.startswith("Proof: "):
-            kept.append(line)
-    return _between(readme, EXCERPT, "\n".join(kept[:EXCERPT_LINES]))
+            lines_left.append(line)
+    return _between(readme, EXCERPT, "\n".join(lines_left[:EXCERPT_LINES]))
 
 
 def _first_answer(lines: Iterable[str]) -> Iterator[str]:

@@ -73,36 +73,36 @@ machine and the commit. Don't edit by hand.
 """
 
 
-def take(results: Path = RESULTS, kept: Path = KEPT) -> list[Path]:
+def take(results: Path = RESULTS, folder: Path = KEPT) -> list[Path]:
     """Copy the newest result of each benchmark, with its picture if there is one. Returns the written files."""
-    kept.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, _, _ in BENCHMARKS:
-        found = sorted(results.glob(f"{name}-[0-9]*.json"))
-        if found:
+        files = sorted(results.glob(f"{name}-[0-9]*.json"))
+        if files:
             written += [
-                Path(shutil.copyfile(file, kept / f"{name}{file.suffix}"))
-                for file in (found[-1], found[-1].with_suffix(".svg"))
+                Path(shutil.copyfile(file, folder / f"{name}{file.suffix}"))
+                for file in (files[-1], files[-1].with_suffix(".svg"))
                 if file.exists()
             ]
     return written
 
 
-def text(kept: Path = KEPT) -> str:
+def text(folder: Path = KEPT) -> str:
     """The document from the kept results."""
     parts = [_HEAD]
     for name, title, command in BENCHMARKS:
-        file = kept / f"{name}.json"
+        file = folder / f"{name}.json"
         parts.append(
-            _section(title, command, json.loads(file.read_text(encoding="utf-8")), _picture(kept, name, title))
+            _section(title, command, json.loads(file.read_text(encoding="utf-8")), _picture(folder, name, title))
             if file.exists()
             else f"## {title}\nNot kept yet: `{command}`.\n"
         )
     return "\n".join(parts)
 
 
-def _picture(kept: Path, name: str, title: str) -> list[str]:
-    return [f"![{title}]({KEPT.name}/{name}.svg)", ""] if (kept / f"{name}.svg").exists() else []
+def _picture(folder: Path, name: str, title: str) -> list[str]:
+    return [f"![{title}]({KEPT.name}/{name}.svg)", ""] if (folder / f"{name}.svg").exists() else []
 
 
 def _section(title: str, command: str, result: Mapping[str, Any], picture: Iterable[str] = ()) -> str:

@@ -62,17 +62,17 @@ class ShapedChanges:
 
     def batch(self, changes: int, *, truncate: bool = False, more: Mapping[str, object] = {}) -> list[Row]:
         """The next changes, after a truncate where that is asked for. Rows have `more` columns."""
-        found = []
+        objects = []
         if truncate:
             self._change += 1
             self._alive = bytearray(len(self._alive))
-            found.append(self._without_values("t", None))
+            objects.append(self._without_values("t", None))
         for number in range(changes):
             self._change += 1
             kind, key = number % 100, self._chosen.randrange(len(self._alive))
             if kind == DELETED:
                 self._alive[key] = 0
-                found.append(self._without_values("d", key))
+                objects.append(self._without_values("d", key))
                 continue
             if kind >= NEW:
                 key = len(self._alive)
@@ -81,8 +81,8 @@ class ShapedChanges:
             elif kind >= MOVED:
                 self._places[key] = self._place()
             self._alive[key] = 1
-            found.append({**self._row("c" if kind >= NEW else "u", key, self._change), **more})
-        return found
+            objects.append({**self._row("c" if kind >= NEW else "u", key, self._change), **more})
+        return objects
 
     def _place(self) -> float:
         return min(self._chosen.expovariate(SKEW), 0.999_999)

@@ -106,10 +106,10 @@ class Sizes:
         """
         if scale <= 0:
             raise ValueError(f"scale must be positive, not {scale}")
-        kept = ("category", "date")
+        unscaled = ("category", "date")
         return cls(
             **{
-                table: count if table in kept else max(1, round(count * scale))
+                table: count if table in unscaled else max(1, round(count * scale))
                 for table, count in asdict(cls()).items()
             }
         )

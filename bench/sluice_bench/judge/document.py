@@ -31,18 +31,18 @@ all sets.
 """
 
 
-def text(kept: Mapping[str, Judged]) -> str:
+def text(judged_cases: Mapping[str, Judged]) -> str:
     """The document from the kept results."""
     cases = [case.id for case in all_cases()]
-    found = [kept[case] for case in cases if case in kept]
-    readers = sorted({reader for each in found for reader in each.readings})
-    missing = len(cases) - len(found)
-    summed = f"**{sum(each.whole for each in found)} of {len(cases)} cases equal**" + (
+    judged = [judged_cases[case] for case in cases if case in judged_cases]
+    readers = sorted({reader for case in judged for reader in case.readings})
+    missing = len(cases) - len(judged)
+    summed = f"**{sum(case.whole for case in judged)} of {len(cases)} cases equal**" + (
         f"; {missing} not judged yet" if missing else ""
     )
-    readings, rows = sum(sum(each.readings.values()) for each in found), sum(each.rows for each in found)
+    readings, rows = sum(sum(case.readings.values()) for case in judged), sum(case.rows for case in judged)
     summed += f". {readings:,} readings of {rows:,} rows in total."
-    commits = Counter(each.commit for each in found)
+    commits = Counter(case.commit for case in judged)
     summed += (
         f" Tables made by commit {', '.join(f'{commit} ({cases})' for commit, cases in commits.most_common())}."
         if commits
@@ -50,20 +50,20 @@ def text(kept: Mapping[str, Judged]) -> str:
     )
     head = f"| set | cases judged | equal | {' | '.join(f'readings by {reader}, equal' for reader in readers)} |"
     return "\n".join(
-        [_HEAD, summed, "", head, "|---|---:|---:|" + "---:|" * len(readers), *_rows(found, readers), _FOOT]
+        [_HEAD, summed, "", head, "|---|---:|---:|" + "---:|" * len(readers), *_rows(judged, readers), _FOOT]
     )
 
 
-def _rows(found: Iterable[Judged], readers: Iterable[str]) -> Iterable[str]:
+def _rows(judged: Iterable[Judged], readers: Iterable[str]) -> Iterable[str]:
     for name in PLANS:
-        mine = [each for each in found if each.case.startswith(f"{name}-")]
+        mine = [case for case in judged if case.case.startswith(f"{name}-")]
         if mine:
             by_reader = [
-                f"{sum(each.readings.get(reader, 0) for each in mine):,}, "
-                f"{sum(each.equal.get(reader, 0) for each in mine):,}"
+                f"{sum(case.readings.get(reader, 0) for case in mine):,}, "
+                f"{sum(case.equal.get(reader, 0) for case in mine):,}"
                 for reader in readers
             ]
-            yield f"| {name} | {len(mine)} | {sum(each.whole for each in mine)} | {' | '.join(by_reader)} |"
+            yield f"| {name} | {len(mine)} | {sum(case.whole for case in mine)} | {' | '.join(by_reader)} |"
 
 
 def main() -> None:

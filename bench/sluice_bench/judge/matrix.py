@@ -65,9 +65,9 @@ def all_readers(stack: RunningStack) -> Iterator[tuple[Reader, ...]]:
         yield (RustReader(stack.target), *spark)
 
 
-def outstanding(cases: Sequence[Case], folder: Path, kept: Mapping[str, Judged]) -> list[Case]:
+def outstanding(cases: Sequence[Case], folder: Path, judged_before: Mapping[str, Judged]) -> list[Case]:
     """The cases without a result here that aren't equal in the repository's kept results."""
-    equal = {name for name, each in kept.items() if each.whole}
+    equal = {name for name, result in judged_before.items() if result.whole}
     return [case for case in cases if case.id not in equal and not (folder / f"{case.id}.json").exists()]
 
 
@@ -107,11 +107,11 @@ def main() -> int:
 
 
 def _run(cases: Sequence[Case], stack: RunningStack, readers: Sequence[Reader], folder: Path) -> None:
-    named = [
+    wanted = [
         replace(case, run=secrets.token_hex(3)) for case in cases
     ]  # unique, since an interrupted case leaves tables behind
     try:
-        together = [(case, find_set(case.set_name, os.environ)) for case in named]
+        together = [(case, find_set(case.set_name, os.environ)) for case in wanted]
     except SetMissing as missing:
         sys.exit(str(missing))
     judgements = run_cases(
@@ -126,20 +126,20 @@ def _run(cases: Sequence[Case], stack: RunningStack, readers: Sequence[Reader], 
             flush=True,
         ),
     )
-    for case in named:
+    for case in wanted:
         keep_case(case, judgements, folder)
 
 
 def _tell(cases: Sequence[Case], folder: Path) -> int:
     files = {case.id: folder / f"{case.id}.json" for case in cases}
     here = {name: judged(json.loads(file.read_text())) for name, file in files.items() if file.exists()}
-    found = {name: each for name, each in {**kept(), **here}.items() if name in files}
-    different = sorted(name for name, each in found.items() if not each.whole)
+    results_by_case = {name: result for name, result in {**kept(), **here}.items() if name in files}
+    different = sorted(name for name, result in results_by_case.items() if not result.whole)
     print(
-        f"{len(found) - len(different)} of {len(cases)} cases equal"
+        f"{len(results_by_case) - len(different)} of {len(cases)} cases equal"
         + "".join(f"\n  different: {name}" for name in different)
     )
-    return 0 if len(found) == len(cases) and not different else 1
+    return 0 if len(results_by_case) == len(cases) and not different else 1
 
 
 if __name__ == "__main__":

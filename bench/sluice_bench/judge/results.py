@@ -46,13 +46,11 @@ def judged(result: Mapping[str, Any]) -> Judged:
 
 def kept(file: Path = KEPT) -> dict[str, Judged]:
     """The kept results by case."""
-    return (
-        {each["case"]: Judged(**each) for each in json.loads(file.read_text(encoding="utf-8"))} if file.exists() else {}
-    )
+    return {one["case"]: Judged(**one) for one in json.loads(file.read_text(encoding="utf-8"))} if file.exists() else {}
 
 
 def keep(results: Iterable[Judged], file: Path = KEPT) -> None:
     """Replace the kept results of these cases. Each case is one line, so that a change is one line."""
-    every = {**kept(file), **{each.case: each for each in results}}
+    every = {**kept(file), **{entry.case: entry for entry in results}}
     lines = ",\n".join(json.dumps(asdict(every[case]), sort_keys=True) for case in sorted(every))
     file.write_text(f"[\n{lines}\n]\n", encoding="utf-8")

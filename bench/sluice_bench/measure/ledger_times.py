@@ -21,24 +21,24 @@ def _undecimal(value: Any) -> Any:
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, dict):
-        return {name: _undecimal(each) for name, each in value.items()}
-    return [_undecimal(each) for each in value] if isinstance(value, list) else value
+        return {name: _undecimal(item) for name, item in value.items()}
+    return [_undecimal(item) for item in value] if isinstance(value, list) else value
 
 
 def object_item(dynamodb: Any, table: str, bucket: str, key: str, version: str) -> dict[str, Any] | None:
     """The item of an object version by a consistent read, or None before its admission."""
-    found = dynamodb.get_item(
+    answer = dynamodb.get_item(
         TableName=table, ConsistentRead=True, Key={"pk": {"S": f"object#{bucket}/{key}"}, "sk": {"S": version}}
     )
-    return plain(found["Item"]) if "Item" in found else None
+    return plain(answer["Item"]) if "Item" in answer else None
 
 
 def lane_item(dynamodb: Any, table: str, lane: str) -> dict[str, Any]:
     """The item of a lane; empty before its first wake-up."""
-    found = dynamodb.get_item(
+    answer = dynamodb.get_item(
         TableName=table, ConsistentRead=True, Key={"pk": {"S": f"lane#{lane}"}, "sk": {"S": "lane"}}
     )
-    return plain(found.get("Item", {}))
+    return plain(answer.get("Item", {}))
 
 
 def batch_items(dynamodb: Any, table: str) -> list[dict[str, Any]]:
@@ -60,9 +60,9 @@ def await_until(condition: Callable[[], Any], *, timeout_s: float, what: str) ->
     timeout_s = patient(timeout_s)
     deadline = time.monotonic() + timeout_s
     while True:
-        found = condition()
-        if found:
-            return found
+        value = condition()
+        if value:
+            return value
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what} did not happen within {timeout_s:.0f} s")
         time.sleep(POLL_S)

@@ -47,13 +47,13 @@ def process_tree(root: int, *, without: int | None = None) -> dict[int, float]:
             continue
         children.setdefault(int(fields[1]), []).append(int(process.name))
         used[int(process.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    waiting, found = [root], {}
+    waiting, cpu_by_process = [root], {}
     while waiting:
         process_id = waiting.pop()
         if process_id in used and process_id != without:
-            found[process_id] = used[process_id]
+            cpu_by_process[process_id] = used[process_id]
             waiting += children.get(process_id, ())
-    return found
+    return cpu_by_process
 
 
 def forget_peaks(process_ids: Iterable[int]) -> None:
@@ -65,7 +65,7 @@ def forget_peaks(process_ids: Iterable[int]) -> None:
 
 def peaks_mb(process_ids: Iterable[int]) -> dict[int, tuple[str, int]]:
     """The program and the peak of resident memory, in MB, of each process that still runs."""
-    found = {}
+    peaks = {}
     for process_id in process_ids:
         try:
             status = Path(f"/proc/{process_id}/status").read_text()
@@ -73,8 +73,8 @@ def peaks_mb(process_ids: Iterable[int]) -> dict[int, tuple[str, int]]:
             continue
         values = dict(line.split(":", 1) for line in status.splitlines())
         if "VmHWM" in values:
-            found[process_id] = values["Name"].strip(), int(values["VmHWM"].split()[0]) // 1024
-    return found
+            peaks[process_id] = values["Name"].strip(), int(values["VmHWM"].split()[0]) // 1024
+    return peaks
 
 
 def _memory_kib() -> int:

@@ -29,5 +29,5 @@ def rounded_summary(values: Sequence[float]) -> dict[str, float]:
 
 def ratios(own: Sequence[float], others: Sequence[float]) -> dict[str, object]:
     """Ratios of `own` to the values measured with them, to a thousandth, and their median."""
-    each = [round(mine / theirs, 3) for mine, theirs in zip(own, others, strict=True)]
-    return {"each": each, "median": percentile(each, 0.5)}
+    quotients = [round(mine / theirs, 3) for mine, theirs in zip(own, others, strict=True)]
+    return {"each": quotients, "median": percentile(quotients, 0.5)}

@@ -33,7 +33,7 @@ class WrittenBytes:
 
     def look(self) -> Counter[str]:
         """Bytes by kind and REWRITTEN, and the numbers of FILES and completed actions, since the last look."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         began: set[tuple[Path, str]] = set()
         for table, file in self._files():
             about = file.stat()
@@ -42,16 +42,16 @@ class WrittenBytes:
                 continue
             kind = kind_of(PurePosixPath(file.relative_to(table)))
             if file not in self._seen and kind == TIMELINE and file.suffix[1:] in ACTIONS:
-                found[file.suffix[1:]] += 1
+                counts[file.suffix[1:]] += 1
             self._seen[file] = mark
-            found[kind] += about.st_size
-            found[FILES] += 1
+            counts[kind] += about.st_size
+            counts[FILES] += 1
             if kind == BASE:
                 group = (file.parent, file.name.split("_")[0])
-                found[REWRITTEN] += about.st_size if group in self._groups else 0
+                counts[REWRITTEN] += about.st_size if group in self._groups else 0
                 began.add(group)
         self._groups |= began
-        return found
+        return counts
 
     def stored(self) -> int:
         """Bytes of all files."""

@@ -187,14 +187,14 @@ def main() -> None:
         for count in map(int, given.objects.split(",")):
             values.append(run(where, count))
             print(f"admit on the {where}: {values[-1]['objects_per_second']} objects/s of {count} (local)", flush=True)
-    found = {
-        f"{each['objects']} on the {each['on']}": {
-            name: each[name] for name in ("objects_per_second", "cpu_s", "calls_per_object")
+    results = {
+        f"{value['objects']} on the {value['on']}": {
+            name: value[name] for name in ("objects_per_second", "cpu_s", "calls_per_object")
         }
-        for each in values
+        for value in values
     }
-    file = keep("admit", parameters=vars(given), caveats=CAVEATS, values=values, summary=found)
-    say("Admit", CAVEATS, found, file)
+    file = keep("admit", parameters=vars(given), caveats=CAVEATS, values=values, summary=results)
+    say("Admit", CAVEATS, results, file)
 
 
 if __name__ == "__main__":

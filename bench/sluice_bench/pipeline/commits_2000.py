@@ -64,7 +64,7 @@ def commit_one(stack: RunningStack, dataset: Dataset, change: int) -> dict[str, 
 def stored(stack: RunningStack, table: str) -> dict[str, int]:
     """Bytes and files in a table's folder: data, and Hudi's own folder separately."""
     target = stack.target
-    found = {"data_bytes": 0, "data_files": 0, "hudi_bytes": 0, "hudi_files": 0}
+    totals = {"data_bytes": 0, "data_files": 0, "hudi_bytes": 0, "hudi_files": 0}
     for page in (
         target.client("s3")
         .get_paginator("list_objects_v2")
@@ -72,9 +72,9 @@ def stored(stack: RunningStack, table: str) -> dict[str, int]:
     ):
         for item in page.get("Contents", ()):
             kind = "hudi" if "/.hoodie/" in item["Key"] else "data"
-            found[f"{kind}_bytes"] += item["Size"]
-            found[f"{kind}_files"] += 1
-    return found
+            totals[f"{kind}_bytes"] += item["Size"]
+            totals[f"{kind}_files"] += 1
+    return totals
 
 
 def merge_seconds(stack: RunningStack) -> dict[str, float]:
@@ -120,21 +120,21 @@ def main() -> None:
                 sizes.append({"commit": change, **stored(stack, table)})
                 print(json.dumps({**commits[-1], **sizes[-1]}), flush=True)
         merges = merge_seconds(stack)
-    merge = [merges[str(each["batch"])] for each in commits if each["batch"] in merges]
-    whole = [float(each["seconds"]) for each in commits]
-    found: dict[str, object] = {
+    merge = [merges[str(commit["batch"])] for commit in commits if commit["batch"] in merges]
+    whole = [float(commit["seconds"]) for commit in commits]
+    results: dict[str, object] = {
         "put_to_settled_at_100_s": around(whole, 100),
         f"put_to_settled_at_{given.commits}_s": around(whole, given.commits),
         "ratio_put_to_settled": round(around(whole, given.commits) / around(whole, 100), 3),
     }
     if len(merge) == len(commits):
-        found |= {
+        results |= {
             "merge_at_100_s": around(merge, 100),
             f"merge_at_{given.commits}_s": around(merge, given.commits),
             "ratio_merge": round(around(merge, given.commits) / around(merge, 100), 3),
         }
     total = sizes[-1]["data_bytes"] + sizes[-1]["hudi_bytes"]
-    found |= {
+    results |= {
         "stored_mb": round(total / 1e6, 1),
         "rows": dataset.sizes.event,
         "bytes_per_commit": round(total / given.commits),
@@ -145,9 +145,9 @@ def main() -> None:
         parameters=vars(given),
         caveats=CAVEATS,
         values={"commits": commits, "merge_s": merge, "stored": sizes},
-        summary=found,
+        summary=results,
     )
-    say("Many commits", CAVEATS, found, file)
+    say("Many commits", CAVEATS, results, file)
 
 
 if __name__ == "__main__":

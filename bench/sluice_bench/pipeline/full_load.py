@@ -209,7 +209,7 @@ def run(rounds: int, scale: float, peers: Sequence[str], table_type: str) -> tup
             prefixes = {design: f"{design}{number}x{secrets.token_hex(3)}." for design in ("sluice", WARM)}
             # Both before the run begins: it ends where a push gives it tables that it may not write.
             stack.configure(
-                [rule for each in prefixes.values() for rule in table_rules(each, each.rstrip("."), table_type)]
+                [rule for start in prefixes.values() for rule in table_rules(start, start.rstrip("."), table_type)]
             )
             for design in ("sluice", WARM, *peers):
                 if design in prefixes:
@@ -229,15 +229,15 @@ def summarized(values: Sequence[Mapping], peers: Sequence[str]) -> dict[str, obj
     designs = ("sluice", WARM, *peers)
     mine = {design: [v for v in values if v["design"] == design] for design in designs}
     seconds = {design: [float(v["seconds"]) for v in mine[design]] for design in designs}
-    found: dict[str, object] = {f"{design}_s": summary(each) for design, each in seconds.items()}
+    summaries: dict[str, object] = {f"{design}_s": summary(measured) for design, measured in seconds.items()}
     for design in designs:
-        found[f"{design}, rows/s"] = summary([round(v["rows_put"] / v["seconds"]) for v in mine[design]])
-        found[f"{design}, MB/s"] = summary([round(v["bytes_put"] / 1e6 / v["seconds"], 2) for v in mine[design]])
-        found[f"{design}_cpu_s"] = summary([float(v["cpu_s"]) for v in mine[design]])
+        summaries[f"{design}, rows/s"] = summary([round(v["rows_put"] / v["seconds"]) for v in mine[design]])
+        summaries[f"{design}, MB/s"] = summary([round(v["bytes_put"] / 1e6 / v["seconds"], 2) for v in mine[design]])
+        summaries[f"{design}_cpu_s"] = summary([float(v["cpu_s"]) for v in mine[design]])
     for peer in peers:
         for design in ("sluice", WARM):
-            found[f"{design}_to_{peer}"] = ratios(seconds[design], seconds[peer])
-    return found
+            summaries[f"{design}_to_{peer}"] = ratios(seconds[design], seconds[peer])
+    return summaries
 
 
 def main() -> None:
@@ -249,9 +249,9 @@ def main() -> None:
     parser.add_argument("--table-type", choices=("cow", "mor"), default="cow")
     given = parser.parse_args()
     peers = [peer for peer in given.peers.split(",") if peer]
-    found, values = run(given.rounds, given.scale, peers, given.table_type)
-    file = keep("full-load", parameters=vars(given), caveats=CAVEATS, values=values, summary=found)
-    say("Full load", CAVEATS, found, file)
+    results, values = run(given.rounds, given.scale, peers, given.table_type)
+    file = keep("full-load", parameters=vars(given), caveats=CAVEATS, values=values, summary=results)
+    say("Full load", CAVEATS, results, file)
 
 
 if __name__ == "__main__":

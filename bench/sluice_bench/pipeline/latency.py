@@ -67,12 +67,12 @@ def measure(stack: RunningStack, dataset: Dataset, database: str, table: str, nu
     def readable() -> bool:
         started = time.perf_counter()
         opened = open_table(target, f"{database}.{table}")
-        found = any(
+        rows_there = any(
             number in batch.column(source.key).to_pylist() and _holds(batch, source.key, number, column, value)
             for batch in opened.batches()
         )
         reads.append(time.perf_counter() - started)
-        return found
+        return rows_there
 
     ledger_times.await_until(readable, timeout_s=TIMEOUT_S, what=f"change {change}")
     readable_at = time.time()
@@ -102,12 +102,12 @@ def _stages(
         item = ledger_times.object_item(dynamodb, target.ledger_table, target.bronze, key, version)
         if not item or item.get("state") != "committed":
             return None
-        found = {
-            str(each["sk"]): each
-            for each in ledger_times.batch_items(dynamodb, target.ledger_table)
-            if each["pk"] == f"batch#{item['batch']}"
+        items_by_sk = {
+            str(item_read["sk"]): item_read
+            for item_read in ledger_times.batch_items(dynamodb, target.ledger_table)
+            if item_read["pk"] == f"batch#{item['batch']}"
         }
-        return (item, found) if found["batch"].get("state") == "committed" else None
+        return (item, items_by_sk) if items_by_sk["batch"].get("state") == "committed" else None
 
     item, parts = ledger_times.await_until(closed, timeout_s=TIMEOUT_S, what="the batch's settling")
     moments = [
@@ -154,10 +154,10 @@ def run(mode: str, changes: int, scale: float, table: str, table_type: str) -> l
         for change in range(1, changes + 2):
             if mode == IDLE:
                 _until_idle(stack)
-            found = measure(stack, dataset, database, table, 1 + change % dataset.sizes.by_table()[table], change)
-            print(f"{mode} {change - 1}/{changes}: {found.seconds:.2f} s (local) {dict(found.stages)}", flush=True)
+            latency = measure(stack, dataset, database, table, 1 + change % dataset.sizes.by_table()[table], change)
+            print(f"{mode} {change - 1}/{changes}: {latency.seconds:.2f} s (local) {dict(latency.stages)}", flush=True)
             if change > 1:
-                measured.append(found)
+                measured.append(latency)
     return measured
 
 
@@ -171,24 +171,24 @@ def main() -> None:
     parser.add_argument("--table-type", choices=("cow", "mor"), default="cow")
     given = parser.parse_args()
     measured = run(given.mode, given.changes, given.scale, given.table, given.table_type)
-    found: dict[str, object] = {
-        "seconds": rounded_summary([each.seconds for each in measured]),
-        "read_s": rounded_summary([each.read_s for each in measured]),
+    results: dict[str, object] = {
+        "seconds": rounded_summary([one.seconds for one in measured]),
+        "read_s": rounded_summary([one.read_s for one in measured]),
     }
-    for stage in sorted({name for each in measured for name in each.stages}):
-        found[stage] = rounded_summary([each.stages[stage] for each in measured if stage in each.stages])
+    for stage in sorted({name for one in measured for name in one.stages}):
+        results[stage] = rounded_summary([one.stages[stage] for one in measured if stage in one.stages])
     values = [
         {
-            "seconds": round(each.seconds, 3),
-            "put_at": each.put_at,
-            "read_s": round(each.read_s, 3),
-            "reads": each.reads,
-            **each.stages,
+            "seconds": round(one.seconds, 3),
+            "put_at": one.put_at,
+            "read_s": round(one.read_s, 3),
+            "reads": one.reads,
+            **one.stages,
         }
-        for each in measured
+        for one in measured
     ]
-    file = keep(f"latency-{given.mode}", parameters=vars(given), caveats=CAVEATS, values=values, summary=found)
-    say(f"Latency, {given.mode}", CAVEATS, found, file)
+    file = keep(f"latency-{given.mode}", parameters=vars(given), caveats=CAVEATS, values=values, summary=results)
+    say(f"Latency, {given.mode}", CAVEATS, results, file)
 
 
 if __name__ == "__main__":

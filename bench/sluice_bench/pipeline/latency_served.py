@@ -60,12 +60,12 @@ class Slice:
 
 def slices(home: Path) -> list[Slice]:
     """Every slice in the drivers' logs."""
-    found, open_slice = [], None
+    slices_read, open_slice = [], None
     for event in events(home):
         if event["event"] == BEGAN:
             open_slice = event
         elif event["event"] in ENDED and open_slice is not None:
-            found.append(
+            slices_read.append(
                 Slice(
                     open_slice["table"],
                     open_slice["service"],
@@ -75,7 +75,7 @@ def slices(home: Path) -> list[Slice]:
                 )
             )
             open_slice = None
-    return found
+    return slices_read
 
 
 def busy_object(dataset: Dataset, change: int, rows: int) -> tuple[str, bytes, Mapping[int, int]]:
@@ -100,12 +100,12 @@ def busy_object(dataset: Dataset, change: int, rows: int) -> tuple[str, bytes, M
 def check(stack: RunningStack, database: str, table: str, rows: int, column: str, expected: Mapping[int, int]) -> None:
     """Raise AssertionError if a row is missing, duplicate, or not as of its last change."""
     key = SOURCES[table].key
-    found = read_table(stack.target, f"{database}.{table}").select([key, column]).to_pylist()
-    by_key = {each[key]: each[column] for each in found}
+    rows_read = read_table(stack.target, f"{database}.{table}").select([key, column]).to_pylist()
+    by_key = {item[key]: item[column] for item in rows_read}
     wrong = {number: by_key.get(number) for number, value in expected.items() if by_key.get(number) != value}
-    if len(found) != rows or len(by_key) != rows or wrong:
+    if len(rows_read) != rows or len(by_key) != rows or wrong:
         raise AssertionError(
-            f"{table}: {len(found)} rows with {len(by_key)} keys instead of {rows}; "
+            f"{table}: {len(rows_read)} rows with {len(by_key)} keys instead of {rows}; "
             f"wrong: {dict(list(wrong.items())[:5])}"
         )
 
@@ -129,10 +129,10 @@ def run(changes: int, scale: float, background: int) -> tuple[list[Changed], lis
             key, body, values = busy_object(dataset, change, background)
             stack.put(key, body)
             busy |= values
-            found = measure(stack, dataset, database, MEASURED, 1 + change % sizes[MEASURED], change)
-            print(f"{change - 1}/{changes}: {found.seconds:.2f} s (local) {dict(found.stages)}", flush=True)
+            latency = measure(stack, dataset, database, MEASURED, 1 + change % sizes[MEASURED], change)
+            print(f"{change - 1}/{changes}: {latency.seconds:.2f} s (local) {dict(latency.stages)}", flush=True)
             if change > 1:
-                measured.append(found)
+                measured.append(latency)
         stack.wait(600.0)
         check(
             stack,
@@ -143,13 +143,13 @@ def run(changes: int, scale: float, background: int) -> tuple[list[Changed], lis
             {1 + change % sizes[MEASURED]: 10_000 + change for change in range(1, changes + 2)},
         )
         check(stack, database, BUSY, sizes[BUSY], "qtysold", busy)
-        return measured, [each for each in slices(stack.home) if each.table.startswith(f"{database}.")]
+        return measured, [one for one in slices(stack.home) if one.table.startswith(f"{database}.")]
 
 
 def overlapping(measured: Sequence[Changed], served: Sequence[Slice]) -> int:
     """How many changes waited while a slice ran."""
     return sum(
-        any(each.began < change.readable_at and each.ended > change.put_at for each in served) for change in measured
+        any(one.began < change.readable_at and one.ended > change.put_at for one in served) for change in measured
     )
 
 
@@ -163,21 +163,21 @@ def main() -> None:
     )
     given = parser.parse_args()
     measured, served = run(given.changes, given.scale, given.background)
-    found: dict[str, Any] = {"seconds": rounded_summary([each.seconds for each in measured])}
-    for service in sorted({each.service for each in served}):
-        found[f"slices of {service}, s"] = rounded_summary(
-            [each.ended - each.began for each in served if each.service == service]
+    results: dict[str, Any] = {"seconds": rounded_summary([one.seconds for one in measured])}
+    for service in sorted({one.service for one in served}):
+        results[f"slices of {service}, s"] = rounded_summary(
+            [one.ended - one.began for one in served if one.service == service]
         )
-    found |= {
+    results |= {
         "changes that overlap a slice": overlapping(measured, served),
-        "slices that failed": sum(each.failed for each in served),
+        "slices that failed": sum(one.failed for one in served),
     }
     values = {
-        "changes": [{"put_at": each.put_at, "readable_at": each.readable_at, **each.stages} for each in measured],
-        "slices": [vars(each) for each in served],
+        "changes": [{"put_at": one.put_at, "readable_at": one.readable_at, **one.stages} for one in measured],
+        "slices": [vars(one) for one in served],
     }
-    file = keep("latency-served", parameters=vars(given), caveats=CAVEATS, values=values, summary=found)
-    say("Latency while table services run", CAVEATS, found, file)
+    file = keep("latency-served", parameters=vars(given), caveats=CAVEATS, values=values, summary=results)
+    say("Latency while table services run", CAVEATS, results, file)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def run(tables: int, rows: int, changes: int, rounds: int, table_type: str) -> l
     name = f"one{secrets.token_hex(3)}"
     small = [Dataset(dataclasses.replace(Sizes(), venue=SMALL_ROWS), prefix=f"{name}.{n}.") for n in range(tables)]
     large = Dataset(dataclasses.replace(Sizes(), listing=rows), codec="snappy", prefix=f"{name}.")
-    found = []
+    values = []
     with bench_stack() as stack:
         stack.configure(
             [_rule(dataset, SMALL, f"{name}.small{n}", table_type) for n, dataset in enumerate(small)]
@@ -48,15 +48,15 @@ def run(tables: int, rows: int, changes: int, rounds: int, table_type: str) -> l
         stack.wait(TIMEOUT_S)
         for number in range(rounds + 1):
             shapes = {
-                f"a change of each of {tables} tables": [_changed(each, SMALL, number, 1) for each in small],
+                f"a change of each of {tables} tables": [_changed(one, SMALL, number, 1) for one in small],
                 f"{changes:,} changes of {rows:,} rows": [_changed(large, LARGE, number, changes)],
             }
             for shape, puts in shapes.items():
                 measured = _measure(stack, puts)
                 print(f"{shape}, round {number} of {rounds}: {measured['seconds']} s (local)", flush=True)
                 if number:
-                    found.append({"shape": shape, "round": number, **measured})
-    return found
+                    values.append({"shape": shape, "round": number, **measured})
+    return values
 
 
 def _rule(dataset: Dataset, table: str, name: str, table_type: str) -> dict[str, Any]:
@@ -141,12 +141,12 @@ def main() -> None:
     given = parser.parse_args()
     values = run(given.tables, given.rows, given.changes, given.rounds, given.table_type)
     shapes = dict.fromkeys(value["shape"] for value in values)
-    found = {
+    results = {
         shape: rounded_summary([float(value["seconds"]) for value in values if value["shape"] == shape])
         for shape in shapes
     }
-    file = keep("one-batch", parameters=vars(given), caveats=CAVEATS, values=values, summary=found)
-    say("Small work in a lingering run", CAVEATS, found, file)
+    file = keep("one-batch", parameters=vars(given), caveats=CAVEATS, values=values, summary=results)
+    say("Small work in a lingering run", CAVEATS, results, file)
 
 
 if __name__ == "__main__":

@@ -124,17 +124,17 @@ def _admitted(stack: RunningStack, timeout_s: float) -> None:
 
     def no_notice() -> bool:
         time.sleep(LOOK_S)
-        found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=NUMBERS)["Attributes"]
-        return not sum(int(found[name]) for name in NUMBERS)
+        attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=NUMBERS)["Attributes"]
+        return not sum(int(attributes[name]) for name in NUMBERS)
 
     ledger_times.await_until(no_notice, timeout_s=timeout_s, what="the admission of all objects")
 
 
 def _counted(stack: RunningStack, objects: int) -> float:
     """Have `status` count the objects. Returns its seconds. Raises RuntimeError for another number."""
-    asked = time.monotonic()
+    began = time.monotonic()
     answer = json.loads(stack.sluice("status", "--json"))
-    seconds = time.monotonic() - asked
+    seconds = time.monotonic() - began
     waiting = sum(table["pending"]["objects"] for table in answer["tables"])
     if waiting != objects:
         raise RuntimeError(f"{waiting:,} of {objects:,} objects are in the ledger")
@@ -166,11 +166,13 @@ def _changes(dataset: Dataset, objects: int) -> list[tuple[str, bytes]]:
     """Changes of one row each, in turn over the tables."""
     sizes = dataset.sizes.by_table()
     tables = sorted(sizes)
-    found = []
+    put_objects = []
     for number in range(objects):
         table, change = tables[number % len(tables)], number // len(tables) + 1
-        found.append(change_object(dataset, table, 1 + change % sizes[table], change=change, ts_ms=TS_MS + number))
-    return found
+        put_objects.append(
+            change_object(dataset, table, 1 + change % sizes[table], change=change, ts_ms=TS_MS + number)
+        )
+    return put_objects
 
 
 def _batches(stack: RunningStack) -> dict[str, dict[str, Any]]:

@@ -101,8 +101,8 @@ class Measured:
 
     def _by_the_jvm(self) -> int:
         return sum(
-            int(found.getBytesWritten())
-            for found in self._spark._jvm.org.apache.hadoop.fs.FileSystem.getAllStatistics()
+            int(statistics.getBytesWritten())
+            for statistics in self._spark._jvm.org.apache.hadoop.fs.FileSystem.getAllStatistics()
         )
 
 
@@ -166,10 +166,10 @@ def run(
         sizes.append(sum(map(len, bodies)))
         file = as_parquet(bodies, home / "batch.parquet")
         for kind in TYPES:
-            named = {f"{kind}/{object_key(TABLE, offset + number)}": body for number, body in enumerate(bodies)}
+            bodies_by_key = {f"{kind}/{object_key(TABLE, offset + number)}": body for number, body in enumerate(bodies)}
             mine, other = measured[f"{SLUICE} {kind}"], measured[f"{HUDI} {kind}"]
             mine.start()
-            outcome, records = ours[kind].merge(named, offset)
+            outcome, records = ours[kind].merge(bodies_by_key, offset)
             spent = sum(stage.ms for stage in outcome.stages if stage.name == HISTORY_STAGE)
             mine.saw(batch, "merge", **{RECORDS: records, HISTORY_MS: spent})
             for service, _ in ours[kind].serve() if batch else ():
@@ -181,10 +181,10 @@ def run(
         progress(
             f"batch {batch} of {batches}: "
             + ", ".join(
-                f"{name} {sum(found.total()[kind] for kind in KINDS) / 1e6:.1f} MB" for name, found in measured.items()
+                f"{name} {sum(one.total()[kind] for kind in KINDS) / 1e6:.1f} MB" for name, one in measured.items()
             )
         )
-    shown = {name: living(spark, found.path, ("salesid", "qtysold", "pricepaid")) for name, found in measured.items()}
+    shown = {name: living(spark, one.path, ("salesid", "qtysold", "pricepaid")) for name, one in measured.items()}
     if len(set(shown.values())) != 1 or shown[f"{SLUICE} {COW}"][0] != source.living:
         raise AssertionError(f"the tables differ, or aren't of {source.living} living rows: {shown}")
     return measured, sizes[1:]
@@ -193,13 +193,13 @@ def run(
 def summary(measured: Mapping[str, Measured], sizes: Sequence[int]) -> dict[str, object]:
     """Bytes written by table, and bytes of change."""
     changed = sum(sizes)
-    found: dict[str, object] = {}
+    results: dict[str, object] = {}
     per_byte: dict[str, float] = {}
     for name, table in measured.items():
         total = table.total()
         written = sum(total[kind] for kind in (*KINDS, RECORDS))
         per_byte[name] = written / changed
-        found[name] = {
+        results[name] = {
             "written_per_byte_of_change": round(per_byte[name], 2),
             "written_mb": round(written / 1e6, 2),
             **{f"{kind}_mb": round(total[kind] / 1e6, 2) for kind in (*KINDS, RECORDS)},
@@ -209,8 +209,8 @@ def summary(measured: Mapping[str, Measured], sizes: Sequence[int]) -> dict[str,
             "stored_mb": round(table.stored() / 1e6, 2),
             **({"history_s": round(total[HISTORY_MS] / 1000, 1)} if total[HISTORY_MS] else {}),
         }
-    found |= {"batches": len(sizes), "changed_mb": round(changed / 1e6, 3)}
-    return found | {
+    results |= {"batches": len(sizes), "changed_mb": round(changed / 1e6, 3)}
+    return results | {
         f"{kind}_{SLUICE}_to_{HUDI}": round(per_byte[f"{SLUICE} {kind}"] / per_byte[f"{HUDI} {kind}"], 3)
         for kind in TYPES
     }
@@ -251,7 +251,7 @@ def main() -> None:
             ended=lambda: asked_to_end.is_set() or time.monotonic() > ends,
             progress=lambda line: print(line, flush=True),
         )
-        found = summary(measured, sizes)
+        results = summary(measured, sizes)
         spark.stop()
     values = {"batch_bytes": sizes, "steps": {name: table.steps for name, table in measured.items()}}
     file = keep(
@@ -259,9 +259,9 @@ def main() -> None:
         parameters=vars(given),
         caveats=CAVEATS,
         values=values,
-        summary=found,
+        summary=results,
     )
-    say("Bytes written per byte of change", CAVEATS, found, file)
+    say("Bytes written per byte of change", CAVEATS, results, file)
 
 
 if __name__ == "__main__":

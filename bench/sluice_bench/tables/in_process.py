@@ -67,8 +67,8 @@ class InProcessTable:
     def serve(self) -> Iterator[tuple[str, ServiceReport]]:
         """Run the services that are due. Yields each slice's service and report."""
         facts = {
-            name: ServiceFacts(commits=self._commits - known.commits, done_at=known.done_at, ended_at=known.ended_at)
-            for name, known in self._done.items()
+            name: ServiceFacts(commits=self._commits - last.commits, done_at=last.done_at, ended_at=last.ended_at)
+            for name, last in self._done.items()
         }
         table = TableActivity(
             self._config.table,
@@ -77,15 +77,15 @@ class InProcessTable:
             services_since=0,
             services=facts,
         )
-        for each in due(table, self._config, self._now_ms):
-            if each.service == CATALOG:
+        for one in due(table, self._config, self._now_ms):
+            if one.service == CATALOG:
                 continue
             more = True
             while more:
                 done = serve_table(
                     self._spark,
                     config=self._config,
-                    service=each.service,
+                    service=one.service,
                     services=self._services,
                     rates=self._rates,
                     still_held=lambda: True,
@@ -93,8 +93,8 @@ class InProcessTable:
                     raise_floor=lambda positions: None,
                 )
                 more = done.more
-                yield each.service, done.report
-            self._done[each.service] = ServiceFacts(commits=self._commits, done_at=self._now_ms, ended_at=self._now_ms)
+                yield one.service, done.report
+            self._done[one.service] = ServiceFacts(commits=self._commits, done_at=self._now_ms, ended_at=self._now_ms)
 
     def _put(self, key: str, body: bytes, offset: int) -> ManifestObject:
         version = self._s3.put_object(Bucket=BRONZE, Key=key, Body=body)["VersionId"]

@@ -176,7 +176,7 @@ def measure(spark, rows: int, variant: Variant, *, changes: int, rounds: int) ->
         "rows": rows,
         "created_s": round(created, 2),
         "first_s": round(seconds[0], 2),
-        "seconds": [round(each, 3) for each in seconds[1:]],
+        "seconds": [round(value, 3) for value in seconds[1:]],
         "median_s": round(percentile(seconds[1:], 0.5), 3),
     }
 
@@ -199,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             values.append(measure(spark, rows, variant, changes=given.changes, rounds=given.rounds))
             print(values[-1], flush=True)
     spark.stop()
-    summary = {f"{each['index']}, {each['rows']} rows": f"{each['median_s']} s" for each in values}
+    summary = {f"{value['index']}, {value['rows']} rows": f"{value['median_s']} s" for value in values}
     file = keep("index", parameters=vars(given), caveats=CAVEATS, values=values, summary=summary)
     say("Finding changed rows", CAVEATS, summary, file)
 

@@ -31,15 +31,15 @@ READY = "ready"
 def put_snapshot(s3, tables: Sequence[str]) -> Mapping[str, tuple[ManifestObject, ...]]:
     """Put the tables' snapshot into bronze. Returns the objects by table."""
     dataset = Dataset(Sizes.scaled(1.0))
-    found: dict[str, list[ManifestObject]] = {table: [] for table in tables}
-    for number, piece in enumerate(piece for piece in pieces(dataset) if piece.table in found):
+    objects_by_table: dict[str, list[ManifestObject]] = {table: [] for table in tables}
+    for number, piece in enumerate(piece for piece in pieces(dataset) if piece.table in objects_by_table):
         topic, body = SOURCES[piece.table].topic, snapshot_object(dataset, piece)
         key = f"topics/{topic}/{topic}+0+{piece.first:010d}.avro"
         version = s3.put_object(Bucket=BRONZE, Key=key, Body=body)["VersionId"]
-        found[piece.table].append(
+        objects_by_table[piece.table].append(
             ManifestObject(BRONZE, key, version, len(body), None, "avro", topic, 0, piece.first, number)
         )
-    return {table: tuple(items) for table, items in found.items()}
+    return {table: tuple(items) for table, items in objects_by_table.items()}
 
 
 def services(s3, endpoint: str, home: Path) -> MergeServices:

@@ -80,21 +80,21 @@ def read_seconds(spark, path: str) -> float:
 def pending(jvm: HudiJvm, path: str) -> dict[str, int]:
     """The files a reader opens (newest base and log files), and all stored files."""
     stored = [
-        found
-        for found in Path(path.removeprefix("file:")).iterdir()
-        if found.is_file() and (found.suffix == ".parquet" or ".log." in found.name) and found.suffix != ".crc"
+        file_
+        for file_ in Path(path.removeprefix("file:")).iterdir()
+        if file_.is_file() and (file_.suffix == ".parquet" or ".log." in file_.name) and file_.suffix != ".crc"
     ]
     bases: dict[str, str] = {}
-    for found in stored:
-        if found.suffix == ".parquet":
-            group, _, instant = found.stem.split("_")
+    for file in stored:
+        if file.suffix == ".parquet":
+            group, _, instant = file.stem.split("_")
             bases[group] = max(instant, bases.get(group, ""))
-    logs = [found.name[1:].split("_")[:2] for found in stored if found.suffix != ".parquet"]
+    logs = [file_.name[1:].split("_")[:2] for file_ in stored if file_.suffix != ".parquet"]
     read = len(bases) + sum(bases.get(group) == rest.split(".")[0] for group, rest in logs)
     return {
         "read_files": read,
         "stored_files": len(stored),
-        "stored_bytes": sum(found.stat().st_size for found in stored),
+        "stored_bytes": sum(file_.stat().st_size for file_ in stored),
         "read_bytes": jvm.size_bytes(jvm.meta_client(path)),
     }
 
@@ -220,11 +220,11 @@ def main() -> None:
                     print(points[-1], flush=True)
         service_s = round(tables[ON].service_s, 1)
     spark.stop()
-    found = {"service_s": service_s}
+    results = {"service_s": service_s}
     for label in (ON, OFF):
         of_label = [point for point in points if point["table"] == label]
         first, last = of_label[0], of_label[-1]
-        found[label] = {
+        results[label] = {
             f"read_at_{first['merge']}_s": first["read_s"],
             f"read_at_{last['merge']}_s": last["read_s"],
             "ratio": round(last["read_s"] / first["read_s"], 2),
@@ -233,10 +233,10 @@ def main() -> None:
             "stored_files": last["stored_files"],
             "stored_mb": round(last["stored_bytes"] / 1e6, 1),
         }
-    file = keep("services", parameters=vars(given), caveats=CAVEATS, values=points, summary=found)
+    file = keep("services", parameters=vars(given), caveats=CAVEATS, values=points, summary=results)
     picture = RESULTS / f"{file.stem}.svg"
     plot(points, picture)
-    say("Reads with services on and off", CAVEATS, {**found, "picture": str(picture)}, file)
+    say("Reads with services on and off", CAVEATS, {**results, "picture": str(picture)}, file)
 
 
 if __name__ == "__main__":

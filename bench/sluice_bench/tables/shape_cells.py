@@ -89,14 +89,14 @@ def selected(only: str = "", rows: int | None = None) -> Sequence[ShapeCell]:
 
     Without either, every place of a million rows, and every kind and format of ten thousand.
     """
-    found = [
+    cells = [
         cell
         for cell in matrix()
         if only in cell.name
         and (cell.rows == rows if rows else cell.rows < ROWS[-1])
         and (only or rows or _is_default(cell))
     ]
-    return sorted(found, key=lambda cell: cell.data)
+    return sorted(cells, key=lambda cell: cell.data)
 
 
 def _is_default(cell: ShapeCell) -> bool:
@@ -116,10 +116,10 @@ def neighbours(cell: ShapeCell) -> Iterator[ShapeCell]:
 
 def dear(seconds: Mapping[ShapeCell, float], *, of: str) -> Mapping[ShapeCell, str]:
     """The cells with more than DEAR times the seconds of a neighbour, and which neighbours those are."""
-    found = {}
+    dear_cells = {}
     for cell, own in seconds.items():
         times = {other.name: own / max(seconds[other], _LEAST_S) for other in neighbours(cell) if other in seconds}
         dearer = [f"{of} {ratio:.1f} of {name}" for name, ratio in times.items() if ratio > DEAR]
         if dearer:
-            found[cell] = ", ".join(dearer)
-    return found
+            dear_cells[cell] = ", ".join(dearer)
+    return dear_cells

@@ -191,9 +191,9 @@ def run_all(cells: Sequence[ShapeCell]) -> int:
                 else:
                     print(cell.name, *((step["step"], step["seconds"], step["way"]) for step in steps), flush=True)
                     if cell not in WARM_UP:
-                        kept = {"cell": cell.name, "machine": describe_machine(), "steps": steps}
+                        document = {"cell": cell.name, "machine": describe_machine(), "steps": steps}
                         partial = FOLDER / f"{cell.name}.partial"
-                        partial.write_text(json.dumps(kept, indent=1) + "\n")
+                        partial.write_text(json.dumps(document, indent=1) + "\n")
                         partial.replace(FOLDER / f"{cell.name}.json")
     spark.stop()
     return failed

@@ -69,15 +69,15 @@ def read_s(spark, hudi, ids: Sequence[int]) -> tuple[float, float]:
     latest.count()
     began, cpu = time.perf_counter(), cpu_s(spark)
     stored = hudi.stored(facts, "id", hidden.POSITION, hidden.OWED)
-    found = (
+    count = (
         beside_stored(latest, stored=stored, record_key=("id",), few=True)
         .where(F.col(STORED_POSITION).isNotNull())
         .count()
     )
     seconds = time.perf_counter() - began, cpu_s(spark) - cpu
     latest.unpersist()
-    if found != len(ids):
-        raise AssertionError(f"{found} of {len(ids)} rows were found")
+    if count != len(ids):
+        raise AssertionError(f"{count} of {len(ids)} rows were found")
     return seconds
 
 
@@ -93,13 +93,13 @@ def measure(spark, rows: int, name: str, *, changes: int, rounds: int) -> list[d
                 sorted(chosen.sample(range(rows), changes)) if where == SPREAD else list(range(rows - changes, rows))
                 for _ in range(rounds + 1)
             ]
-            took = [read_s(spark, hudi, each) for each in ids][1:]  # the first one warms up
+            took = [read_s(spark, hudi, row_id) for row_id in ids][1:]  # the first one warms up
             values.append(
                 {
                     "kind": name,
                     "rows": rows,
                     "changes": where,
-                    "seconds": [[round(one, 3) for one in each] for each in took],
+                    "seconds": [[round(one, 3) for one in times] for times in took],
                     "median_s": round(percentile([wall for wall, _ in took], 0.5), 3),
                     "median_cpu_s": round(percentile([cpu for _, cpu in took], 0.5), 3),
                 }
@@ -130,10 +130,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
     spark.stop()
     summary = {
-        f"{each['kind']}, {each['rows']} rows, {each['changes']}": (
-            f"{each['median_cpu_s']} s of one core, {each['median_s']} s"
+        f"{value['kind']}, {value['rows']} rows, {value['changes']}": (
+            f"{value['median_cpu_s']} s of one core, {value['median_s']} s"
         )
-        for each in values
+        for value in values
     }
     file = keep("stored", parameters=vars(given), caveats=CAVEATS, values=values, summary=summary)
     say("Stored positions of changed rows", CAVEATS, summary, file)
