@@ -88,7 +88,7 @@ class Reach:
 @dataclass(frozen=True)
 class _Read:
     record: WaitingObject
-    found: ObjectSample | None
+    sample: ObjectSample | None
     problem: str | None
 
 
@@ -267,8 +267,8 @@ def sample_topic(
     for look in read:
         if look.problem:
             problems.setdefault(look.problem, []).append(look.record.id.key)
-    sound = [part for part in read if part.found is not None]
-    samples = [(part.record.id.key, part.found) for part in sound if part.found is not None]
+    sound = [part for part in read if part.sample is not None]
+    samples = [(part.record.id.key, part.sample) for part in sound if part.sample is not None]
     writer, rows, inferred, lacked = _understood(
         samples, problems, not any(record.offset is not None for record in records), form
     )

@@ -91,10 +91,10 @@ def wait(
             is_local=target.kind == LOCAL,
             configuration=lambda: _active(store),
         ).wait(timeout)
-    if outcome.found.parked:
+    if outcome.survey.parked:
         configuration = _active(store)
-        parked = tuple(judged_now(record, configuration) for record in outcome.found.parked)
-        outcome = replace(outcome, found=replace(outcome.found, parked=parked))
+        parked = tuple(judged_now(record, configuration) for record in outcome.survey.parked)
+        outcome = replace(outcome, survey=replace(outcome.survey, parked=parked))
     outcome = replace(outcome, unsynced=_unsynced(ledger))
     if as_json:
         print_json(_document(outcome, strict))
@@ -152,32 +152,32 @@ class Shower:
 
 
 def _print(outcome: WaitResult, timeout_s: float, reason_of_rows: ReasonOfRows = lambda record, code: None) -> None:
-    result = outcome.found
-    aside = set_aside_lines(result, outcome.began, reason_of_rows)
+    seen = outcome.survey
+    aside = set_aside_lines(seen, outcome.began, reason_of_rows)
     gap = "  " if sys.stdout.isatty() else "\t"
-    for line in [*aside, *(() if result.settled else waiting_lines(result))]:
+    for line in [*aside, *(() if seen.settled else waiting_lines(seen))]:
         print_line(line.replace("\t", gap))
-    rows = f", {counted(result.quarantined_rows, 'row')} quarantined" if result.with_rows else ""
-    ended = "settled in" if result.settled else "waited"
-    print_line(f"{ended} {outcome.seconds:.1f} s (in bronze: {describe_counts(result.counts)}{rows})")
+    rows = f", {counted(seen.quarantined_rows, 'row')} quarantined" if seen.with_rows else ""
+    ended = "settled in" if seen.settled else "waited"
+    print_line(f"{ended} {outcome.seconds:.1f} s (in bronze: {describe_counts(seen.counts)}{rows})")
     sys.stdout.flush()
-    waiting = [is_proposed(record) for record in result.parked if waits_for_rule(record)]
+    waiting = [is_proposed(record) for record in seen.parked if waits_for_rule(record)]
     if waiting:
         say(f"No rule takes {counted(len(waiting), 'parked object')}")
         for step in rule_steps(sum(waiting), waiting.count(False)):
             say_next_step(step)
     if outcome.unsynced:
         say(_not_synced(outcome.unsynced))
-    for lane in (*result.halted, *result.paused):
+    for lane in (*seen.halted, *seen.paused):
         entry = lane_entry(lane, epoch_ms(), outcome.resting, outcome.rebuilds)
-        waits = counted(result.waiting_in(lane.lane), "object waits", "objects wait")
+        waits = counted(seen.waiting_in(lane.lane), "object waits", "objects wait")
         say_error(f"Lane {lane.lane} is {entry['summary']}, and {waits} in it", in_order(steps_of_lane(entry)))
     for table in outcome.blocked:
         say_error(f"{table.table} {table.reason}, and {counted(table.objects, 'object')} will wait", table.next_step)
-    if not result.settled and not result.halted and not result.paused and not outcome.blocked:
+    if not seen.settled and not seen.halted and not seen.paused and not outcome.blocked:
         for failing in outcome.failing:
             say(failing)
-        unseen = result.counts.get("unseen")
+        unseen = seen.counts.get("unseen")
         say_error(
             f"Not settled within {human_age(round(timeout_s * 1000))}",
             f"{Step('doctor')} checks the notifications, {Step('backfill')} admits unseen objects"
@@ -264,12 +264,12 @@ def _first(lines: Sequence[str], title: str) -> Iterator[str]:
 
 
 def _document(outcome: WaitResult, strict: bool) -> dict[str, Any]:
-    state = outcome.found
+    seen = outcome.survey
     return {
-        "settled": state.settled,
+        "settled": seen.settled,
         "succeeded": outcome.succeeded(strict=strict),
         "seconds": round(outcome.seconds, 3),
-        "objects": dict(state.counts),
+        "objects": dict(seen.counts),
         "waiting": [
             {
                 "key": item.id.key,
@@ -278,17 +278,17 @@ def _document(outcome: WaitResult, strict: bool) -> dict[str, Any]:
                 "lane": item.lane,
                 "table": item.table,
             }
-            for item in state.waiting
+            for item in seen.waiting
         ],
-        "parked": [_describe(record) for record in state.parked],
-        "quarantined": [_describe(record) for record in state.quarantined],
-        "quarantined_rows": state.quarantined_rows,
+        "parked": [_describe(record) for record in seen.parked],
+        "quarantined": [_describe(record) for record in seen.quarantined],
+        "quarantined_rows": seen.quarantined_rows,
         "with_quarantined_rows": [
             {**_describe(record), "rows": record.quarantined_rows, "rows_by_code": dict(record.row_codes)}
-            for record in state.with_rows
+            for record in seen.with_rows
         ],
-        "halted": [{"lane": lane.lane, "failures": lane.failures, "reason": lane.reason} for lane in state.halted],
-        "paused": [lane.lane for lane in state.paused],
+        "halted": [{"lane": lane.lane, "failures": lane.failures, "reason": lane.reason} for lane in seen.halted],
+        "paused": [lane.lane for lane in seen.paused],
         "standing_tables": [vars(table) for table in outcome.blocked],
         "failing_tables": list(outcome.failing),
         "catalog_failed": dict(outcome.unsynced),

@@ -38,7 +38,7 @@ class WaitResult:
     rebuilt, by lane. `unsynced` are tables whose last catalog sync failed, with its code.
     """
 
-    found: Survey
+    survey: Survey
     seconds: float
     began: int
     blocked: tuple[BlockedTable, ...] = ()
@@ -49,7 +49,7 @@ class WaitResult:
 
     def succeeded(self, *, strict: bool) -> bool:
         """True if the command succeeds."""
-        return self.found.clean if strict else self.found.settled
+        return self.survey.clean if strict else self.survey.settled
 
 
 class Bronze:

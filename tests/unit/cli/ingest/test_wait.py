@@ -88,7 +88,7 @@ class SteppingStack:
 def test_it_ends_when_all_is_committed_and_names_what_it_waited_for():
     stepping = SteppingStack({}, {"states": {A: "pending"}}, {"states": {A: "claimed"}}, {"states": {A: "committed"}})
     outcome = stepping.wait()
-    assert outcome.found.clean and outcome.found.counts == {"committed": 1}
+    assert outcome.survey.clean and outcome.survey.counts == {"committed": 1}
     assert [line.split("] ")[1] for line in stepping.shown] == [
         "1 unseen · main: Spark is starting (4 s)",
         "1 pending · main: Spark is starting (4 s)",
@@ -314,7 +314,7 @@ def test_an_object_that_arrived_meanwhile_is_waited_for_too():
         {"listed": [A, B], "states": {A: "committed"}},
         {"states": {A: "committed", B: "committed"}},
     )
-    assert stepping.wait().found.counts == {"committed": 2}
+    assert stepping.wait().survey.counts == {"committed": 2}
 
 
 def test_settled_objects_are_not_asked_for_again():
@@ -327,13 +327,13 @@ def test_settled_objects_are_not_asked_for_again():
 
 def test_an_object_that_vanished_before_it_was_seen_does_not_hold_it_up():
     stepping = SteppingStack({"listed": [A, B], "states": {A: "committed"}}, {"listed": [A]})
-    assert stepping.wait().found.counts == {"committed": 1}
+    assert stepping.wait().survey.counts == {"committed": 1}
     assert stepping.seconds > 10
 
 
 def test_it_gives_up_at_its_timeout():
     outcome = SteppingStack({"states": {A: "claimed"}}).wait(3.0)
-    assert not outcome.found.settled and 3.0 <= outcome.seconds < 4.0
+    assert not outcome.survey.settled and 3.0 <= outcome.seconds < 4.0
 
 
 @pytest.mark.parametrize(("backoff_until", "quoted"), [(NOW + 90_000, 1), (NOW, 0), (None, 0)])
