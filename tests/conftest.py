@@ -64,14 +64,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     from judging.patience import patient
 
     for item in items:
-        folder = item.path.relative_to(TESTS).parts[0]
+        folder = _place(item.path)[1].parts[0]
         if folder in MARKERS:
             item.add_marker(MARKERS[folder])
         if folder in TIMEOUT_S:
             limit = item.get_closest_marker("timeout")
             seconds = limit.args[0] if limit is not None else TIMEOUT_S[folder]
             item.add_marker(pytest.mark.timeout(patient(seconds)), append=False)
-    items.sort(key=_place)
+    items.sort(key=lambda item: _place(item.path)[0])
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -102,12 +102,13 @@ def is_here(name: str) -> bool:
     return shutil.which(name) is not None
 
 
-def _place(item: pytest.Item) -> tuple[int, int]:
-    """Where a test comes in a session; tests of one place keep their order."""
-    file = item.path.relative_to(TESTS)
+@cache
+def _place(path: Path) -> tuple[tuple[int, int], Path]:
+    """Where the tests of a module come in a session, and the module's path in this folder."""
+    file = path.relative_to(TESTS)
     if scope_of(file.as_posix()) == STACK:
-        return 0, STACK_ORDER.index(file.name if file.name in STACK_ORDER else "")
-    return 1, FOLDER_ORDER.index(file.parts[0]) if file.parts[0] in FOLDER_ORDER else len(FOLDER_ORDER)
+        return (0, STACK_ORDER.index(file.name if file.name in STACK_ORDER else "")), file
+    return (1, FOLDER_ORDER.index(file.parts[0]) if file.parts[0] in FOLDER_ORDER else len(FOLDER_ORDER)), file
 
 
 def scope_of(path: str) -> str:

@@ -6,17 +6,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import ClientError
 from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
+from support.sam_template import TEMPLATE
 
 from emulation.aws import observing
-from sluice_deploy.template import read_template
 
 ACCOUNT, REGION = "123456789012", "us-west-2"
-TEMPLATE = read_template(Path(__file__).resolve().parents[2] / "template.yaml")
 Asked = tuple[str, str, Mapping[str, Any]]  # action, resource, what conditions ask about
 
 _TRANSACT = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem"}

@@ -6,10 +6,7 @@ from pathlib import Path
 
 from ministack.services import stepfunctions
 
-from sluice_deploy.template import read_template
-
 ROOT = Path(__file__).resolve().parents[2]
-TEMPLATE = read_template(ROOT / "template.yaml")["Resources"]
 TEXT = (ROOT / "statemachines" / "table_services.asl.json").read_text()
 APPLICATION = "00f1982r1uukb925"
 PLACEHOLDERS = {"Partition": "aws", "Ledger": "ledger", "Application": APPLICATION}

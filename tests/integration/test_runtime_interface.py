@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import samcli.local
 from judging.patience import patient
+from support.sam_template import TEMPLATE
 
 from sluice_deploy.release import source_root
-from sluice_deploy.template import read_template
 from sluice_local import processes as children
 from sluice_local.cache import cache_directory
 from sluice_local.emr.api import serve
@@ -26,7 +26,6 @@ from sluice_local.stack.sample_world import emulator_clients, main, names, set_u
 
 ROOT = source_root()
 EVENTS = ROOT / "events"
-TEMPLATE = read_template(ROOT / "template.yaml")
 EMULATOR = (
     Path(samcli.local.__file__).parent
     / "rapid"

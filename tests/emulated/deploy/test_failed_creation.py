@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from emulation.aws import ministack_client
 from ministack.services import dynamodb, s3, sqs
+from support.sam_template import TEMPLATE
 
 from sluice_cli.main import run
 from sluice_cli.ops import standstill
-from sluice_deploy.template import read_template
 
 ROOT = Path(__file__).resolve().parents[3]
-TEMPLATE = read_template(ROOT / "template.yaml")
 KEPT = ("AWS::S3::Bucket", "AWS::S3::BucketPolicy", "AWS::DynamoDB::Table", "AWS::KMS::Key")
 WITH = ("AWS::SQS::Queue", "AWS::SQS::QueuePolicy", "AWS::Events::Rule")  # what those name
 BRONZE = "s-bronze-000000000000-eu-central-1"

@@ -1,13 +1,13 @@
 """announce: exactly one event for each committed batch, with its tables, instants and counts."""
 
 import json
-from pathlib import Path
 
 import pytest
 from announce.handler import handler, own_announcer
 from emulation.deployment import REGION, context, failed_items
 from ministack.services.lambda_svc import _match_esm_filter
 from reconcile.handler import handler as reconcile
+from support.sam_template import TEMPLATE
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
@@ -20,7 +20,6 @@ from sluice_aws.announce import EventBus
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import AnnouncementRefused
 from sluice_aws.ledger import expressions as codec
-from sluice_deploy.template import read_template
 
 BATCH = {
     "pk": "batch#b-1",
@@ -348,7 +347,7 @@ def test_metrics_are_sums_over_tables():
     assert batch_seconds({}) is None
 
 
-SOURCES = read_template(Path(__file__).resolve().parents[3] / "template.yaml")["Resources"]["AnnounceFunction"]
+SOURCES = TEMPLATE["Resources"]["AnnounceFunction"]
 FILTERS = [
     json.loads(one["Pattern"])
     for one in SOURCES["Properties"]["Events"]["Ledger"]["Properties"]["FilterCriteria"]["Filters"]

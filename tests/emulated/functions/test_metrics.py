@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +13,7 @@ from plan_services.handler import handler as plan_services
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
 from support.builders import note_commit
+from support.sam_template import TEMPLATE
 
 from sluice.batch.backlog import Backlog, TableBacklog, backlog
 from sluice.batch.claim import PendingObject
@@ -36,10 +36,8 @@ from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.telemetry import telemetry_of
-from sluice_deploy.template import read_template
 
 NOW = 1_700_000_000_000
-TEMPLATE = read_template(Path(__file__).resolve().parents[3] / "template.yaml")
 ALARMS = {
     name: resource["Properties"]
     for name, resource in TEMPLATE["Resources"].items()

@@ -24,7 +24,6 @@ from emulation.services_machine import (
     SUCCESS,
     SYNC,
     TASKS,
-    TEMPLATE,
     TEXT,
     Failure,
     Machine,
@@ -32,6 +31,7 @@ from emulation.services_machine import (
     states,
 )
 from statelint.linter import Linter
+from support.sam_template import TEMPLATE
 
 from sluice.cost import Assumptions
 from sluice.lane.supervision import TERMINAL_STATES
@@ -41,6 +41,8 @@ from sluice.services.policy import CATALOG
 from sluice_aws.errors import CatalogRaced, LedgerBusy, NoSuchCommit
 from sluice_aws.ledger.tables import SERVICE_PREFIX
 from sluice_aws.services import planner as service_planner
+
+RESOURCES = TEMPLATE["Resources"]
 
 
 def test_the_definition_is_a_state_machine():
@@ -53,7 +55,7 @@ def test_the_definition_is_a_state_machine():
 
 
 def test_the_template_fills_every_placeholder_and_no_other():
-    properties = TEMPLATE["TableServices"]["Properties"]
+    properties = RESOURCES["TableServices"]["Properties"]
     assert (
         set(properties["DefinitionSubstitutions"])
         == set(re.findall(r"\$\{(\w+)\}", TEXT))
@@ -95,7 +97,7 @@ def test_a_job_run_is_asked_for_as_the_service_model_names_it():
     )
     assert "jobRun" in model.output_shape.members and "state" in model.output_shape.members["jobRun"].members
     assert set(model.output_shape.members["jobRun"].members["state"].enum) > TERMINAL_STATES
-    assert TEMPLATE["TableServices"]["Properties"]["DefinitionSubstitutions"]["Application"]["Fn::If"] == [
+    assert RESOURCES["TableServices"]["Properties"]["DefinitionSubstitutions"]["Application"]["Fn::If"] == [
         "MakeApplication",
         {"Ref": "SparkApplication"},
         {"Ref": "ApplicationId"},
@@ -107,7 +109,7 @@ def test_no_task_starts_or_ends_a_run_so_a_failed_execution_ends_none(name):
     assert "startJobRun" not in TASKS[name]["Resource"] and ".sync" not in TASKS[name]["Resource"]
     granted = {
         action
-        for one in TEMPLATE["TableServicesRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
+        for one in RESOURCES["TableServicesRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
         for action in ([one["Action"]] if isinstance(one.get("Action"), str) else one.get("Action", ()))
     }
     assert {action for action in granted if action.startswith(("emr-serverless:", "iam:"))} == {
@@ -131,7 +133,7 @@ def test_a_sync_is_remembered_where_the_policy_looks_for_it():
 def statement(role, action):
     (found,) = [
         one
-        for one in TEMPLATE[role]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
+        for one in RESOURCES[role]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
         if action in one.get("Action", ())
     ]
     return found

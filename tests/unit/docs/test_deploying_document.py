@@ -5,13 +5,11 @@ import runpy
 from pathlib import Path
 
 import tomllib
-
-from sluice_deploy.template import read_template
+from support.sam_template import TEMPLATE
 
 ROOT = Path(__file__).resolve().parents[3]
 TOOL = runpy.run_path(str(ROOT / "tools" / "settings.py"))
 PAGE = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
-TEMPLATE = read_template(ROOT / "template.yaml")
 # The prefixes of actions, where they aren't the name of the resource type or of boto3's client.
 PREFIXES = {"serverless": "lambda", "emrserverless": "emr-serverless", "stepfunctions": "states"}
 WITHOUT_PERMISSION = {"sts"}  # GetCallerIdentity is always allowed

@@ -5,8 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-
-from sluice_deploy.template import read_template
+from support.sam_template import TEMPLATE
 
 ROOT = Path(__file__).resolve().parents[3]
 NUMBERS = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8").partition("## Numbers")[2]
@@ -23,7 +22,7 @@ def test_a_number_is_that_of_its_constant(number, origin):
 
 
 def test_the_numbers_of_the_queue_are_those_of_the_template():
-    queue = read_template(ROOT / "template.yaml")["Resources"]["Notices"]["Properties"]
+    queue = TEMPLATE["Resources"]["Notices"]["Properties"]
     stated = [int(number.replace(",", "")) for _, number, origin in ROWS if origin.startswith("`template.yaml`")]
     assert stated == [queue["RedrivePolicy"]["maxReceiveCount"], queue["MessageRetentionPeriod"]]
     assert len(ROWS) > 20

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from sluice_deploy.template import read_template
+from support.sam_template import TEMPLATE
 
 ROOT = Path(__file__).resolve().parents[3]
-TEMPLATE = read_template(ROOT / "template.yaml")
 PARAMETERS: dict[str, dict[str, Any]] = TEMPLATE["Parameters"]
 RULE_FUNCTIONS = {"Fn::And", "Fn::Equals", "Fn::Not", "Fn::Or"}
 # The clients that functions make, and the job beside them, by the names of their services in descriptions.

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from emulation.iam_enforcement import ACCOUNT, REGION, Role
 from emulation.job_role import job_names
+from support.sam_template import TEMPLATE
 
 from sluice.ledger.keys import CLAIMED, COMMITTED
-from sluice_deploy.template import read_template
-
-TEMPLATE = read_template(Path(__file__).resolve().parents[3] / "template.yaml")
 
 
 def statements(role: str) -> list[dict[str, Any]]:

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 import tomllib
+from support.sam_template import TEMPLATE
 
 from sluice.ledger.events import BATCH_COMMITTED, SOURCE
 from sluice_deploy.release import CODE, ENTRY_POINT, MANIFEST, PREFIX
-from sluice_deploy.template import read_template
 
 ROOT = Path(__file__).resolve().parents[3]
-TEMPLATE = read_template(ROOT / "template.yaml")
 RESOURCES: dict[str, dict[str, Any]] = TEMPLATE["Resources"]
 KEY = {"Fn::If": ["MakeKey", {"Fn::GetAtt": ["DataKey", "Arn"]}, {"Ref": "KeyArn"}]}
 NOTHING = {"Ref": "AWS::NoValue"}

@@ -1,15 +1,13 @@
 """The template's numbers agree: queues outlast functions, dead letters raise alarms, logs expire."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.sam_template import TEMPLATE
 
 from sluice.admission.verdict import FORGET_AFTER_MS
 from sluice.cost import Assumptions
-from sluice_deploy.template import read_template
 
-TEMPLATE = read_template(Path(__file__).resolve().parents[3] / "template.yaml")
 RESOURCES: dict[str, dict[str, Any]] = TEMPLATE["Resources"]
 FUNCTIONS = {
     name: resource["Properties"]

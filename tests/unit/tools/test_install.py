@@ -135,6 +135,7 @@ def test_interrupted_while_the_environment_is_made_it_says_the_same(tmp_path):
     assert (ended.status, ended.out, ended.err) == (130, "", AGAIN)
 
 
+@pytest.mark.long
 def test_an_environment_that_was_begun_is_completed(tmp_path):
     folder = tmp_path / "e"
     (folder / "bin").mkdir(parents=True)

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from support.sam_template import TEMPLATE
 
-from sluice_deploy.template import changes_application, read_template
+from sluice_deploy.template import changes_application
 
 ROOT = Path(__file__).resolve().parents[4]
-TEMPLATE = read_template(ROOT / "template.yaml")
 NOW = {"MaximumCpu": "16 vCPU", "IdleTimeoutMinutes": "15", "Release": "old"}
 
 
