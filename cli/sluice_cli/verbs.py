@@ -15,7 +15,7 @@ import typer
 import typer.main
 
 from sluice_cli.terminal.output import Stack, named_stack
-from sluice_cli.terminal.run import DISTRIBUTION, Commands, debugging
+from sluice_cli.terminal.run import Commands, debugging
 from sluice_cli.terminal.step import TYPED
 from sluice_cli.terminal.verbs import Verb, lazy_group
 
@@ -239,13 +239,11 @@ app = typer.Typer(
 
 def _show_version(is_wanted: bool) -> None:
     if is_wanted:
-        from importlib.metadata import PackageNotFoundError, version
+        from sluice_deploy.release import commit_of, distribution_version, source_root
 
-        try:
-            release = version(DISTRIBUTION)
-        except PackageNotFoundError:
-            release = "from its sources, not installed"
-        print(f"sluice {release}", flush=True)
+        commit = commit_of(source_root())
+        release = distribution_version() or "from its sources, not installed"
+        print(f"sluice {release}{commit and f' (commit {commit})'}", flush=True)
         raise typer.Exit()
 
 

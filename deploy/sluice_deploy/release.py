@@ -11,13 +11,17 @@ import hashlib
 import io
 import json
 import os
+import shutil
+import subprocess
 import tarfile
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from sluice_deploy import DISTRIBUTION
 from sluice_deploy.byte_code import build_of, byte_code
 from sluice_deploy.errors import NoSources, ReleaseDiffers
 from sluice_deploy.sbom import SBOM, sbom
@@ -56,6 +60,22 @@ def source_root() -> Path:
     raise NoSources(f"{clone} holds no template.yaml and no spark/", root=str(clone))
 
 
+def distribution_version() -> str:
+    """The version of Sluice that runs; empty if it is not installed."""
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def commit_of(root: Path) -> str:
+    """The commit of a clone, with `-dirty` if its files differ from it; empty for a distribution, and without git."""
+    if not (root / ".git").exists() or shutil.which("git") is None:
+        return ""
+    command = ["git", "-C", str(root), "describe", "--always", "--exclude", "*", "--abbrev=12", "--dirty"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+
 def build_release(root: Path, hosts: Sequence[Host], cache: Path, python: Path | None) -> Release:
     """Build the release of the sources under `root` for `hosts`. The same sources give the same bytes.
 
@@ -78,7 +98,13 @@ def build_release(root: Path, hosts: Sequence[Host], cache: Path, python: Path |
     files[SBOM] = sbom("sluice-job", wheels, files)
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
     version = hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()[:20]
-    manifest = {"version": version, "files": hashes, "python": sorted({host.python for host in hosts})}
+    manifest = {
+        "version": version,
+        "sluice": distribution_version(),
+        "commit": commit_of(root),
+        "files": hashes,
+        "python": sorted({host.python for host in hosts}),
+    }
     return Release(version, {**files, MANIFEST: json.dumps(manifest, indent=2, sort_keys=True).encode()})
 
 
@@ -126,7 +152,8 @@ def write_release(release: Release, folder: Path) -> None:
 def upload_release(release: Release, s3: Any, bucket: str) -> bool:
     """Upload the missing files of a release into the artifact bucket, its manifest last. Returns whether any was.
 
-    `s3` is a boto3 client. A file is never overwritten. Raises ReleaseDiffers if one exists with another content.
+    `s3` is a boto3 client. A file is never overwritten. Raises ReleaseDiffers if one exists with another content, but
+    the manifest, which may name another commit with the same sources.
     """
     missing = False
     for name, content in sorted(release.files.items(), key=lambda file: file[0] == MANIFEST):
@@ -143,7 +170,7 @@ def upload_release(release: Release, s3: Any, bucket: str) -> bool:
                 if error.response["ResponseMetadata"]["HTTPStatusCode"] not in (409, 412):
                     raise
                 stored = _stored_checksum(s3, bucket, key)
-        if stored != checksum:
+        if stored != checksum and name != MANIFEST:
             raise ReleaseDiffers(f"s3://{bucket}/{key} is not the file of this release", bucket=bucket, key=key)
     return missing
 

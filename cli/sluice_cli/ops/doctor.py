@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
@@ -43,6 +44,7 @@ from sluice_cli.terminal.output import (
     stderr_console,
 )
 from sluice_cli.terminal.step import Step, completed, in_order
+from sluice_deploy.release import distribution_version
 
 RELEASES = "emr-7."
 FAILS_AGAIN = 2  # failures of a table in a row: one may pass
@@ -253,8 +255,21 @@ def _release(target: Target) -> Iterator[Finding]:
             f"{release} is set, but missing from s3://{target.artifacts}",
             _anew() if target.kind == LOCAL else "`make deploy` uploads it",
         )
+        return
+    built = json.loads(manifest.data)
+    made_by = [f"sluice {built['sluice']}"] if built.get("sluice") else []
+    made_by += [f"commit {built['commit']}"] if built.get("commit") else []
+    own = distribution_version()
+    if built.get("sluice", own) != own:
+        yield Finding(
+            "release",
+            WARN,
+            f"{', '.join([release, *made_by])}; this command is sluice {own}",
+            "Use the command of the release, or `make deploy` with this one",
+            facts={"release": release, "sluice": built["sluice"], "commit": built.get("commit")},
+        )
     else:
-        yield Finding("release", OK, release)
+        yield Finding("release", OK, ", ".join([release, *made_by]))
 
 
 def _configuration(target: Target) -> Iterator[Finding]:

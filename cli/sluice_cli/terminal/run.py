@@ -36,7 +36,6 @@ from sluice_cli.terminal.guard import escaped, guarded_output, is_text, visible
 from sluice_cli.terminal.output import command_line, say_error
 from sluice_cli.terminal.step import completed
 
-DISTRIBUTION = "sluice-lakehouse"
 AWS_ERRORS = (ClientError, BotoCoreError)  # AWS or the emulator refused, or nothing answered
 READER_GONE = 141  # exit code: as shells report SIGPIPE
 debugging: ContextVar[bool] = ContextVar("debugging", default=False)  # the root command sets it
@@ -196,6 +195,8 @@ def installation_of(part: str) -> str:
     """
     from importlib import metadata
 
+    from sluice_deploy import DISTRIBUTION
+
     editable = False
     try:
         whole, editable = _installed_from(metadata.distribution(DISTRIBUTION).read_text("direct_url.json"))
@@ -210,6 +211,8 @@ def installation_of(part: str) -> str:
 def _installed_from(direct_url: str | None) -> tuple[str, bool]:
     """The clone or wheel that pip's record of an installation names, if it is there, and whether it is editable."""
     from urllib.request import url2pathname  # loads what help needs none of
+
+    from sluice_deploy import DISTRIBUTION
 
     record = json.loads(direct_url or "{}")
     address = urlsplit(record.get("url", ""))

@@ -142,3 +142,16 @@ def test_an_application_of_another_engine_fails(emr, capsys):
     findings = json.loads(capsys.readouterr().out)
     (advice,) = [one["advice"] for one in findings if one["about"] == "application" and one["result"] == "fail"]
     assert "another EmrRelease" in advice
+
+
+def test_the_release_names_its_version_and_commit_and_another_command_is_said(emr, stack, capsys, monkeypatch):
+    emr()
+    cloudformation().outputs["Release"] = "r1"
+    built = {"version": "r1", "sluice": "9.9.9", "commit": "0123456789ab", "files": {}}
+    stack.s3.put_object(Bucket="s-artifacts", Key="releases/r1/release.json", Body=json.dumps(built).encode())
+    for own, result in (("9.9.9", "ok"), ("0.1.0", "warn")):
+        monkeypatch.setattr("sluice_cli.ops.doctor.distribution_version", lambda own=own: own)
+        capsys.readouterr()
+        run(["doctor", "--json"])
+        (found,) = [one for one in json.loads(capsys.readouterr().out) if one["about"] == "release"]
+        assert found["result"] == result and "r1, sluice 9.9.9, commit 0123456789ab" in found["found"]

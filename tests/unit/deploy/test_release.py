@@ -24,6 +24,8 @@ from sluice_deploy.release import (
     SERVICES,
     Release,
     build_release,
+    commit_of,
+    distribution_version,
     read_tree,
     source_root,
     tar_gz_bytes,
@@ -185,9 +187,25 @@ def test_the_manifest_names_every_file_by_its_hash(sources: Path, tmp_path: Path
     release = build_release(sources, HOSTS, tmp_path, None)
     manifest = json.loads(release.files[MANIFEST])
     assert manifest["version"] == release.version
+    assert (manifest["sluice"], manifest["commit"]) == (distribution_version(), ""), "these sources are in no clone"
     assert set(manifest["files"]) == set(release.files) - {MANIFEST}
     write_release(release, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(release.files)
+
+
+def test_a_clone_is_named_by_its_commit_and_by_what_differs_from_it(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        given = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@example.org", *words]
+        return subprocess.run(given, capture_output=True, text=True, check=True).stdout.strip()
+
+    git("init", "--quiet")
+    (tmp_path / "a").write_text("1")
+    git("add", "a")
+    git("commit", "--quiet", "--message", "x")
+    commit = git("rev-parse", "HEAD")[:12]
+    assert commit_of(tmp_path) == commit
+    (tmp_path / "a").write_text("2")
+    assert commit_of(tmp_path) == f"{commit}-dirty"
 
 
 @pytest.fixture()
@@ -294,13 +312,19 @@ def test_what_an_interrupted_upload_left_is_completed() -> None:
     assert upload_release(RELEASE, bucket, "artifacts") and len(bucket.keys) == 3
 
 
-@pytest.mark.parametrize("name", ["sluice.zip", MANIFEST])
-def test_a_file_of_a_release_is_never_overwritten(name: str) -> None:
+def test_a_file_of_a_release_is_never_overwritten() -> None:
     bucket = Bucket()
-    bucket.objects[f"releases/v1/{name}"] = b"other"
+    bucket.objects["releases/v1/sluice.zip"] = b"other"
     with pytest.raises(ReleaseDiffers):
         upload_release(RELEASE, bucket, "artifacts")
-    assert bucket.objects[f"releases/v1/{name}"] == b"other"
+    assert bucket.objects["releases/v1/sluice.zip"] == b"other"
+
+
+def test_another_commit_with_the_same_sources_has_the_release_that_is_there() -> None:
+    bucket = Bucket()
+    bucket.objects[f"releases/v1/{MANIFEST}"] = b'{"commit": "before"}'
+    upload_release(RELEASE, bucket, "artifacts")
+    assert bucket.objects[f"releases/v1/{MANIFEST}"] == b'{"commit": "before"}'
 
 
 def test_of_two_deployments_at_once_the_second_compares_what_the_first_wrote() -> None:
