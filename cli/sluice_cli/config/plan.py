@@ -195,7 +195,7 @@ def plan_push(
         change = _table_change(name, old_table, new_table, pinned=with_data.get(name), has_rows=name in have_rows)
         refusals, warnings = (by_table.get(name, ()) for by_table in remarks)
         if old_table and not new_table and (heir := after.table_for_topic(old_table.topic)):
-            only = "only " if heir.table in {each.table for each in old.tables_for_topic(old_table.topic)} else ""
+            only = "only " if heir.table in {other.table for other in old.tables_for_topic(old_table.topic)} else ""
             change = replace(change, risk=f"objects of topic {old_table.topic} go {only}to {heir.table} from now on")
         elif old_table and not new_table and after.ignore.of_topic(old_table.topic):
             change = replace(change, risk=f"objects of topic {old_table.topic} are ignored from now on")

@@ -128,7 +128,7 @@ def _review_data(
     if (
         before is not None
         and config is not None
-        and config.table in {each.table for each in before.tables_for_topic(topic) if each.table != table}
+        and config.table in {rule.table for rule in before.tables_for_topic(topic) if rule.table != table}
     ):  # the other table was one of the topic before, too
         gone = f"{table} has {what}, and no rule makes it of topic {topic} any more"
         return Review(warnings=(Remark(table, gone),))

@@ -149,8 +149,8 @@ class Drop:
         """Raises CommandFailed while a rule makes the table, or a run may write it."""
         configuration = self._configuration
         topics = (pinned_topic(self._state.pinned), None if self._config is None else self._config.topic)
-        named = configuration is not None and any(rule.table == self._table for rule in configuration.rules)
-        if named or any(config_by_topic(configuration, topic, self._table) for topic in topics):
+        is_ruled = configuration is not None and any(rule.table == self._table for rule in configuration.rules)
+        if is_ruled or any(config_by_topic(configuration, topic, self._table) for topic in topics):
             raise CommandFailed(
                 f"A rule of the configuration in force makes {self._table}",
                 next_step=f"Remove the rule from tables.yaml and run {Step('config push')}; name its topic under "
@@ -227,7 +227,7 @@ class Drop:
 
     def _own(self, page: Mapping[ObjectId, ListedVersion]) -> Iterator[ObjectRecord]:
         """The table's objects in a page of the listing, those of a rule with `also` too."""
-        identities = [each for identity in page for each in (identity, replace(identity, also_for=self._table))]
+        identities = [one for identity in page for one in (identity, replace(identity, also_for=self._table))]
         for record in self._ledger.objects.get(identities).values():
             if record.table == self._table and record.state in ENDED:
                 yield record
@@ -243,8 +243,8 @@ class Drop:
         history = kept_history(self._state.pinned)
         if history is None and self._config is not None and self._config.history:
             history = self._config.history_table.name
-        for each in filter(None, (name, history)):
-            yield f"{database}/{each}/"
+        for folder in filter(None, (name, history)):
+            yield f"{database}/{folder}/"
 
     def _entries(self) -> Iterator[tuple[str, str]]:
         """The tables and views that the catalog has of this table, as Sluice made them."""
@@ -252,9 +252,9 @@ class Drop:
         if config is None:
             return
         glue = GlueCatalog(self._target.client("glue"))
-        for each in (config, config.history_table) if config.history else (config,):
-            names = names_of(each)
+        for own in (config, config.history_table) if config.history else (config,):
+            names = names_of(own)
             wanted = sorted({name for entry in names.entries for name in (entry.table, entry.view) if name})
             for name, found in sorted((glue.tables(names.database, wanted) or {}).items()):
-                if (found.get("Parameters") or {}).get(OWNER) == each.table:
+                if (found.get("Parameters") or {}).get(OWNER) == own.table:
                     yield names.database, name

@@ -119,7 +119,7 @@ def story(
             after = row_after(before, plain, columns=names, floor=raised, ignore_deletes=ignore_deletes)
         else:
             after = before
-        own = next((each.source for each in (before, after, *changes) if each is not None), None)
+        own = next((known_row.source for known_row in (before, after, *changes) if known_row is not None), None)
         truncated_at = raised.of(own) if raised.of(own) > floors.of(own) else None
         if brought or (truncated_at is not None and before is not None):
             judged = [

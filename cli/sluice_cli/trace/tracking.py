@@ -275,7 +275,7 @@ def _closest(part: str, keys: Iterable[str]) -> dict[str, Any]:
         for (_, matches), keys_found in zip(_MATCHES, matching, strict=True):
             if matches(part, key):
                 keys_found[key] = None
-    closest = next((number for number, found in enumerate(matching) if found), 0)
+    closest = next((number for number, keys_of_match in enumerate(matching) if keys_of_match), 0)
     return {"keys": tuple(matching[closest]), "how": _MATCHES[closest][0]}
 
 

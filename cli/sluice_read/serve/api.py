@@ -248,7 +248,7 @@ class Tables:
         }
         return Response(self.metrics.text(gauges), media_type=METRICS_TYPE)
 
-    def _answer(self, request: Request, name: str, span: Span, known: str | None, read: _Read) -> Response:
+    def _answer(self, request: Request, name: str, span: Span, etag: str | None, read: _Read) -> Response:
         """Answer from the cache where the table has no newer instant, else by reading it."""
         folder, view = self._table(name)
 
@@ -258,7 +258,7 @@ class Tables:
             return Answer(opened.listing.newest_until(None) if seen is None else seen.time, read(opened))
 
         question = (folder.table, view, request.url.path, request.url.query)
-        return self._from_memory(question, [folder], known, opening)
+        return self._from_memory(question, [folder], etag, opening)
 
     def _from_memory(
         self, question: tuple[str, ...], folders: Sequence[TableFolder], known: str | None, read: Callable[[], Answer]
@@ -268,10 +268,10 @@ class Tables:
             if _matches(known, newest):
                 self.metrics.count_answer("unchanged")
                 return Response(status_code=304, headers=_headers(newest))
-            kept = self._cache.get(question, newest)
-            if kept is not None:
+            cached = self._cache.get(question, newest)
+            if cached is not None:
                 self.metrics.count_answer("memory")
-                return _response(kept)
+                return _response(cached)
         with self._one_of_few():
             answer = read()
         self._cache.keep(question, answer)

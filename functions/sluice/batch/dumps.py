@@ -201,5 +201,5 @@ def as_merged(item: ManifestObject, outcome: Outcome) -> ManifestObject:
 
     An object that is no marker is merged all the same: the dump is another one, or has rows that were set aside.
     """
-    holed = item.replaces is not None and any(each.object == item.id.hash for each in outcome.quarantined_rows)
+    holed = item.replaces is not None and any(row.object == item.id.hash for row in outcome.quarantined_rows)
     return replace(item, replaces=None) if holed or outcome.counts.get(REFUSED) else item

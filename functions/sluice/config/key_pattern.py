@@ -100,8 +100,8 @@ def folder_values(key: str) -> dict[str, str | None]:
 
 def folder_of_order(pattern: str, key: str) -> str:
     """The folder, with its slash, in which a pattern's `order` begins; that above the object's without the group."""
-    found = _compiled(pattern).fullmatch(key) if ORDER in groups_of(pattern) else None
-    before = key[: found.start(ORDER)] if found is not None else key.rpartition("/")[0]
+    match = _compiled(pattern).fullmatch(key) if ORDER in groups_of(pattern) else None
+    before = key[: match.start(ORDER)] if match is not None else key.rpartition("/")[0]
     return before[: before.rfind("/") + 1]
 
 

@@ -105,11 +105,11 @@ class Reconciler:
     ) -> tuple[dict[ObjectId, Notice], Admissions]:
         """Admit what the ledger doesn't know, or not for each table of its topic; returns the former."""
         notices = [self._notice(version, versioned) for version in versions]
-        asked = {notice.id: notice for notice in notices if notice is not None}
-        of_tables = {id: identities(id, notice.size, configuration) for id, notice in asked.items()}
-        in_ledger = self._ledger.objects.get(chain.from_iterable(of_tables.values())) if asked else {}
-        wanted = [asked[id] for id, named in of_tables.items() if not in_ledger.keys() >= set(named)]
-        missing = {id: notice for id, notice in asked.items() if id not in in_ledger}
+        by_id = {notice.id: notice for notice in notices if notice is not None}
+        of_tables = {id: identities(id, notice.size, configuration) for id, notice in by_id.items()}
+        in_ledger = self._ledger.objects.get(chain.from_iterable(of_tables.values())) if by_id else {}
+        wanted = [by_id[id] for id, ids in of_tables.items() if not in_ledger.keys() >= set(ids)]
+        missing = {id: notice for id, notice in by_id.items() if id not in in_ledger}
         if not wanted:
             return {}, Admissions({}, {})
         admissions = self._admission.admit_all(wanted, configuration, seconds=seconds)

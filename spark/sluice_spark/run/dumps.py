@@ -102,10 +102,10 @@ class DumpStep:
             if item.format != MARKER and not config.snapshot.awaits_next:
                 chosen.append(as_dump(item, config))
                 continue
-            named = item.key if item.format == MARKER else prefix_of(item.key)
-            if named not in ends:
-                ends[named] = self._completion(item, waiting, config, configuration, claimed)
-            end = ends[named]
+            owner = item.key if item.format == MARKER else prefix_of(item.key)
+            if owner not in ends:
+                ends[owner] = self._completion(item, waiting, config, configuration, claimed)
+            end = ends[owner]
             if end.waits is not None and isolated:
                 end = Completion(error=DumpIncomplete(end.waits))
             if end.error is not None:

@@ -225,8 +225,8 @@ tables:
         ("record_key: id, position: _sluice_position", "_sluice_position is a column that Sluice or Hudi keeps itself"),
         ("record_key: id, position: last update", "'last update' is not a column name"),
         ('record_key: id, position: "{2}"', "{2} is not among what the topic offers"),
-        ("record_key: id, json_types: {a: day}", "a: 'day' is not one of boolean"),
-        ("record_key: id, json_types: {a: 'decimal(39,2)'}", "more than 38 digits"),
+        ("record_key: id, types: {a: day}", "a: 'day' is not one of boolean"),
+        ("record_key: id, types: {a: 'decimal(39,2)'}", "more than 38 digits"),
         ("append_only: true, snapshot: {replace: object}", "snapshot: has no effect where append_only is true"),
         ("record_key: id, delete_mode: ignore, snapshot: {replace: object}", "has no effect where deletes are ignored"),
         ("record_key: id, position: a, snapshot: {replace: folder}", "has no effect where position or coordinates"),
@@ -237,7 +237,7 @@ tables:
         ("record_key: id, snapshot: {replace: day}", "replace: 'day' is not one of object, folder"),
         ("record_key: id, snapshot: {replace: folder, marker: a/b}", "marker: 'a/b' is not a file's name"),
         ("record_key: id, snapshot: {most_deleted: 101}", "most_deleted: 101 is not a whole number"),
-        ("record_key: id, json_types: [a]", "must be a mapping of columns to types"),
+        ("record_key: id, types: [a]", "must be a mapping of columns to types"),
     ],
 )
 def test_mistakes_in_rules_for_plain_records_are_reported(keys: str, message: str) -> None:

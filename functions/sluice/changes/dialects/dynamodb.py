@@ -71,8 +71,8 @@ def _of_stream(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     """The sequence number of the stream, or by way of Kinesis the time of the change."""
     time = _micros(at(record, "dynamodb.ApproximateCreationDateTime"))
     number = whole(at(record, "dynamodb.SequenceNumber"))
-    named = re.search(r":table/([^/]+)", str(record.get("eventSourceARN")))
-    table = record.get("tableName") or (named and named[1])
+    match = re.search(r":table/([^/]+)", str(record.get("eventSourceARN")))
+    table = record.get("tableName") or (match and match[1])
     source = {} if time is None else {"ts_ms": time // 1000}
     return {**source, **({"table": table} if table else {}), **placed(time if number is None else number)}
 

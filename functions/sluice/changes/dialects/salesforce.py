@@ -60,8 +60,8 @@ def _columns(record: Record, header: Record) -> dict[str, Any]:
             columns.update({name: value} if parts is None else parts)
     listed = header.get("changedFields")
     if header["changeType"] == "UPDATE" and isinstance(listed, list) and listed:
-        named = (*listed, *(header.get("nulledFields") or ()))
-        changed = {name for name in columns if name in named or name.partition(".")[0] in named}
+        nulled = (*listed, *(header.get("nulledFields") or ()))
+        changed = {name for name in columns if name in nulled or name.partition(".")[0] in nulled}
         columns = {name: columns[name] for name in columns if name in changed}
     return {**columns, **dict.fromkeys(map(str, header.get("nulledFields") or ()))}
 

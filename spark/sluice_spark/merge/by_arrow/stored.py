@@ -97,18 +97,18 @@ def stored_rows(
     for number, item in enumerate(slices):
         if item.base is None:
             continue
-        found = None if entries is None else rows_by_index(number, item, entries, wanted, committed)
-        if found is None:
+        slice_rows = None if entries is None else rows_by_index(number, item, entries, wanted, committed)
+        if slice_rows is None:
             logs = tuple(f"{root}/{log.path}" for log in item.logs)
             unclear.append(SliceFiles(number, f"{root}/{item.base.path}", item.base.size, logs))
         else:
-            by_slice.append(found)
+            by_slice.append(slice_rows)
     if unclear:
         in_tasks = sum(files.size for files in unclear) > READ_IN_DRIVER
         by_slice += work(in_tasks=in_tasks).each(partial(rows_of_slice, wanted=wanted, committed=committed), unclear)
     if None in by_slice:
         raise LeftToSpark("logs", "of another writer")
-    return by_key(row for found in by_slice if found is not None for row in found)
+    return by_key(row for rows in by_slice if rows is not None for row in rows)
 
 
 def _entries(

@@ -139,7 +139,7 @@ def _without_refused_dumps(
         return objects, ()
     newest = max(item.replaces for item in objects if item.replaces is not None)
     aside = read_set_aside(part.services.objects, part.services.silver_bucket, **part.aside)
-    failed = {each.object for found in (aside.objects, aside.rows, aside.parked) for each in found}
+    failed = {item.object for items in (aside.objects, aside.rows, aside.parked) for item in items}
     remaining, notes = objects, dict[str, None]()
     for carrier in [item for item in objects if item.replaces == newest]:
         own = (item for item in part.claimed.objects if is_of_dump(item, carrier, part.config))

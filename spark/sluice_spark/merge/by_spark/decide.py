@@ -175,7 +175,7 @@ def decide_rows(changes: DataFrame, *, target: MergeTarget) -> DecidedRows:
         completed = target.cached(_completed(decided, counted, floors, emptying, target))
         counts = _with_completed(counts, completed)
         rows = rows.unionByName(completed.select(*[quoted(name) for name in target.schema.names]))
-    of_dump = [each.position for each in truncates if each.position in target.dumps]
+    of_dump = [truncate.position for truncate in truncates if truncate.position in target.dumps]
     return DecidedRows(
         rows,
         counts,
