@@ -1,6 +1,7 @@
 """A sample of the faults on the local stack: nothing is lost, nothing is there twice, and nothing is left.
 
-`make faults` runs the whole table, as `make test-all` does.
+`make faults` runs the whole table, as `make test-all` does. What one fault shows on the stack in a minute, `make test`
+shows of each step: test_driver_dies.py, and of a write by Hudi spark/test_crash_points.py.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ def proxy(stack: RunningStack) -> Iterator[FaultProxy]:
         yield running
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.sample], ids=lambda fault: fault.name)
 def test_after_a_fault_every_table_equals_what_was_put(stack: RunningStack, proxy: FaultProxy, fault: Fault) -> None:
     struck = strike(fault, stack, proxy, hurried=True)

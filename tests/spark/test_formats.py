@@ -349,7 +349,7 @@ def test_loaded_rows_that_carry_the_time_of_their_load_lose_to_every_change(benc
     assert bench.rows(raised, "id", "v", "__deleted")[0] == (1, "again1", False)
 
 
-@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 def test_rows_before_an_update_never_win_and_end_the_row_of_a_former_key(bench: Workbench, kind: str) -> None:
     def put_feed(name: str, *rows: tuple[str, int, str, int]) -> Any:
         body = io.BytesIO()

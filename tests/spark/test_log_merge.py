@@ -60,7 +60,9 @@ def date_by_whole_seconds(bench: Workbench, config: TableConfig) -> None:
 @pytest.mark.parametrize(
     "known", [pytest.param(True, marks=pytest.mark.whole), False], ids=["of_the_same_run", "of_another_run"]
 )
-@pytest.mark.parametrize("in_driver", [True, False], ids=["in_driver", "by_spark"])
+@pytest.mark.parametrize(
+    "in_driver", [True, pytest.param(False, marks=pytest.mark.whole)], ids=["in_driver", "by_spark"]
+)
 def test_updates_of_a_file_that_is_made_within_one_second_are_read(
     bench: Workbench, known: bool, in_driver: bool
 ) -> None:
