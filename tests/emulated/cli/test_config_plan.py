@@ -115,6 +115,7 @@ MISSPELT_NAMES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("setting", "name"), [*MISSPELT_COLUMNS, *MISSPELT_NAMES])
 def test_a_column_that_waiting_objects_lack_needs_a_yes(stack, push, capsys, setting, name):
     key = "topics/crm.public.user/partition=0/crm.public.user+0+0000000000.parquet"

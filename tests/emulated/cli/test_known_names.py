@@ -1,5 +1,7 @@
 """Commands refuse names of tables, lanes, topics, prefixes and codes that a stack doesn't know, and say what it has."""
 
+import shlex
+
 import pytest
 from emulation.stack import describe
 
@@ -28,48 +30,61 @@ MISTYPED_TABLE = "There is no table 'crm.usr'; did you mean crm.user?"
 MISTYPED_PREFIX = "No key in bronze begins with 'topics/crm.public.cty/'; did you mean topics/crm.public.city/?"
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["ops", "replay", "--table", "crm.usr", "--yes"], MISTYPED_TABLE),
-        (["ops", "replay", "--table", "crm.usr", "--dry-run", "--json"], MISTYPED_TABLE),
-        (["history", "--table", "crm.usr"], MISTYPED_TABLE),
-        (["ops", "services", "run", "crm.usr"], MISTYPED_TABLE),
-        (["verify", "crm.usr"], MISTYPED_TABLE),
-        (["row", "crm.usr", "7"], MISTYPED_TABLE),
-        (["forget", "crm.usr", "7", "--dry-run"], MISTYPED_TABLE),
-        (["table", "schema", "history", "crm.usr"], MISTYPED_TABLE),
-        (["table", "schema", "diff", "crm.usr"], MISTYPED_TABLE),
-        (["table", "schema", "diff", "crm.usr", "stored", "5f1c"], MISTYPED_TABLE),
-        (["table", "schema", "verdict", "crm.usr", "5f1c"], MISTYPED_TABLE),
-        (["ops", "catalog", "show", "crm.usr"], MISTYPED_TABLE),
-        (["ops", "catalog", "sync", "crm.usr"], MISTYPED_TABLE),
-        (["ops", "catalog", "sync", "crm.user", "crm.usr", "--dry-run"], MISTYPED_TABLE),
-        (["table", "ddl", "crm.usr", "--engine", "spark"], MISTYPED_TABLE),
-        (["table", "accept", "crm.usr", "--yes"], MISTYPED_TABLE),
-        (["table", "adopt", "crm.usr", "--from", "s3://lake/crm/user"], MISTYPED_TABLE),
-        (["rebuild", "table", "crm.usr", "--dry-run"], MISTYPED_TABLE),
-        (["quarantine", "list", "--table", "crm.usr"], MISTYPED_TABLE),
-        (["quarantine", "list", "--decided", "--table", "crm.usr"], MISTYPED_TABLE),
-        (["quarantine", "retry", "--table", "crm.usr"], MISTYPED_TABLE),
-        (["quarantine", "discard", "--table", "crm.usr", "--yes"], MISTYPED_TABLE),
-        (["quarantine", "list", "--topic", "shop.public.usr"], "There is no topic 'shop.public.usr'"),
-        (["quarantine", "discard", "--topic", "shop.public.usr", "--yes"], "There is no topic 'shop.public.usr'"),
-        (["quarantine", "list", "--code", "nope"], "There is no code 'nope'"),
-        (["quarantine", "list", "--decided", "--code", "nope"], "There is no code 'nope'"),
-        (["quarantine", "retry", "--code", "nope"], "There is no code 'nope'"),
-        (["ops", "runs", "--lane", "mian"], "There is no lane 'mian'; did you mean main?"),
-        (["pause", "mian"], "There is no lane 'mian'; did you mean main?"),
-        (["ops", "replay", "--prefix", "topics/crm.public.cty/", "--yes"], MISTYPED_PREFIX),
-        (["ops", "replay", "--prefix", "topics/crm.public.cty/", "--dry-run", "--json"], MISTYPED_PREFIX),
-        (["backfill", "--prefix", "topics/crm.public.cty/", "--yes"], MISTYPED_PREFIX),
-        (["audit", "--prefix", "topics/crm.public.cty/"], MISTYPED_PREFIX),
+#: The command lines by what they are answered.
+UNKNOWN = {
+    MISTYPED_TABLE: [
+        "ops replay --table crm.usr --yes",
+        "ops replay --table crm.usr --dry-run --json",
+        "history --table crm.usr",
+        "ops services run crm.usr",
+        "verify crm.usr",
+        "row crm.usr 7",
+        "forget crm.usr 7 --dry-run",
+        "table schema history crm.usr",
+        "table schema diff crm.usr",
+        "table schema diff crm.usr stored 5f1c",
+        "table schema verdict crm.usr 5f1c",
+        "ops catalog show crm.usr",
+        "ops catalog sync crm.usr",
+        "ops catalog sync crm.user crm.usr --dry-run",
+        "table ddl crm.usr --engine spark",
+        "table accept crm.usr --yes",
+        "table adopt crm.usr --from s3://lake/crm/user",
+        "rebuild table crm.usr --dry-run",
+        "quarantine list --table crm.usr",
+        "quarantine list --decided --table crm.usr",
+        "quarantine retry --table crm.usr",
+        "quarantine discard --table crm.usr --yes",
     ],
-)
-def test_an_unknown_name_is_a_wrong_command_line(configured, capsys, arguments, message):
-    assert run(arguments) == 2
-    written = capsys.readouterr()
-    assert message in written.err and written.out == ""
+    "There is no topic 'shop.public.usr'": [
+        "quarantine list --topic shop.public.usr",
+        "quarantine discard --topic shop.public.usr --yes",
+    ],
+    "There is no code 'nope'": [
+        "quarantine list --code nope",
+        "quarantine list --decided --code nope",
+        "quarantine retry --code nope",
+    ],
+    "There is no lane 'mian'; did you mean main?": [
+        "ops runs --lane mian",
+        "pause mian",
+    ],
+    MISTYPED_PREFIX: [
+        "ops replay --prefix topics/crm.public.cty/ --yes",
+        "ops replay --prefix topics/crm.public.cty/ --dry-run --json",
+        "backfill --prefix topics/crm.public.cty/ --yes",
+        "audit --prefix topics/crm.public.cty/",
+    ],
+}
+
+
+def test_an_unknown_name_is_a_wrong_command_line(configured, capsys):
+    for message, lines in UNKNOWN.items():
+        for line in lines:
+            capsys.readouterr()
+            assert run(shlex.split(line)) == 2, line
+            out, err = capsys.readouterr()
+            assert message in err and out == "", line
 
 
 def test_the_next_step_lists_the_known_names(configured, capsys):
@@ -86,25 +101,25 @@ def test_a_prefix_in_bronze_with_a_line_feed_stays_on_its_line(configured, capsy
     assert "line\\nfeed/" in step
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["ops", "replay", "--table", "crm.user", "--dry-run"],
-        ["history", "--table", "crm.user"],
-        ["history", "--table", "crm.city"],
-        ["quarantine", "list", "--table", "crm.user"],
-        ["quarantine", "list", "--topic", "crm.public.user"],
-        ["quarantine", "list", "--topic", "crm.public.any"],
-        ["quarantine", "list", "--code", "corrupt_object"],
-        ["quarantine", "list", "--code", "unexpected_value"],
-        ["quarantine", "list", "--code", "below_purge_floor"],
-        ["quarantine", "list", "--code", "log_restarted"],
-        ["ops", "runs", "--lane", "main"],
-    ],
-)
-def test_a_known_name_for_which_nothing_is_found_succeeds(configured, capsys, arguments):
-    assert run([*arguments, "--json"]) == 0
-    assert describe(capsys) is not None
+KNOWN = [
+    "ops replay --table crm.user --dry-run",
+    "history --table crm.user",
+    "history --table crm.city",
+    "quarantine list --table crm.user",
+    "quarantine list --topic crm.public.user",
+    "quarantine list --topic crm.public.any",
+    "quarantine list --code corrupt_object",
+    "quarantine list --code unexpected_value",
+    "quarantine list --code below_purge_floor",
+    "quarantine list --code log_restarted",
+    "ops runs --lane main",
+]
+
+
+def test_a_known_name_for_which_nothing_is_found_succeeds(configured, capsys):
+    for line in KNOWN:
+        assert run([*shlex.split(line), "--json"]) == 0, line
+        assert describe(capsys) is not None, line
 
 
 def test_a_table_that_only_quarantine_knows_is_known(configured, capsys):

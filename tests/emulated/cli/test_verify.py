@@ -112,7 +112,7 @@ class Source:
         ).run(table or self.table, sample)
 
 
-@pytest.fixture(params=["moma.artists", "moma.works"])
+@pytest.fixture(params=[pytest.param("moma.artists", marks=pytest.mark.long), "moma.works"])
 def source(stack, request):
     return Source(stack, request.param)
 
