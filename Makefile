@@ -53,10 +53,10 @@ test-unit: setup  ## the tests that need no JVM, no network and no emulator: sec
 	$(PYTEST) -n 2 tests/unit
 
 # The functions run on Lambda's Python and the job on EMR's 3.9. Left out is what imports the command, which is for 3.11.
-# ARROW='==16.1.0' is the oldest pyarrow by which the job merges itself; which one EMR's image has, `sluice doctor --job` says.
+# ARROW='==17.0.0' is the oldest pyarrow by which the job merges itself; which one EMR's image has, `sluice doctor --job` says.
 ON = .venv-$(notdir $(PYTHON))
 ARROW ?=
-test-unit-on:  ## unit tests of the core, the formats and the adapters on another Python: PYTHON=python3.9 ARROW='==16.1.0'
+test-unit-on:  ## unit tests of the core, the formats and the adapters on another Python: PYTHON=python3.9 ARROW='==17.0.0'
 	$(PYTHON) -m venv $(ON)
 	$(ON)/bin/pip install --quiet --disable-pip-version-check boto3 fastavro cramjam 'pyarrow$(ARROW)' aws-lambda-powertools \
 		$(if $(ARROW),'numpy<2') pandas pyspark==3.5.8 setuptools hypothesis jsonschema packaging pytest pytest-timeout pyyaml typer

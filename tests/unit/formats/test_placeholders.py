@@ -103,16 +103,16 @@ ARRAYS = {
 def test_placeholders_become_null_and_their_columns_are_named_by_row():
     kept, unchanged = without_placeholders(list(ARRAYS.values()), list(ARRAYS), marks=placeholders(), never=("key",))
     assert unchanged.to_pylist() == [["text", "texts", "codes", "pairs"], ["raw"], None, None]
-    for name, before, after in zip(ARRAYS, ARRAYS.values(), kept, strict=True):
+    for name, before, after in zip(ARRAYS, ARRAYS.values(), kept):
         assert after.type == before.type
-        for row, (was, found) in enumerate(zip(before.to_pylist(), after.to_pylist(), strict=True)):
+        for row, (was, found) in enumerate(zip(before.to_pylist(), after.to_pylist())):
             assert found == (None if name in (unchanged[row].as_py() or ()) else was)
 
 
 def test_columns_without_a_placeholder_are_left_unchanged():
     arrays = [pa.array(["a" * 28, None]), pa.array([["x"], []]), pa.nulls(2)]
     kept, unchanged = without_placeholders(arrays, ["a", "b", "c"], marks=placeholders(), never=())
-    assert unchanged is None and all(after is before for before, after in zip(arrays, kept, strict=True))
+    assert unchanged is None and all(after is before for before, after in zip(arrays, kept))
 
 
 VECTOR = ["null", {"type": "array", "items": "double", "connect.name": "io.debezium.data.DoubleVector"}]

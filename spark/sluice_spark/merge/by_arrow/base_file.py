@@ -33,7 +33,7 @@ _ROWS_AT_ONCE, _BYTES_AT_ONCE = 64 * 1024, 32 * 1024**2  # of a file that is rew
 
 
 def can_write() -> bool:
-    """Whether this pyarrow can write Hudi's footer keys: from release 16 on."""
+    """Whether this pyarrow can write Hudi's footer keys: from release 17 on."""
     return hasattr(pq.ParquetWriter, "add_key_value_metadata")
 
 

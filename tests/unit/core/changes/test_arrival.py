@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from sluice.changes.outdated import ChangePlace, suspicion
@@ -72,7 +70,7 @@ def test_a_group_of_the_pattern_orders_objects_by_its_numbers(rising: list[str])
     assert len(orders) == len(rising)
     times = range(SECOND + 10_000, SECOND, -1_000)  # put in the opposite order
     found = [at(key, time, 0, order) for key, time, order in zip(rising, times, orders)]
-    assert all(before < after for before, after in itertools.pairwise(found))
+    assert all(before < after for before, after in zip(found, found[1:]))
 
 
 @pytest.mark.parametrize("order", ["latest", "01-11-2026", "1.11.2026", "3 Nov 2026", "2026-11-01+02:00", "v2", ""])

@@ -1,5 +1,7 @@
 """The Hudi options of a table."""
 
+from __future__ import annotations
+
 from sluice.config import hudi_overrides as override_policy
 from sluice.config.services import Pace, ServicePolicy
 from sluice.config.table import TableConfig

@@ -142,7 +142,7 @@ def test_serverless_storage_stays_off():
 
 def test_the_driver_gets_its_lane_run_and_names():
     arguments = request()["jobDriver"]["sparkSubmit"]["entryPointArguments"]
-    assert dict(zip(arguments[::2], arguments[1::2], strict=True)) == {
+    assert dict(zip(arguments[::2], arguments[1::2])) == {
         "--lane": "main",
         "--run": RUN,
         "--region": "us-east-1",
