@@ -75,10 +75,14 @@ def drop(
     dropping = Drop(target, table, keep_data=keep_data, keep_catalog=keep_catalog)
     if not dropping.is_there:
         check_table(target, table)
-    dropping.refuse()
+    obstacles = dropping.obstacles()
+    if obstacles and yes:
+        raise CommandFailed(
+            f"{table} can't be dropped now:\n" + "\n".join(obstacles), next_step="Do this first, then drop it"
+        )
     with counting(as_json) as tick:
         plan = dropping.plan(tick)
-    document = {"table": table, "dropped": yes, **plan.to_dict()}
+    document = {"table": table, "dropped": yes, "obstacles": list(obstacles), **plan.to_dict()}
     if yes:
         with bars(as_json) as advance:
             dropping.run(plan, advance)
@@ -89,6 +93,8 @@ def drop(
         print_line(line)
     if not yes:
         say("Nothing has changed: --yes does it")
+        for obstacle in obstacles:
+            say(f"before that: {obstacle}")
 
 
 @dataclass(frozen=True)
@@ -118,14 +124,15 @@ class DropPlan:
 
     def lines(self, done: bool) -> Iterator[str]:
         """What goes or went, for people."""
-        data = f"{counted(self.files, 'file')}, {human_bytes(self.bytes)}"
-        yield f"data in silver: {data}, {f'moved to {self.kept_in}' if self.kept_in else 'deleted'}"
-        yield f"catalog: {', '.join(f'{database}.{name}' for database, name in self.catalog) or 'nothing'}"
-        yield f"ledger: the table, and {counted(len(self.records), 'object')} ignored from now on"
+        verb = "" if done else "to be "
+        kept = f"{verb}moved to {self.kept_in}" if self.kept_in else f"{verb}deleted"
+        yield f"data in silver: {counted(self.files, 'file')}, {human_bytes(self.bytes)}, {kept}"
+        entries = ", ".join(f"{database}.{name}" for database, name in self.catalog)
+        yield f"catalog: {f'{entries}, {verb}deleted' if entries else 'nothing'}"
+        yield f"ledger: the table, {verb}deleted; {counted(len(self.records), 'object')}, {verb}ignored"
         for lane in self.lanes:
-            yield f"ledger: lane {lane}, which has no other table"
-        verb = "Dropped" if done else "To be dropped"
-        yield f"{verb}. The objects in bronze stay: a rule for their topic and {Step('backfill')} make the table again"
+            yield f"ledger: lane {lane}, which has no other table, {verb}deleted"
+        yield f"The objects in bronze stay: a rule for their topic and {Step('backfill')} make the table again"
 
 
 class Drop:
@@ -145,24 +152,20 @@ class Drop:
         self._keep_data: bool = begun["keep_data"] if begun else keep_data
         self.is_there = bool(begun or self._state.pinned or self._state.last_commit_at or self._state.failures)
 
-    def refuse(self) -> None:
-        """Raises CommandFailed while a rule makes the table, or a run may write it."""
+    def obstacles(self) -> tuple[str, ...]:
+        """Why the table can't be dropped now: a rule makes it, or a run may write it."""
         configuration = self._configuration
         topics = (pinned_topic(self._state.pinned), None if self._config is None else self._config.topic)
         is_ruled = configuration is not None and any(rule.table == self._table for rule in configuration.rules)
         if is_ruled or any(config_by_topic(configuration, topic, self._table) for topic in topics):
-            raise CommandFailed(
-                f"A rule of the configuration in force makes {self._table}",
-                next_step=f"Remove the rule from tables.yaml and run {Step('config push')}; name its topic under "
+            push = Step("config push")
+            return (
+                f"a rule in force makes {self._table}: remove it from tables.yaml and run {push}. Name its topic under "
                 "`ignore` if more of it comes",
             )
         working = {lane.lane for lane in self._ledger.lanes.all() if lane.state in (RUNNING, STARTING)}
         lane = "" if self._batch is None else self._batch.manifest.lane
-        obstacles = obstacles_of_lanes(self._table, lane, ledger=self._ledger, at_rest=lane not in working)
-        if obstacles:
-            raise CommandFailed(
-                f"{self._table} can't be dropped now: {'; '.join(obstacles)}", next_step="Do this first, then drop it"
-            )
+        return obstacles_of_lanes(self._table, lane, ledger=self._ledger, at_rest=lane not in working)
 
     def plan(self, tick: Callable[[str, int], None]) -> DropPlan:
         """Look at bronze, the ledger, silver and the catalog. Changes nothing."""
