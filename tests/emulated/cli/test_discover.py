@@ -66,14 +66,6 @@ def test_discover_proposes_rules_for_all_waiting_topics_and_writes_complete_ones
     assert "`sluice config discover` proposes rules" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("empty", ["tables: []\n", "tables:\n"])
-def test_discover_adds_rules_to_a_file_that_has_none_yet(parked, capsys, empty):
-    Path("mine.yaml").write_text(f"lanes: {{fast: {{linger: 1m}}}}\n{empty}")
-    assert run(["config", "discover", "--write", "--file", "mine.yaml"]) == 0
-    added = read_tables(Path("mine.yaml").read_text())
-    assert len(added.rules) == 3 and {lane.name for lane in added.lanes} == {"main", "fast"}
-
-
 def test_rows_are_counted_with_their_objects_and_damaged_objects_are_named(parked, capsys):
     for offset in (7001, 7002):
         key = f"topics/tickit.ems.venue/tickit.ems.venue+0+{offset}.avro"
@@ -134,13 +126,6 @@ def test_a_topic_with_a_rule_is_not_proposed_again_and_options_fill_open_choices
         ("crm.user", ("email", "phone")),
         ("a.b", ("venueid",)),
     ]
-
-
-def test_a_key_that_is_no_column_is_named_with_the_candidates(parked, capsys):
-    assert run(["config", "discover", "--write", "--key", "tickit.ems.venue=nosuch"]) == 1
-    said = " ".join(capsys.readouterr().err.split())
-    assert "open: tickit.ems.venue: record_key (there is no column nosuch; candidates: venueid" in said
-    assert "not in tables.yaml: `sluice config discover --file tables.yaml` prints them with their candidates" in said
 
 
 def test_a_file_that_lacks_rules_in_force_says_what_its_push_takes_away(parked, capsys):

@@ -1,12 +1,11 @@
 """The ways out of quarantine on an emulated stack: list with reasons, retry, discard, each on the record."""
 
-import re
 import shlex
 from dataclasses import replace
 
 import pytest
 from emulation.stack import NOW, describe
-from support.builders import avro_object, in_a_terminal
+from support.builders import avro_object, in_a_terminal, to_a_terminal, unstyled
 
 from sluice.admission.routing import classify
 from sluice.admission.verdict import NO_CONFIGURATION
@@ -161,10 +160,9 @@ def test_a_terminal_says_the_reason_of_many_objects_once(configured, capsys, mon
         configured.admit(put(configured, n, b"{}"), items.QUARANTINED, None, code="not_avro", reason=reason)
     assert run(["quarantine", "list"]) == 0
     assert capsys.readouterr().out.count(reason) == 5
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
+    to_a_terminal(monkeypatch)
     assert run(["quarantine", "list"]) == 0
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    lines = unstyled(capsys.readouterr().out)
     assert lines[0] == "crm.public.user  not_avro  5 entries" and len(lines) == 9
     assert " ".join(" ".join(lines[1:3]).split()) == reason and all(len(line) <= 80 for line in lines)
     assert [int(line.partition("+0+")[2][:10]) for line in lines[4:]] == [1, 3, 7, 9, 12]
@@ -479,10 +477,9 @@ def test_a_retry_that_helps_no_object_says_so_once_in_a_terminal(configured, cap
     done, *left = capsys.readouterr().out.splitlines()
     assert done == "0 entries retried" and [line.split("\t")[0] for line in left] == ["left"] * 3
     because = left[0].split("\t")[2]
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
+    to_a_terminal(monkeypatch)
     assert run(["quarantine", "retry", "--table", "crm.user"]) == 1
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    lines = unstyled(capsys.readouterr().out)
     assert all(len(line) <= 80 for line in lines)
     said = "3 entries of crm.user left, judged by the rules in force: "
     assert " ".join(" ".join(lines[1:]).split()) == said + because

@@ -918,8 +918,7 @@ def test_a_terminal_shows_no_broken_word_in_the_prose_of_verbs(traced, capsys, m
     for command in commands:
         run(command)
         in_pipe[command[0]] = capsys.readouterr().out
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "60")
+    to_a_terminal(monkeypatch, 60)
     for command in commands:
         run(command)
         out = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)

@@ -11,6 +11,7 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 from botocore.exceptions import ClientError
+from support.builders import to_a_terminal
 from support.silver_tables import SILVER_FOLDER, SilverFolder, kept_change, put_history, rows_by_id
 
 from sluice.schema.history import StoredColumns, stored_key
@@ -791,8 +792,7 @@ def test_the_python_api_reads_what_the_command_reads(silver):
 
 
 def test_a_long_property_has_its_value_below_its_name_in_80_columns(on_silver, monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
+    to_a_terminal(monkeypatch)
     monkeypatch.setattr(table_commands, "_synced", lambda target, table: {})  # the folder has no catalog
     assert run(["table", "show", "moma.artists"]) == 0
     lines = capsys.readouterr().out.splitlines()

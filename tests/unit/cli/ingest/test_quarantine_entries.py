@@ -1,8 +1,7 @@
 """What `sluice quarantine list` prints in a terminal of 80 columns."""
 
-import re
-
 import pytest
+from support.builders import to_a_terminal, unstyled
 
 from sluice.batch.row_errors import RowError, row_error
 from sluice.ledger.records import ObjectRecord
@@ -12,11 +11,10 @@ from sluice_formats.errors import DamagedJson
 
 
 def test_eighty_columns_keep_every_column_and_a_long_key_whole(monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
+    to_a_terminal(monkeypatch)
     identity = ObjectId("bronze", f"topics/tickit.{'long_' * 12}/tickit.{'long_' * 12}+0+0000001030.avro", "v1")
     print_groups([ObjectRecord(identity, "quarantined", 1, code="not_avro", listed_at="1")], {}, 95_001)
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    lines = unstyled(capsys.readouterr().out)
     assert lines[-4].split() == ["id", "kind", "age"] and lines[-3].strip() == "key"
     assert lines[-2].startswith(identity.hash[:12]) and "1 min 35 s" in lines[-2]
     assert lines[-1] == f"  {identity.key}"

@@ -4,6 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from support.builders import to_a_terminal
 
 from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
@@ -205,8 +206,7 @@ def test_a_terminal_wraps_lines_between_words(monkeypatch, capsys):
     listed = survey([found.id], {found.id: found}, [])
     _print(WaitResult(listed, 1.0, NOW), 60)
     assert "\ta/key.avro\t" in capsys.readouterr().out
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
+    to_a_terminal(monkeypatch)
     _print(WaitResult(listed, 1.0, NOW), 60)
     lines = capsys.readouterr().out.splitlines()
     assert "\t" not in "".join(lines) and all(len(line) <= 80 for line in lines)

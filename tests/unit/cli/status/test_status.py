@@ -1,9 +1,9 @@
 """What `sluice status` prints in a terminal of 80 columns, and before anything has arrived."""
 
-import re
 from dataclasses import replace
 
 import pytest
+from support.builders import to_a_terminal, unstyled
 
 from sluice.batch.claim import TableState
 from sluice.batch.kafka_watch import KafkaWatch
@@ -23,11 +23,10 @@ from tools.status_pictures import NOW, sample_status, table
 
 
 def lines_of(document, monkeypatch, capsys, width=80):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", str(width))
+    to_a_terminal(monkeypatch, width)
     print_status(document, NOW)
     shown = capsys.readouterr()
-    return re.sub(r"\x1b\[[0-9;]*m", "", shown.out).splitlines(), shown.err
+    return unstyled(shown.out), shown.err
 
 
 def quiet(tables):
@@ -110,11 +109,10 @@ def test_a_service_that_found_nothing_to_do_says_so():
 
 
 def test_services_in_a_narrow_terminal_have_no_lines_without_a_value(monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "30")
+    to_a_terminal(monkeypatch, 30)
     synced = TableState("moma.artworks_and_artists", services={"catalog": {"at": NOW - 4_000, "instant": "20260101"}})
     print_services(service_entries([synced], []), NOW)
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    lines = unstyled(capsys.readouterr().out)
     assert [line.split(maxsplit=1) for line in lines] == [
         ["table", "moma.artworks_and_artists"],
         ["service", "catalog"],

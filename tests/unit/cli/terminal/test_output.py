@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from support.builders import to_a_terminal
+from support.builders import to_a_terminal, unstyled
 
 from sluice.schema.temporal import moment_text
 from sluice_cli.status.html import KINDS
@@ -120,10 +120,9 @@ REASON = "The Avro container ends inside a block, and so the last of its rows ar
 
 
 def printed(monkeypatch, capsys, columns, rows, width=80, **how):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", str(width))
+    to_a_terminal(monkeypatch, width)
     print_table(columns, rows, **how)
-    return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    return unstyled(capsys.readouterr().out)
 
 
 def test_a_wide_text_is_wrapped_between_words_and_ids_stay_whole(monkeypatch, capsys):
@@ -263,8 +262,7 @@ def test_a_pipe_and_no_color_show_no_colour(monkeypatch, capsys):
 
 
 def test_a_narrow_table_leaves_out_minor_columns_and_names_them(monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "40")
+    to_a_terminal(monkeypatch, 40)
     print_table(("id", "began", "run"), [("a" * 20, "b" * 20, "c" * 12)], minor=(1, 2))
     shown = capsys.readouterr()
     assert "a" * 20 in shown.out and "c" * 12 in shown.out and "b" * 20 not in shown.out
@@ -346,8 +344,7 @@ def test_a_number_and_its_unit_stay_on_one_line(width):
 
 
 def test_prose_in_a_terminal_is_wrapped_between_words(monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "40")
+    to_a_terminal(monkeypatch, 40)
     print_line(PROSE)
     first, *rest = capsys.readouterr().out.splitlines()
     assert first.startswith("  every") and rest and all(line.startswith("    ") for line in rest)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
+from support.builders import to_a_terminal, unstyled
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import ObjectError, Outcome, RowErrorCount
@@ -40,11 +41,10 @@ ENTRIES = tuple(entry(number) for number in range(3))
 
 def printed(monkeypatch, capsys, *entries, width=None):
     if width is not None:
-        monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-        monkeypatch.setenv("COLUMNS", str(width))
+        to_a_terminal(monkeypatch, width)
     shown = entries or ENTRIES
     print_history(Gathered(shown, ()), totals(shown, ()))
-    return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    return unstyled(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
