@@ -1,6 +1,7 @@
 """The ways out of quarantine on an emulated stack: list with reasons, retry, discard, each on the record."""
 
 import shlex
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -100,11 +101,10 @@ def a_row(record, code="null_record_key"):
 
 
 def totals(stack):
+    """The table's totals of objects and rows that aren't zero."""
     found = stack.ledger.tables.get("crm.user").totals
-    return {
-        name: found.get(name, 0)
-        for name in ("objects", "objects_quarantined", "objects_discarded", "quarantined_rows", "discarded_rows")
-    }
+    names = ("objects", "objects_quarantined", "objects_discarded", "quarantined_rows", "discarded_rows")
+    return Counter({name: found[name] for name in names if found.get(name)})
 
 
 def test_a_plan_names_the_quarantined_rows_that_a_corrected_rule_leaves(configured, capsys, tmp_path):
@@ -360,13 +360,7 @@ def test_a_retried_object_keeps_its_age_and_goes_to_another_batch(configured, in
     after = settled(configured, [bad], attempt=1)
     record = configured.ledger.objects.get([bad])[bad]
     assert (record.state, record.batch, record.code) == ("committed", after, None) and after != before
-    assert totals(configured) == {
-        "objects": 1,
-        "objects_quarantined": 0,
-        "objects_discarded": 0,
-        "quarantined_rows": 0,
-        "discarded_rows": 0,
-    }
+    assert totals(configured) == {"objects": 1}
     assert run(["wait", "--strict", "--timeout", "0"]) == 0
     assert run(["quarantine", "list", "--decided", "--json"]) == 0
     capsys.readouterr()
@@ -386,13 +380,7 @@ def test_an_object_is_retried_for_its_rows_and_counted_once(configured, invoked,
         == (True, rows_key(batch, "crm.user", holed.hash))
     )
     settled(configured, [holed], rows={holed: [a_row(1)]}, attempt=1)
-    assert totals(configured) == {
-        "objects": 1,
-        "objects_quarantined": 0,
-        "objects_discarded": 0,
-        "quarantined_rows": 1,
-        "discarded_rows": 0,
-    }
+    assert totals(configured) == {"objects": 1, "quarantined_rows": 1}
     assert run(["quarantine", "show", holed.hash]) == 0
     assert "\nretried at 20" in capsys.readouterr().out
 
@@ -520,13 +508,7 @@ def test_a_discarded_object_is_ignored_and_its_record_names_the_command(configur
     records = configured.ledger.objects.get([bad, holed])
     assert (records[bad].state, records[bad].rule, records[bad].code) == ("ignored", "discarded", "corrupt_object")
     assert (records[holed].state, records[holed].quarantined_rows, records[holed].discarded_rows) == ("committed", 0, 1)
-    assert totals(configured) == {
-        "objects": 1,
-        "objects_quarantined": 0,
-        "objects_discarded": 1,
-        "quarantined_rows": 0,
-        "discarded_rows": 1,
-    }
+    assert totals(configured) == {"objects": 1, "objects_discarded": 1, "discarded_rows": 1}
     assert run(["wait", "--strict", "--timeout", "0"]) == 0
     capsys.readouterr()
     assert run(["quarantine", "list", "--decided", "--json"]) == 0
