@@ -8,7 +8,7 @@ bin=${1:?usage: scan/scan.sh FOLDER-OF-THE-SCANNERS}
 failed=0 unaudited=()
 step() { echo "== $1"; shift; "$@" || { failed=1; echo "FAILED: $1"; }; }
 
-step "cfn-lint template.yaml examples/alarms/slack.yaml" "$bin/cfn-lint" template.yaml examples/alarms/slack.yaml
+step "cfn-lint template.yaml and examples" "$bin/cfn-lint" template.yaml examples/alarms/slack.yaml examples/account/*.yaml
 step "checkov template.yaml (scan/checkov.yaml)" "$bin/checkov" --file template.yaml --config-file scan/checkov.yaml --skip-download
 step "bandit (scan/bandit.yaml)" "$bin/bandit" --quiet --recursive --configfile scan/bandit.yaml functions spark cli deploy local
 
