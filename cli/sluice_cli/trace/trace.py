@@ -51,6 +51,15 @@ def trace(
         str | None,
         typer.Option("--version", metavar="ID", help="The version to show. Default: the newest.", show_default=False),
     ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--table",
+            metavar="TABLE",
+            help="The table to show, where the topic feeds several. Default: that of the first rule.",
+            show_default=False,
+        ),
+    ] = None,
     picture: Annotated[
         Path | None,
         typer.Option(
@@ -81,7 +90,7 @@ def trace(
       sluice trace KEY --json | jq .to_readable_ms
     """
     sources = Tracker(chosen_target(stack))
-    picture_of = _traced(sources, key, version)
+    picture_of = _traced(sources, key, version, table)
     if picture is not None:
         _write(picture, svg(picture_of))
     if as_json:
@@ -91,21 +100,24 @@ def trace(
     say_skipped(sources.skipped)
 
 
-def _traced(sources: Tracker, key: str, version: str | None) -> Trace:
+def _traced(sources: Tracker, key: str, version: str | None, table: str | None) -> Trace:
     keyed = sources.named(key)
     versions = keyed.versions
-    identity, record = _chosen(versions, keyed.key, version)
+    identity, record = _chosen(versions, keyed.key, version, table)
     if version is None and len(versions) > 1:
         _say_others(versions, identity)
     return trace_of(sources.facts(identity, record))
 
 
 def _say_others(versions: Mapping[ObjectId, ObjectRecord | None], traced: ObjectId) -> None:
-    """Say which version is traced, and the command for each other one, newest first."""
-    say(f"This is the newest of {len(versions):,} versions, {_state(versions[traced])}. The others:")
+    """Say which version is traced, and the command for each other one, and each table, newest first."""
+    number, state = len({item.version for item in versions}), _state(versions[traced])
+    newest = f"the newest of {number:,} versions" if number > 1 else "for the table of the first rule"
+    say(f"This is {newest}, {state}. The others:")
     others = [(item, record) for item, record in reversed(list(versions.items())) if item != traced]
     for item, record in others[:OTHERS_SHOWN]:
-        say(f"  {_state(record)}: {Step('trace', visible(item.key), '--version', visible(item.version))}")
+        of_table = ("--table", item.also_for) if item.also_for else ()
+        say(f"  {_state(record)}: {Step('trace', visible(item.key), '--version', visible(item.version), *of_table)}")
     if len(others) > OTHERS_SHOWN:
         older = counted(len(others) - OTHERS_SHOWN, "older version")
         say(f"  {older}: {Step('history', '--key', visible(traced.key))}")
@@ -116,17 +128,25 @@ def _state(record: ObjectRecord | None) -> str:
 
 
 def _chosen(
-    versions: Mapping[ObjectId, ObjectRecord | None], key: str, version: str | None
+    versions: Mapping[ObjectId, ObjectRecord | None], key: str, version: str | None, table: str | None
 ) -> tuple[ObjectId, ObjectRecord | None]:
-    if version is None:
-        return list(versions.items())[-1]
-    for identity, record in versions.items():
-        if identity.version == version:
-            return identity, record
-    raise UsageError(
-        f"{key!r} has no version {version!r}",
-        next_step=f"Name one that it has: {', '.join(item.version for item in versions)}",
-    )
+    wanted = list(versions)[-1].version if version is None else version
+    by_table = {id.also_for: (id, record) for id, record in versions.items() if id.version == wanted}
+    if not by_table:
+        raise UsageError(
+            f"{key!r} has no version {version!r}",
+            next_step=f"Name one that it has: {', '.join(item.version for item in versions)}",
+        )
+    first = by_table.get("", next(iter(by_table.values())))
+    if table is None:
+        return first
+    tables = {also_for or (first[1].table if first[1] else None): one for also_for, one in by_table.items()}
+    if table not in tables:
+        raise UsageError(
+            f"{key!r} is not in the ledger for {table}",
+            next_step=f"Name one of its tables: {', '.join(sorted(filter(None, tables)))}",
+        )
+    return tables[table]
 
 
 def _write(path: Path, text: str) -> None:

@@ -67,6 +67,16 @@ def test_quarantine_in_one_table_is_none_in_the_other_and_is_retried_alone(world
     assert {entry["table"] for entry in history["objects"]} == {"crm.user", "masked.user"}
 
 
+def test_a_trace_is_of_the_table_that_is_named(world):
+    one, _ = merged(world)
+    assert world.command("trace", one.key)["table"] == "crm.user"
+    assert world.command("trace", one.key, "--table", "masked.user")["table"] == "masked.user"
+    assert run(["trace", one.key]) == 0
+    assert f"--version {one.version} --table masked.user" in world.capsys.readouterr().err
+    assert run(["trace", one.key, "--table", "crm.other"]) == 2
+    assert "crm.user, masked.user" in world.capsys.readouterr().err
+
+
 def test_a_rebuild_replays_the_objects_of_its_table_alone(world):
     objects = merged(world)
     world.command("pause", LANE)
