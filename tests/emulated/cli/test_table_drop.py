@@ -2,6 +2,7 @@
 
 import pytest
 from driving.lane import LANE
+from emulation.stack import SHARED
 from emulation.topic_world import BODY, BOTH, RAW, TopicWorld
 
 from sluice.ledger.keys import PENDING
@@ -132,3 +133,14 @@ def test_a_table_of_a_rule_with_also_goes_alone(world):
     assert world.command("backfill", "--yes")["admitted"] == {PENDING: 2}
     world.merge()
     assert world.states(*objects) == [{"crm.user": "committed", "masked.user": "committed"}] * 2
+
+
+def test_entries_of_the_catalog_go_where_they_are_the_tables_own(dropping):
+    glue = SHARED.client("glue")
+    glue.create_database(DatabaseInput={"Name": "crm"})
+    for name, owner in (("user", "crm.user"), ("user_all", "crm.user"), ("other", "crm.other")):
+        glue.create_table(DatabaseName="crm", TableInput={"Name": name, "Parameters": {"sluice.table": owner}})
+    kept = dropping.command("table", "drop", "crm.user", "--keep-catalog")
+    assert kept["catalog"] == []
+    assert dropping.command("table", "drop", "crm.user", "--yes")["catalog"] == ["crm.user", "crm.user_all"]
+    assert [table["Name"] for table in glue.get_tables(DatabaseName="crm")["TableList"]] == ["other"]
