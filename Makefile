@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo example test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents pictures docs test-all test-unit-on mutants faults soak scan build package deploy on-aws delete bench bench-services bench-bytes bench-shapes deploy-walkthrough transcript constraints requirements notices clean
+.PHONY: help setup demo example test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents pictures docs test-all test-unit-on mutants faults soak scan build package deploy on-aws delete prove-on-aws prove-locally bench bench-services bench-bytes bench-shapes deploy-walkthrough transcript constraints requirements notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -164,6 +164,14 @@ bench-bytes: setup  ## bytes written per byte of change, both table types, besid
 
 bench-shapes: setup  ## loads and changes by shape of table: type, partitions, size, kind, format; resumable (some 20 minutes); ARGS="--only TEXT --rows 10000"
 	PYTHONPATH=bench:tests:functions:spark $(BIN)/python -m sluice_bench.tables.shapes $(ARGS) && PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.document --take
+
+prove-on-aws: setup  ## deploy the stack sluice-proof in your account, run recorded changes through it, write docs/proven, remove all of it
+	$(MAKE) deploy ENV=proof
+	PYTHONPATH=tests $(BIN)/python tools/prove_on_aws.py sluice-proof; status=$$?; \
+		$(MAKE) delete ENV=proof && $(BIN)/python tools/prove_on_aws.py sluice-proof --remove && exit $$status
+
+prove-locally: setup  ## the same on a local stack that is up in this folder
+	PYTHONPATH=tests $(BIN)/python tools/prove_on_aws.py local
 
 EMULATOR ?= ministack
 deploy-walkthrough: setup  ## make deploy, an object, an update and make delete on EMULATOR=ministack or localstack; writes docs/walkthroughs

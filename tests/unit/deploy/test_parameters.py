@@ -101,7 +101,7 @@ def test_a_value_that_cloudformation_refuses_is_refused_first(given: str, said: 
         ("default LogLevel='INFO", "can't be read: No closing quotation"),
         (
             "stage LogLevel=INFO",
-            "no environment stage. Write ENV=default, dev or prod, or add [stage.global.parameters]",
+            "no environment stage. Write ENV=default, dev, prod or proof, or add [stage.global.parameters]",
         ),
         ("deV", "no environment deV; did you mean dev?"),
     ],
