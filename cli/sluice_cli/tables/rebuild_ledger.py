@@ -9,6 +9,8 @@ from sluice.changes.position import generation_of
 from sluice.hudi.own_metadata import PURGED_PROPERTY
 from sluice.lane.machine import PAUSED
 from sluice.ledger.recovery import Recovered, Recovery
+from sluice_aws.admission.reconcile import CHECKPOINT as LISTING
+from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import SkippedDocument, SkippedDocuments, pages_of_bronze
 from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_aws.s3.timelines import TimelineReader
@@ -135,6 +137,7 @@ class Recovering:
         unfinished = self._rebuilds.unfinished()
         tables = recovery.tables()
         if not dry_run:
+            self._ledger.history.put_checkpoint({}, epoch_ms(), LISTING)  # reconcile asks about everything again
             tables = {
                 name: state
                 for name, state in tables.items()

@@ -52,13 +52,8 @@ class ListingPass:
 
     @classmethod
     def resumed(cls, stored: Mapping[str, Any] | None, now: int) -> ListingPass:
-        """The pass to go on with by the checkpoint, or a new one.
-
-        A pass of an earlier release doesn't say when it began. It counts as begun at the epoch, so that the next
-        pass asks about everything.
-        """
+        """The pass to go on with by the checkpoint, or a new one."""
         stored = stored or {}
         if not stored.get("key"):
             return cls(now, stored.get("since"))
-        after = stored["key"], stored.get("version", "")
-        return cls(stored.get("began_at", 0), stored.get("since"), after, stored.get("failed_since"))
+        return cls(stored["began_at"], stored["since"], (stored["key"], stored["version"]), stored["failed_since"])

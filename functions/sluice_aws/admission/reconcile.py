@@ -72,7 +72,10 @@ class Reconciler:
         Objects that can't be admitted don't hold the pass up: the next pass finds them missing again.
         """
         versioned = self._objects.is_versioned(self._bucket)
-        current = ListingPass.resumed(self._ledger.history.checkpoint(CHECKPOINT), self._now())
+        stored = self._ledger.history.checkpoint(CHECKPOINT) or {}
+        if stored.get("bucket") != self._bucket:
+            stored = {}  # of another bucket, or of an earlier release
+        current = ListingPass.resumed(stored, self._now())
         done = Pass()
         while seconds_left() > 0 and not done.complete:
             page = self._objects.version_page(self._bucket, current.after)
@@ -90,7 +93,8 @@ class Reconciler:
                 done.failed + len(admissions.failed),
                 current.after is None,
             )
-            self._ledger.history.put_checkpoint(current.stored(self._grace_ms), self._now(), CHECKPOINT)
+            stored = {"bucket": self._bucket, **current.stored(self._grace_ms)}
+            self._ledger.history.put_checkpoint(stored, self._now(), CHECKPOINT)
         return done
 
     def admit_missing(

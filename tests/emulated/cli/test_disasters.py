@@ -56,8 +56,10 @@ def test_a_ledger_that_is_restored_under_its_name_is_taken_up(merged):
     dynamodb.restore_table_from_backup(TargetTableName=LEDGER, BackupArn=backup)
     merged.stack.ledger.objects.forget(merged.stack.ledger.objects.get([merged.first])[merged.first])  # older than S3
     assert run(["audit"]) == 1
+    merged.stack.ledger.history.put_checkpoint({"bucket": "s-bronze", "since": 10**15}, 0, "listing")
     assert run(["rebuild", "ledger", "--yes"]) == 0
     assert states(merged.stack) == before
+    assert merged.stack.ledger.history.checkpoint("listing") == {}, "reconcile asks about everything again"
     assert run(["resume", "main"]) == 0
 
 

@@ -85,7 +85,7 @@ def test_a_pass_goes_on_where_the_last_one_stopped(settled, monkeypatch):
     second = handler({}, context())
     assert (second["listed"], second["complete"]) == (3, True)
     assert all(settled.record(id).state == "pending" for id in ids)
-    assert set(settled.ledger.history.checkpoint(reconciler.CHECKPOINT)) == {"since"}
+    assert set(settled.ledger.history.checkpoint(reconciler.CHECKPOINT)) == {"bucket", "since"}
 
 
 def test_a_pass_asks_only_about_what_was_put_since_the_last_whole_pass(settled, monkeypatch):
@@ -97,6 +97,16 @@ def test_a_pass_asks_only_about_what_was_put_since_the_last_whole_pass(settled, 
     assert handler({}, context(LONG))["asked"] == 2
     third = handler({}, context(LONG))
     assert (third["listed"], third["asked"], third["missing"]) == (2, 0, 0)
+
+
+def test_another_bucket_and_a_rebuilt_ledger_are_asked_about_whole(settled):
+    settled.land(key(1), avro())
+    handler({}, context(LONG))
+    history = settled.ledger.history
+    history.put_checkpoint({"bucket": "another", "since": 10**15}, 0, reconciler.CHECKPOINT)
+    assert handler({}, context(LONG))["asked"] == 1
+    history.put_checkpoint({"bucket": BRONZE, "since": 10**15}, 0, reconciler.CHECKPOINT)
+    assert handler({}, context(LONG))["asked"] == 0
 
 
 def test_what_a_pass_does_not_ask_about_is_admitted_by_the_audit(settled, monkeypatch):

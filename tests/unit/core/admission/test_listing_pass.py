@@ -34,9 +34,3 @@ def test_a_cut_off_pass_goes_on_with_its_own_beginning_and_failures() -> None:
     cut = ListingPass.resumed({"since": 5}, NOW).behind(("k", "v"), early).behind(("l", "w"), None)
     assert ListingPass.resumed(cut.stored(GRACE), NOW + 99) == cut
     assert whole(cut).since == early
-
-
-def test_a_checkpoint_of_an_earlier_release_leads_to_a_pass_over_everything() -> None:
-    resumed = ListingPass.resumed({"key": "k", "version": ""}, NOW)
-    assert resumed.is_due(0) and resumed.after == ("k", "")
-    assert whole(resumed).is_due(0)
