@@ -100,10 +100,12 @@ def identities(id: ObjectId, size: int | None, configuration: Configuration | No
     """The identities under which the ledger has an object: its own, and one for each table of a rule with `also`."""
     if configuration is None or not any(rule.also for rule in configuration.rules):
         return (id,)
-    topic = route_of(id.key, size, configuration).topic
-    first = configuration.table_for_topic(topic) if topic else None
-    tables = (config.table for config in configuration.tables_for_topic(topic or "") if config != first)
-    return (id, *(replace(id, also_for=table) for table in tables))
+    route = route_of(id.key, size, configuration)
+    first = configuration.table_for_topic(route.topic) if route.topic else None
+    others = [config for config in configuration.tables_for_topic(route.topic or "") if config != first]
+    if route.format == MARKER and first is not None:  # it says nothing to a table that no dump replaces
+        others = [config for config in others if config.snapshot == first.snapshot]
+    return (id, *(replace(id, also_for=config.table) for config in others))
 
 
 def classify(key: str, size: int | None, match: KeyMatch | None = None) -> Route:

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from sluice.admission.routing import classify, first_offset, route_of
+from sluice.admission.routing import classify, first_offset, identities, route_of
 from sluice.config.document import Configuration
 from sluice.config.rules.ignore import Ignore
+from sluice.config.rules.snapshot import SnapshotRule
 from sluice.config.rules.table_rule import TableRule
+from sluice.objects import ObjectId
 
 DATA = Path(__file__).resolve().parents[3] / "data"
 
@@ -333,3 +335,16 @@ def test_ignore_leaves_out_topics_and_keys_before_all_rules(key, rule):
     route = route_of(key, 1, IGNORING)
     assert (route.rule, route.kind == "ignored") == (rule, rule is not None)
     assert (IGNORING.table_for_topic(route.topic or "") is None) or rule is None
+
+
+def test_an_object_has_an_identity_for_each_table_that_its_topic_feeds():
+    dumps = SnapshotRule(replace="folder", marker="_SUCCESS")
+    first = TableRule("raw.{1}", ("id",), topic="crm.*", snapshot=dumps)
+    also = {"topic": "crm.*", "also": True}
+    copies = (TableRule("a.{1}", ("id",), snapshot=dumps, **also), TableRule("b.{1}", ("id",), **also))
+    configuration = Configuration(rules=(first, *copies))
+    marker, file = (ObjectId("bucket", f"topics/crm.user/{name}", "v") for name in ("_SUCCESS", "x.json"))
+    assert [id.also_for for id in identities(file, 1, configuration)] == ["", "a.user", "b.user"]
+    assert [id.also_for for id in identities(marker, 1, configuration)] == ["", "a.user"]
+    assert len({id.hash for id in identities(file, 1, configuration)}) == 3
+    assert identities(file, 1, Configuration(rules=(first,))) == identities(file, 1, None) == (file,)
