@@ -31,7 +31,7 @@ from sluice_aws.admission.heads import Heads, read_head
 from sluice_aws.errors import ObjectArchived, ObjectGone
 from sluice_aws.s3.objects import Objects
 from sluice_formats.avro_header import Head
-from sluice_formats.decode import SCANNED, decode, schemas_of
+from sluice_formats.decode import decode, is_scanned, schemas_of
 from sluice_spark.merge.plan import plan_read
 
 RULE = TableRule(table="db.t", record_key=("id",), topic=TOPIC, limits=LIMITS)
@@ -200,7 +200,7 @@ def refused(case: Case) -> tuple[str, str, int, str]:
         return state, code, 0, ""
     item = ManifestObject("bronze", key, "v", len(case.body), None, case.ending.partition(".")[0], TOPIC, 0, 500, 0)
     try:
-        if item.format in SCANNED:
+        if is_scanned(item.format, None):
             schemas, inferred = schemas_of(case.body, item.format, CONFIG)
         else:
             schemas, inferred = [read_head(Bucket(case.body), item.id, item.format, LIMITS).schema], False
