@@ -9,7 +9,6 @@ from sluice.changes.position import generation_of
 from sluice.hudi.own_metadata import PURGED_PROPERTY
 from sluice.lane.machine import PAUSED
 from sluice.ledger.recovery import Recovered, Recovery
-from sluice_aws.admission.reconcile import CHECKPOINT as LISTING
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import SkippedDocument, SkippedDocuments, pages_of_bronze
 from sluice_aws.s3.past_rebuilds import PastRebuilds
@@ -137,6 +136,8 @@ class Recovering:
         unfinished = self._rebuilds.unfinished()
         tables = recovery.tables()
         if not dry_run:
+            from sluice_aws.admission.reconcile import CHECKPOINT as LISTING  # loads what help needs none of
+
             self._ledger.history.put_checkpoint({}, epoch_ms(), LISTING)  # reconcile asks about everything again
             tables = {
                 name: state
