@@ -87,11 +87,10 @@ def schemas_of(body: bytes, format: str, config: TableConfig) -> tuple[list[dict
         lines = lines_of_texts(body, format, config.dialect, config.csv, config.limits)
         if format == CSV and lines is None:
             return [csv_schema(body, config)], True
+        body = body if lines is None else lines
         reading = _reading(_key_of(config), config.columns, "")
         translate = translator(config.dialect, config.known_dialects, reading)
-        return json_schemas(
-            lines or body, config.json_types, config.limits, config.unavailable_value, config.shape, translate
-        )
+        return json_schemas(body, config.json_types, config.limits, config.unavailable_value, config.shape, translate)
     except SluiceError as error:
         if config.columns.conceals:
             raise without_values(error) from None

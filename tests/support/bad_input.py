@@ -505,6 +505,7 @@ JSON = [
     Case("Avro called JSON", "json", lambda: good_avro(good_change()), "not_json_lines"),
     Case("an array", "json", lambda: b"[1, 2]\n", "not_json_lines"),
     Case("gzip of garbage", "json.gz", lambda: b"\x1f\x8b" + b"\xff" * 40, "damaged_gzip"),
+    Case("zstd of garbage", "json.zst", lambda: b"\x28\xb5\x2f\xfd" + b"\xff" * 40, "damaged_zstd"),
     Case("gzip that is cut", "json.gz", lambda: gzip.compress(lines(*[good_change()] * 50))[:-12], "damaged_gzip"),
     Case(
         "a gzip bomb",

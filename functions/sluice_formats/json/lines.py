@@ -104,11 +104,12 @@ def lines(text: bytes) -> Iterator[bytes]:
         end = text.find(b"\n", begin)
         end = len(text) if end < 0 else end
         line = text[begin:end].rstrip(b" \t\r")
-        if line == b"{" and end < len(text):
+        after = _blank_until(text, end)
+        if line == b"{" and text[after : after + 1] in (b'"', b"}"):
             yield from _documents(text, begin)
             return
         yield from _values(line)
-        begin = _blank_until(text, end)
+        begin = after
 
 
 # Amazon Data Firehose puts records one after the other without a line break.

@@ -452,7 +452,7 @@ GOOD = {"id": 1, "__op": "c", "__lsn": 1}
     [
         (b"", EmptyObject),
         (b"\n\n", NotJsonLines),
-        (b"[" + ONE.encode() + b"]", NotJsonLines),
+        (b"[1, " + ONE.encode() + b"]", NotJsonLines),
         (b"Obj\x01\x04", NotJsonLines),
         (b"PAR1....", NotJsonLines),
         (lines("{]", "{]"), DamagedJson),
