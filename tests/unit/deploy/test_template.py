@@ -48,7 +48,7 @@ from sluice_cli.ops.standstill import _would_change
 text = Path("template.yaml").read_text()
 client = SimpleNamespace(get_template=lambda **_: {{"TemplateBody": text}})
 target = SimpleNamespace(parameters={{}}, stack="s", client=lambda service: client)
-print(_would_change(target, Path("template.yaml"), {{"MaximumCpu": "32 vCPU"}}))
+print(_would_change(target, Path("template.yaml"), {{"MaximumCpu": "32 vCPU"}}, None))
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
