@@ -12,7 +12,6 @@ from support.merge_cases import (
     EVERY,
     KEEPING,
     KEEPING_ALL,
-    PLAIN,
     SCHEMA,
     UNCHANGED_NULLS,
     Group,
@@ -25,15 +24,22 @@ from sluice_spark.merge import driver_limits, part
 from sluice_spark.merge.by_arrow import attempt as by_arrow
 from sluice_spark.merge.by_arrow import covers, driver_merge, first_load, stored
 from sluice_spark.merge.by_spark import attempt as by_spark
+from sluice_spark.merge.context import MergedPart, PartContext
 from sluice_spark.merge.key_index import KeyIndex
+from sluice_spark.merge.prepare import Prepared
 
 BY_SPARK, HANDLES, FILES, TASKS = "Spark", "Hudi's handles", "files in the driver", "files in tasks"
 HARD = Group(EVERY.examples, {"delete_mode": "hard"})
 
 
 def restrict(patch: pytest.MonkeyPatch, way: str) -> None:
-    """Let only this way merge parts: one that it doesn't cover fails."""
-    patch.setattr(part, "WAYS", (by_spark.attempt,) if way == BY_SPARK else (by_arrow.attempt,))
+    """Let only this way merge parts: one that it doesn't cover fails, but for a first load of unknown partitions."""
+
+    def by_arrow_alone(context: PartContext, prepared: Prepared) -> MergedPart | None:
+        merged, may_go = by_arrow.attempt(context, prepared), prepared.facts.empty and context.config.partition_by
+        return by_spark.attempt(context, prepared) if merged is None and may_go else merged
+
+    patch.setattr(part, "WAYS", (by_spark.attempt if way == BY_SPARK else by_arrow_alone,))
     if way in (FILES, TASKS):
         patch.setattr(covers, "FEW_CHANGES", 0)
     if way == TASKS:
@@ -58,12 +64,15 @@ def restrict(patch: pytest.MonkeyPatch, way: str) -> None:
         (BY_SPARK, KEEPING, "mor", ("place",)),
         pytest.param(BY_SPARK, KEEPING, "cow", (), marks=pytest.mark.whole),
         pytest.param(BY_SPARK, KEEPING_ALL, "cow", ("place",), marks=pytest.mark.whole),
-        (HANDLES, PLAIN, "cow", ()),
-        (HANDLES, PLAIN, "mor", ()),
-        (HANDLES, PLAIN, "mor", ("place",)),
-        (FILES, PLAIN, "cow", ("place",)),
-        (TASKS, PLAIN, "cow", ()),
-        pytest.param(TASKS, PLAIN, "cow", ("place",), marks=pytest.mark.whole),
+        (HANDLES, EVERY, "cow", ()),
+        (FILES, EVERY, "mor", ("place",)),
+        pytest.param(FILES, EVERY, "mor", (), marks=pytest.mark.whole),
+        (FILES, EVERY, "cow", ("place",)),
+        (FILES, KEEPING, "mor", ("place",)),
+        pytest.param(FILES, KEEPING, "cow", (), marks=pytest.mark.whole),
+        (TASKS, UNCHANGED_NULLS, "mor", ("place",)),
+        pytest.param(TASKS, EVERY, "cow", (), marks=pytest.mark.whole),
+        (TASKS, EVERY, "cow", ("place",)),
     ],
 )
 def test_each_way_gives_the_row_of_each_example(

@@ -26,7 +26,7 @@ BATCH_OFFSETS = 1_000  # between the first offsets of two batches
 
 Example = tuple[str, str, str]
 
-# Whole rows, which every way merges.
+# Whole rows.
 WHOLE: dict[str, Example] = {
     "a newer change wins": ("c10:a/A/x", "u20:b/A/y", "20:b/A/y"),
     "an older change loses": ("u20:a/A/x", "u10:b/A/y", "20:a/A/x"),
@@ -168,7 +168,7 @@ class Group:
         return {name: rows.get(id, "absent") for id, name in enumerate(self.examples)}
 
 
-PLAIN, EVERY = Group({**WHOLE, **MOVES}), Group({**WHOLE, **MOVES, **PARTIAL})
+EVERY = Group({**WHOLE, **MOVES, **PARTIAL})
 EMPTIED, KEEPING = Group(TRUNCATED, truncated=True), Group(IGNORED, {"delete_mode": "ignore"})
 UNCHANGED_NULLS = Group(NULLS, {"null_is_unchanged": ("doc",)})
 KEEPING_ALL = Group(IGNORED_TRUNCATED, {"delete_mode": "ignore"}, truncated=True)

@@ -82,6 +82,8 @@ def _row(stored: Row | None, changes: Sequence[Change], columns: Sequence[str], 
     if newest is None or stored is not None and stored.position > newest.position:
         if stored is None or stored.deleted and not _knows_nothing(stored):
             return stored
+        if newest is not None and newest.deleted and stored.deleted:
+            return Row(stored.position, True, source=stored.source)
     elif newest.deleted:
         return Row(newest.position, True, source=newest.source)
     events: list[Change | Row] = [*changes, *([] if stored is None else [stored])]

@@ -7,7 +7,7 @@ an option that no group has is passed on, with a warning.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -193,6 +193,8 @@ ALLOWED: Mapping[str, str] = {
     "hoodie.cleaner": "parallelism",
     "hoodie.archive.delete": "parallelism",
 }
+# Those of them that decide what a table's files are like.
+_OF_FILES = tuple(f"hoodie.{part}." for part in "parquet logfile copyonwrite record.size merge bulkinsert.sort".split())
 # What Hudi reads the value of an option with this end as. It reads all others as text.
 _KINDS = (
     (re.compile(r"(?:enabled?|caching|detection|split|record_key)$"), re.compile("true|false", re.I), "true or false"),
@@ -260,6 +262,11 @@ def unknown(option: str) -> str | None:
         return None
     meant = did_you_mean(option, _allowed(), likeness=0.8)
     return f"{option} is not an option that Sluice knows, and may have no effect{meant}"
+
+
+def are_of_files(options: Iterable[str]) -> bool:
+    """Return whether one of the options may decide what files are like. The others are for the engine that writes."""
+    return any(option not in _allowed() or option.startswith(_OF_FILES) for option in options)
 
 
 def _reason(option: str) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Callable
 
-from sluice.config.table import AUTO, HARD, IGNORE, MOR, RECORD, TableConfig
+from sluice.config.hudi_overrides import are_of_files
+from sluice.config.table import AUTO, HARD, MOR, RECORD, TableConfig
 
 MIB = 1024**2
 RECORD_INDEX = "record_index"
@@ -39,13 +40,8 @@ def wants_record_index(
         count = rows or 0
         if has or count >= RECORD_INDEX_ROWS_BY_ARROW:
             return True
-        return count >= RECORD_INDEX_ROWS and (not may_go_by_arrow(config) or table_bytes() > MOST_BYTES_BY_ARROW)
+        return count >= RECORD_INDEX_ROWS and (are_of_files(config.hudi) or table_bytes() > MOST_BYTES_BY_ARROW)
     return config.index == RECORD
-
-
-def may_go_by_arrow(config: TableConfig) -> bool:
-    """Whether Arrow merges small parts of such a table, as far as its configuration tells."""
-    return not config.history and not config.hudi and config.delete_mode != IGNORE
 
 
 # New rows of a merge-on-read table can't go into a log: they go into a base file below this limit that has no log, and

@@ -74,12 +74,16 @@ class UnreadableLog(Exception):
 
 @dataclass(frozen=True)
 class LogRow:
-    """A row of the logs: its position, what it owes, and the Kafka partition and source time of its change."""
+    """A row of the logs: its position, what it owes, and the Kafka partition and source time of its change.
+
+    `values` are those of the columns that were asked for: dates as days, timestamps as microseconds since 1970.
+    """
 
     position: str
     owed: str | None
     partition: int | None
     source_ts_ms: int | None
+    values: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 def log_of(
@@ -134,12 +138,14 @@ class LogBlock:
         return _BYTES_A_ROW * len(self.rows)
 
 
-def read_log(body: bytes, keys: Collection[str] | None = None) -> tuple[LogBlock, ...]:
+def read_log(body: bytes, keys: Collection[str] | None = None, columns: Sequence[str] = ()) -> tuple[LogBlock, ...]:
     """The blocks of a log file, with the rows of these keys (Hudi's text) alone, where some are given.
+
+    The rows have the values of `columns`.
 
     Raises UnreadableLog for what Hudi's reader alone reads.
     """
-    return tuple(_read_block(kind, header, content, keys) for kind, header, content in _blocks(body))
+    return tuple(_read_block(kind, header, content, keys, columns) for kind, header, content in _blocks(body))
 
 
 def new_blocks(rows: Sequence[Mapping[str, Any]], removed: Sequence[str], *, instant: str) -> tuple[LogBlock, ...]:
@@ -199,7 +205,9 @@ def _without_times(schema: Any) -> Any:
     }
 
 
-def _read_block(kind: int, header: Mapping[int, str], content: bytes, keys: Collection[str] | None) -> LogBlock:
+def _read_block(
+    kind: int, header: Mapping[int, str], content: bytes, keys: Collection[str] | None, columns: Sequence[str]
+) -> LogBlock:
     if kind == _COMMAND:
         return LogBlock(header.get(_INSTANT, ""), undoes=header.get(_TARGET))
     rows: dict[str, LogRow | None] = {}
@@ -207,14 +215,16 @@ def _read_block(kind: int, header: Mapping[int, str], content: bytes, keys: Coll
         removed: Any = fastavro.schemaless_reader(io.BytesIO(content[8:]), _REMOVED, _REMOVED)
         texts = (row["recordKey"] for row in removed["deleteRecordList"])
         return LogBlock(header[_INSTANT], dict.fromkeys(text for text in texts if keys is None or text in keys))
-    for key, row in _rows(content, header[_SCHEMA], keys):
+    for key, row in _rows(content, header[_SCHEMA], keys, columns):
         held = rows.get(key)
         if held is None or row.position >= held.position:
             rows[key] = row
     return LogBlock(header[_INSTANT], rows)
 
 
-def _rows(content: bytes, avro_schema: str, keys: Collection[str] | None) -> Iterator[tuple[str, LogRow]]:
+def _rows(
+    content: bytes, avro_schema: str, keys: Collection[str] | None, columns: Sequence[str]
+) -> Iterator[tuple[str, LogRow]]:
     """The wanted rows of a block, in its order, each with its key."""
     key_schema, schema = _key_alone(avro_schema), written_schema(avro_schema)
     (count,), place = _INT.unpack_from(content, 4), 8
@@ -229,12 +239,12 @@ def _rows(content: bytes, avro_schema: str, keys: Collection[str] | None) -> Ite
         row: Any = fastavro.schemaless_reader(io.BytesIO(body), schema, None)
         if row.get(hidden.POSITION) is None:
             raise UnreadableLog("A log has a row without a position")
-        yield row[RECORD_KEY], _log_row(row)
+        yield row[RECORD_KEY], _log_row(row, columns)
 
 
-def _log_row(row: Mapping[str, Any]) -> LogRow:
+def _log_row(row: Mapping[str, Any], columns: Sequence[str] = ()) -> LogRow:
     position, owed, partition, source_ts_ms = (row.get(name) for name in _READ)
-    return LogRow(str(position), owed, partition, source_ts_ms)
+    return LogRow(str(position), owed, partition, source_ts_ms, {name: row.get(name) for name in columns})
 
 
 def _block(kind: int, header: Mapping[int, str], content: bytes) -> bytes:

@@ -19,8 +19,8 @@ from sluice.hudi.timeline import instant_ms
 from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.merge.by_arrow import attempt as by_arrow
 from sluice_spark.merge.by_spark import attempt as by_spark
-from sluice_spark.merge.by_spark.history_table import roll_back_history
 from sluice_spark.merge.context import MergedPart, MergeServices, PartContext, part_context
+from sluice_spark.merge.history_table import roll_back_history
 from sluice_spark.merge.plan import changed_columns
 from sluice_spark.merge.prepare import prepare
 from sluice_spark.merge.set_aside import SetAside, read_set_aside

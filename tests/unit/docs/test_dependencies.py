@@ -63,7 +63,7 @@ FLOORS = {
         "context",
         "read",
         "schemas",
-        "prepare commit",
+        "prepare commit history_table",
         "by_arrow by_spark",
         "part",
     ),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -23,6 +24,7 @@ from sluice_spark.merge.by_arrow.first_load import (
     LoadPlan,
     _counted,
     _messages,
+    _newest,
     _to_partitions,
     _written,
     check_first_load,
@@ -83,7 +85,6 @@ def batch(plan: LoadPlan, *rows: tuple[int, str | None, str, str | None], **more
         ("index", {"index": "record"}, {}),
         ("history", {"history": True}, {}),
         ("options", {"hudi": {"hoodie.parquet.compression.codec": "gzip"}}, {}),
-        ("deletes", {"delete_mode": "ignore"}, {}),
     ],
 )
 def test_a_table_that_needs_more_is_left_to_spark(reason: str, settings: dict[str, Any], facts: dict[str, Any]) -> None:
@@ -207,9 +208,29 @@ def test_a_partition_path_is_escaped_text_and_reads_back() -> None:
         ("unchanged", [(1, None, "1", "u")], {hidden.UNCHANGED: ["name"]}),
     ],
 )
-def test_a_change_that_gives_no_whole_row_ends_the_reading(reason: str, rows: Any, more: Any) -> None:
-    plan = load_plan()
+def test_a_change_of_no_row_or_no_partition_ends_the_reading(reason: str, rows: Any, more: Any) -> None:
+    plan = load_plan(settings={"partition_by": ("name",)})
     assert list(_messages([batch(plan, *rows, **more), batch(plan, (9, "n", "9", "c"))], plan, 2)) == [(2, reason)]
+
+
+def test_rows_follow_from_the_histories_of_their_keys() -> None:
+    changes = [(1, "a", "1", "c"), (2, "b", "1", "c"), (3, None, "2", "d"), (2, None, "3", "d"), (4, "d", "1", "c")]
+    left_out = [(1, None, "4", "u"), (5, None, "4", "u")]
+    for ignore, rows, deleted in (
+        (False, {1: "a", 2: None, 3: None, 4: "d", 5: None}, 2),
+        (True, {1: "a", 2: "b", 3: None, 4: "d", 5: None}, 1),
+    ):
+        plan = load_plan(ignore_deletes=ignore)
+        batches = [batch(plan, *changes), batch(plan, *left_out, **{hidden.UNCHANGED: ["name"]})]
+        messages = list(_messages(batches, plan, 1))
+        (counts,) = _counted([message for message in messages if message[0] == 1], plan)
+        lacking = 2 if ignore else 1
+        assert (counts["winning"], counts["deleted"], counts["owed"]) == (5, deleted, lacking)
+        newest = _newest([body for part, body in messages if part == 0], plan)
+        assert dict(zip(*(newest.column(name).to_pylist() for name in ("id", "name")))) == rows
+        assert newest.column(hidden.UNCHANGED).null_count == 5
+        (owed,) = newest.filter(pc.equal(newest.column("id"), 1)).column(hidden.OWED).to_pylist()
+        assert owed == '{"name":"1"}'
 
 
 @pytest.mark.parametrize("op", ["r", None])

@@ -11,15 +11,16 @@ from sluice.batch.dumps import floors_of
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.merged_again import merged_again
-from sluice.batch.outcome import READ_STAGE
+from sluice.batch.outcome import HISTORY_STAGE, READ_STAGE
 from sluice.batch.unexpected import unexpected_in
 from sluice.changes.log_restart import SeenObject
+from sluice.config.table import IGNORE
 from sluice_spark.hudi.facts import CommitResult
 from sluice_spark.hudi.few_rows import FewRows
 from sluice_spark.log import failure_place
 from sluice_spark.merge.by_arrow.commit import commit
 from sluice_spark.merge.by_arrow.decide import NO_CHANGES
-from sluice_spark.merge.by_arrow.driver_merge import merge_in_driver
+from sluice_spark.merge.by_arrow.driver_merge import TableRows, merge_in_driver
 from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_objects
 from sluice_spark.merge.by_arrow.first_load import (
     FirstLoad,
@@ -59,13 +60,27 @@ def attempt(part: PartContext, prepared: Prepared) -> MergedPart | None:
     if decided is None:
         return None
     counts = {**decided.counts, "bytes_read": sum(item.size for item in prepared.objects)}
+    history_instant = None if decided.history is None else _write_history(part, decided.history)
     committed: CommitResult | None = None
     if decided.rows is None:
         part.services.tables.keep(part.config, prepared.facts)
     else:
         committed = commit(part, decided.rows, target=prepared.planned.target, facts=prepared.facts)
         counts.update(committed.counts)
-    return MergedPart(counts, committed, decided.judged.watch, unexpected_in(decided.seen))
+    seen = unexpected_in(decided.seen)
+    return MergedPart(counts, committed, decided.judged.watch, seen, history_instant=history_instant)
+
+
+def _write_history(part: PartContext, own: TableRows) -> str | None:
+    """Commit the rows of the history table where there are some. Returns its newest commit."""
+    if own.rows is None:
+        part.services.tables.keep(own.part.config, own.facts)
+        newest = own.facts.timeline.newest
+        return None if newest is None else newest.time
+    with part.stages.timed(HISTORY_STAGE):
+        committed = commit(own.part, own.rows, target=own.target, facts=own.facts)
+    part.event("history_committed", instant=committed.instant, changes=own.counts["winning"])
+    return committed.instant
 
 
 @dataclass(frozen=True)
@@ -76,6 +91,7 @@ class _Decided:
     counts: Mapping[str, int]
     judged: Watched
     seen: Sequence[SeenObject]
+    history: TableRows | None = None
 
 
 def _decided(part: PartContext, prepared: Prepared) -> _Decided | None:
@@ -84,7 +100,8 @@ def _decided(part: PartContext, prepared: Prepared) -> _Decided | None:
         return None
     if prepared.facts.empty:
         return _first_load(part, prepared)
-    if not part.services.in_driver or part.services.tables.is_left_to_spark(part.config):
+    configs = (part.config, *([part.config.history_table] if part.config.history else []))
+    if not part.services.in_driver or any(map(part.services.tables.is_left_to_spark, configs)):
         return None
     return _small_merge(part, prepared)
 
@@ -99,6 +116,7 @@ def _first_load(part: PartContext, prepared: Prepared) -> _Decided:
         config.keep_deleted_values,
         config.lineage,
         prepared.source_clock,
+        ignore_deletes=config.delete_mode == IGNORE,
     )
     check_first_load(config, prepared.facts, plan)
     with part.stages.timed(READ_STAGE):
@@ -139,7 +157,7 @@ def _small_merge(part: PartContext, prepared: Prepared) -> _Decided:
     with part.stages.timed(READ_STAGE):
         merged = merge_in_driver(part, prepared)
         _leave_unmerged(part, merged.read)
-    return _Decided(merged.rows, merged.counts, merged.judged, merged.read.seen)
+    return _Decided(merged.own.rows, merged.counts, merged.judged, merged.read.seen, merged.history)
 
 
 def _leave_unmerged(part: PartContext, read: DecodedObjects) -> None:

@@ -252,7 +252,7 @@ def _as_now(batch: pa.RecordBatch, schema: pa.Schema, file_name: str) -> pa.Tabl
     columns = [
         _repeated(file_name, count)
         if field.name == FILE_NAME
-        else _widened(batch.column(field.name), field.type)
+        else widened(batch.column(field.name), field.type)
         if field.name in held
         else pa.nulls(count, field.type)
         for field in schema
@@ -260,7 +260,7 @@ def _as_now(batch: pa.RecordBatch, schema: pa.Schema, file_name: str) -> pa.Tabl
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _widened(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def widened(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """The values in a wider type. A float becomes the double of its text, as in Hudi: 0.1 of 0.1."""
     if pa.types.is_float32(values.type) and pa.types.is_float64(kind):
         values = values.cast(pa.string())

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.source_tables import NEVER
-from sluice.config.table import IGNORE, MOR, TableConfig
+from sluice.config.hudi_overrides import are_of_files
+from sluice.config.table import MOR, TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.hudi.file_slices import FileSlice
 from sluice.hudi.write_choices import MIB, MOST_BYTES_BY_ARROW, wants_record_index
@@ -32,35 +33,32 @@ WRITTEN_IN_DRIVER = 8 * MIB  # bytes of files; more are rewritten in Spark tasks
 _NO_KEYS = ("float", "double", "binary", "array")
 
 
-def check_part(
-    config: TableConfig,
-    facts: TableFacts,
-    *,
-    before: Mapping[str, str],
-    target: Mapping[str, str],
-    objects: Sequence[ManifestObject],
+def check_objects(objects: Sequence[ManifestObject]) -> None:
+    """Raise LeftToSpark for too many objects, or too large ones."""
+    if not objects or len(objects) > MOST_OBJECTS or sum(item.size for item in objects) > MOST_BYTES:
+        raise LeftToSpark("size")
+
+
+def check_table(
+    config: TableConfig, facts: TableFacts, *, before: Mapping[str, str], target: Mapping[str, str]
 ) -> None:
-    """Raise LeftToSpark where the table or the batch is unusual, by what is known before anything is read.
+    """Raise LeftToSpark where the table is unusual, by what is known before anything is read.
 
     `before` and `target` are the table's columns and their types without and with this batch.
     """
-    size = sum(item.size for item in objects)
     unusual = (
         ("first_load", facts.empty),
-        ("history", bool(config.history)),
         ("partitions", not has_plain_partitions(target, config.partition_by)),
-        ("hudi_options", bool(config.hudi)),  # sizes of files among them
+        ("hudi_options", are_of_files(config.hudi)),
         ("record_index", facts.rows is None or _index_changes(config, facts)),
         ("record_index", facts.record_index and (bool(config.partition_by) or config.table_type == MOR)),
         ("lists", config.table_type == MOR and hudi_options.TIMESTAMP_LIST in target.values()),  # Parquet log blocks
         ("key_type", config.table_type == MOR and not has_plain_key(target, config.record_key)),
         ("pyarrow", config.table_type == MOR and not can_write()),
-        ("ignored_deletes", config.delete_mode == IGNORE),
         ("purging", facts.purging),  # logs hold rows that count as removed
         ("unfinished", facts.unfinished),
         ("columns", any(target.get(name) != kind for name, kind in before.items())),
         ("key_type", any(target.get(name, "array").startswith(_NO_KEYS) for name in config.record_key)),
-        ("size", not objects or len(objects) > MOST_OBJECTS or size > MOST_BYTES),
     )
     for reason, present in unusual:
         if present:

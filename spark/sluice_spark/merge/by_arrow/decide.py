@@ -1,7 +1,6 @@
 """Decides by Arrow which rows a part's changes write, and counts what became of each change.
 
-The Arrow form of `merge.by_spark.latest` and `decide`, for changes that are whole: a change that left columns
-unchanged, and a stored row that owes some, are left to Spark. So are keys that rows of a snapshot may share.
+The Arrow form of `merge.by_spark.latest` and `decide`. Keys that rows of a snapshot may share are left to Spark.
 """
 
 from __future__ import annotations
@@ -10,37 +9,23 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.outdated import LATER, REWOUND, ChangePlace, suspicions_in
-from sluice.config.table import TableConfig
+from sluice.changes.source_tables import Floors
+from sluice.config.table import IGNORE, TableConfig
+from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow, as_tombstones, flat, keys_of
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
-
-Key = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class StoredRow:
-    """The stored row of a key: its position, what it owes, Hudi's text of its key, and the number of its file.
-
-    `partition` and `source_ts_ms` are those of the change that it is from, None without lineage.
-    """
-
-    position: str
-    owed: str | None
-    record_key: str
-    file: int
-    partition: int | None = None
-    source_ts_ms: int | None = None
+from sluice_spark.merge.by_arrow.unchanged_values import completed_rows, is_partial, unchanged_columns
 
 
 @dataclass(frozen=True)
 class DecidedChanges:
-    """The rows that win, one per key in the table's columns, their keys in the same order, and the part's counts.
+    """The rows to write, one per key in the table's columns, their keys in the same order, and the part's counts.
 
     `suspicions` counts keys that lost a change that may be later than what they hold.
     """
@@ -51,22 +36,20 @@ class DecidedChanges:
     suspicions: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
+# Reads the rows that the table holds of the keys of changes, all of which it has, with the values of some columns.
+ReadValues = Callable[[pa.Table, Sequence[str]], Mapping[Key, StoredRow]]
 NO_CHANGES = dict.fromkeys(("read", "winning", "deleted", "overtaken", "losing", "repeated"), 0)
 
 
 def newest_changes(rows: pa.Table, config: TableConfig) -> pa.Table:
     """Each key's newest change by position. `rows` are those of `arrow_rows`.
 
-    Raises LeftToSpark where the newest change isn't the whole row, and where rows of a snapshot may share a key.
+    Raises LeftToSpark where rows of a snapshot may share a key.
     """
     keys, positions = [rows.column(name) for name in config.record_key], rows.column(hidden.POSITION)
     if not config.append_only and may_share_keys(keys, positions, rows.column(hidden.OP)):
         raise LeftToSpark("shared_keys")
-    newest = rows.take(newest_places(keys, positions)).combine_chunks()
-    incomplete = pc.and_(pc.is_valid(newest.column(hidden.UNCHANGED)), pc.invert(newest.column(hidden.DELETED)))
-    if pc.any(incomplete).as_py():
-        raise LeftToSpark("unchanged")
-    return newest
+    return rows.take(newest_places(keys, positions)).combine_chunks()
 
 
 def newest_places(keys: Sequence[Any], positions: Any) -> pa.Array:
@@ -145,62 +128,76 @@ def _repeats(ordered: pa.Table) -> pa.Array:
     count = ordered.num_rows
     if count < 2:
         return pa.array([False] * count, pa.bool_())
-    columns = [_flat(column) for column in ordered.columns]
+    columns = [flat(column) for column in ordered.columns]
     same = reduce(pc.and_, (pc.equal(column.slice(1), column.slice(0, count - 1)) for column in columns))
     return pa.concat_arrays([pa.array([False], pa.bool_()), same])
 
 
-def _flat(values: Any) -> pa.Array:
-    """One array; a column of a table is chunked in some releases of Arrow, even when it has one chunk."""
-    if not isinstance(values, pa.ChunkedArray):
-        return values
-    return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays([*values.chunks, pa.array([], values.type)])
-
-
 def decide_changes(
     newest: pa.Table,
+    changes: pa.Table,
     *,
-    read: int,
     stored: Mapping[Key, StoredRow],
+    read_values: ReadValues,
     config: TableConfig,
-    columns: Sequence[str],
+    floors: Floors,
     latest: pa.Table | None = None,
 ) -> DecidedChanges:
-    """The rows that are newer than the table's, and the counts of `read` changes.
+    """The rows that are newer than the table's, or complete them, and the counts of `changes`.
 
-    `stored` has the rows of the changes' keys that the table holds, `columns` are the table's, `latest` are the keys'
-    latest changes (`latest_changes`), None where Kafka's order says nothing. Raises LeftToSpark where a stored row owes
-    columns, and where most changes lost.
+    `stored` has the rows of the changes' keys that the table holds, `read_values` reads values of them. `floors` are
+    the table's; all changes are above them. `latest` are the keys' latest changes (`latest_changes`), None where
+    Kafka's order says nothing.
     """
-    keys = keys_of(newest, config.record_key)
+    keys, ignore_deletes = keys_of(newest, config.record_key), config.delete_mode == IGNORE
     positions = newest.column(hidden.POSITION).to_pylist()
     held = [stored.get(key) for key in keys]
-    if any(row is not None and row.owed is not None for row in held):
-        raise LeftToSpark("owed")
-    if config.append_only and (read > len(keys) or any(row is not None for row in held)):
+    if config.append_only and (changes.num_rows > len(keys) or any(row is not None for row in held)):
         raise LeftToSpark("came_before")  # perhaps: the records are compared
     wins = [row is None or position > row.position for position, row in zip(positions, held)]
-    repeated = sum(row is not None and position == row.position for position, row in zip(positions, held))
-    winning = sum(wins)
-    losing = len(keys) - winning
-    if 2 * (losing - repeated) > len(keys):
-        raise LeftToSpark("mostly_losing")
-    winners = newest.filter(pa.array(wins, pa.bool_()))
+    partial = is_partial(newest, ignore_deletes=ignore_deletes).to_pylist()
+    # A change that loses still supplies columns that the row owes; one that is stored already may have older ones of
+    # its key with it.
+    completes = [
+        is_one if won or row is None else row.owed is not None and (is_one or position < row.position)
+        for is_one, won, row, position in zip(partial, wins, held, positions)
+    ]
+    won = [is_won and not completed for is_won, completed in zip(wins, completes)]
+    winners = newest.filter(pa.array(won, pa.bool_()))
     counts = {
-        "read": read,
-        "winning": winning,
+        "read": changes.num_rows,
+        "winning": winners.num_rows,
         "deleted": pc.sum(winners.column(hidden.DELETED).cast(pa.int64())).as_py() or 0,
-        "overtaken": read - len(keys),
-        "losing": losing,
-        "repeated": repeated,
+        "overtaken": changes.num_rows - len(keys),
+        "losing": len(keys) - winners.num_rows,
+        "repeated": sum(row is not None and position == row.position for position, row in zip(positions, held)),
     }
-    inexact = pc.sum(winners.column(hidden.INEXACT)).as_py()
+    inexact = pc.sum(newest.filter(pa.array(wins, pa.bool_())).column(hidden.INEXACT)).as_py()
     if inexact:
         counts["inexact"] = inexact
     if not config.keep_deleted_values:
         winners = as_tombstones(winners, record_key=config.record_key)
-    won = [key for key, is_won in zip(keys, wins) if is_won]
-    return DecidedChanges(winners.select(list(columns)), won, counts, _suspicions(newest, latest, held, wins))
+    won_keys = [key for key, is_won in zip(keys, won) if is_won]
+    if any(completes):
+        wanted = {key: row for key, row, is_one in zip(keys, held, completes) if is_one}
+        present = newest.filter(pa.array([is_one and row is not None for is_one, row in zip(completes, held)]))
+        if present.num_rows:
+            # A row that stays in place is written again whole.
+            whole = ignore_deletes or not all(is_won for is_won, is_one in zip(wins, completes) if is_one)
+            every = [name for name in present.schema.names if name not in (hidden.UNCHANGED, hidden.INEXACT)]
+            wanted.update(read_values(present, every if whole else unchanged_columns(present)))
+        completed = completed_rows(
+            changes, wanted, record_key=config.record_key, floors=floors, ignore_deletes=ignore_deletes
+        )
+        winners = pa.concat_tables([winners, completed.rows])
+        won_keys += completed.keys
+        new = len(completed.keys) - completed.supplied
+        counts["winning"] += new
+        counts["deleted"] += completed.deleted
+        counts["losing"] -= len(completed.keys)
+        counts.update(supplied=completed.supplied, owed=completed.owed)
+    winners = winners.drop_columns([hidden.UNCHANGED, hidden.INEXACT])
+    return DecidedChanges(winners, won_keys, counts, _suspicions(newest, latest, held, wins))
 
 
 def _suspicions(
@@ -217,22 +214,6 @@ def _suspicions(
     return counts
 
 
-def as_tombstones(rows: pa.Table, *, record_key: Collection[str]) -> pa.Table:
-    """The rows with null in all but the key and the hidden columns of deleted ones."""
-    deleted = _flat(rows.column(hidden.DELETED))
-    if not pc.any(deleted).as_py():
-        return rows
-    kept_columns = {*record_key, *hidden.NAMES, hidden.UNCHANGED, hidden.INEXACT}
-    alive = pc.if_else(deleted, pa.scalar(None, pa.int64()), pa.array(range(len(deleted)), pa.int64()))
-    arrays = [
-        rows.column(name)
-        if name in kept_columns
-        else rows.column(name).take(alive)  # `if_else` lacks lists in some releases
-        for name in rows.schema.names
-    ]
-    return pa.table(arrays, schema=rows.schema)
-
-
 def with_batch(rows: pa.Table, *, lineage: Collection[str], batch: str) -> pa.Table:
     """The rows as `batch` writes them: with the lineage columns that the words name, the others null."""
     off = {column for word, column in hidden.LINEAGE.items() if word not in lineage}
@@ -245,22 +226,3 @@ def with_batch(rows: pa.Table, *, lineage: Collection[str], batch: str) -> pa.Ta
         else:
             arrays.append(rows.column(field.name))
     return pa.table(arrays, schema=rows.schema)
-
-
-def keys_of(rows: pa.Table, record_key: Sequence[str]) -> list[Key]:
-    """Each row's key, as values that compare: dates and times are counts, since Python's own end at year 9999."""
-    return list(zip(*(as_counts(_flat(rows.column(name))).to_pylist() for name in record_key)))
-
-
-def as_counts(values: pa.Array) -> pa.Array:
-    """Dates as days and timestamps as microseconds since 1970, in lists too; other values as they are."""
-    if pa.types.is_timestamp(values.type):
-        return values.cast(pa.int64())
-    if pa.types.is_date(values.type):
-        return values.cast(pa.int32())
-    if not pa.types.is_list(values.type):
-        return values
-    items = as_counts(values.values)
-    return pa.Array.from_buffers(
-        pa.list_(items.type), len(values), values.buffers()[:2], values.null_count, values.offset, children=[items]
-    )

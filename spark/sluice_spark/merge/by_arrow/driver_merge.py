@@ -6,10 +6,10 @@ anywhere before a part is decided, so that the Spark path can take it over at an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Callable
+from typing import Any, Callable
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.merged_again import merged_again
+from sluice.batch.outcome import HISTORY_CHANGES
 from sluice.config.table import MOR
 from sluice.hudi.file_slices import Committed
 from sluice_formats.records import ReaderPlan
@@ -28,9 +29,10 @@ from sluice_spark.merge.by_arrow.covers import (
     WRITTEN_IN_DRIVER,
     by_merge_handle,
     check_changes,
-    check_part,
+    check_objects,
     check_rewritten,
     check_slices,
+    check_table,
 )
 from sluice_spark.merge.by_arrow.decide import (
     NO_CHANGES,
@@ -40,6 +42,7 @@ from sluice_spark.merge.by_arrow.decide import (
     with_batch,
 )
 from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_objects
+from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow
 from sluice_spark.merge.by_arrow.placement import (
     Placed,
     few_rows,
@@ -50,97 +53,165 @@ from sluice_spark.merge.by_arrow.placement import (
 )
 from sluice_spark.merge.by_arrow.rewrite import FileWork, Rewrite
 from sluice_spark.merge.by_arrow.rows import LeftToSpark, arrow_rows
-from sluice_spark.merge.by_arrow.stored import WantedKeys, stored_rows
+from sluice_spark.merge.by_arrow.stored import WantedKeys, stored_rows, stored_values
+from sluice_spark.merge.by_arrow.unchanged_values import changes_as_rows
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.driver_limits import are_few
-from sluice_spark.merge.plan import column_types
+from sluice_spark.merge.history_table import history_facts, history_part, history_plan
+from sluice_spark.merge.plan import PlannedRead, column_types
 from sluice_spark.merge.prepare import Prepared
 from sluice_spark.merge.read import shared_out
 
 
 @dataclass(frozen=True)
+class TableRows:
+    """The rows to write into a table, None for none, and what became of the changes, as `decide_rows` counts them.
+
+    `target` has the table's columns after this batch. `suspicions` are those of DecidedChanges.
+    """
+
+    part: PartContext
+    facts: TableFacts
+    target: StructType
+    rows: FewRows | Rewrite | None
+    counts: Mapping[str, int]
+    suspicions: Mapping[str, int] = field(default_factory=dict)
+    keys: int = 0
+
+
+@dataclass(frozen=True)
 class MergedInDriver:
-    """The rows to write, None where every change lost or is stored already; counts as those of `decide_rows`.
+    """The rows of the table, and those of its history table, which are written first; None where it has none.
 
     `read` is to be set aside in part, before the rows are written.
     """
 
-    rows: FewRows | Rewrite | None
-    counts: dict[str, int]
+    own: TableRows
+    history: TableRows | None
+    counts: Mapping[str, int]
     judged: Watched
     read: DecodedObjects
 
 
 def merge_in_driver(part: PartContext, prepared: Prepared) -> MergedInDriver:
     """Read a part's objects and decide which rows they write. Raises LeftToSpark."""
-    hudi, config, facts, services = part.hudi, part.config, prepared.facts, part.services
-    spark, plan, items = part.spark, prepared.planned.plan, prepared.objects
-    before, target = column_types(facts.schema), column_types(prepared.planned.target)
-    check_part(config, facts, before=before, target=target, objects=items)
+    config, facts, services = part.config, prepared.facts, part.services
+    spark, planned, items = part.spark, prepared.planned, prepared.objects
+    check_objects(items)
+    check_table(config, facts, before=column_types(facts.schema), target=column_types(planned.target))
     missing = missing_in_engine(spark, facts.record_index)
     if missing:
         raise LeftToSpark("engine", ", ".join(missing))
     work = partial(FileWork, spark, services.objects, services.source)
-    read = _read(part, items, plan, work=work)
-    changes = arrow_rows(read.batches, plan=plan, target=target)
+    read = _read(part, items, planned.plan, work=work)
+    changes = arrow_rows(read.batches, plan=planned.plan, target=column_types(planned.target))
     check_changes(changes, facts)
     judged = watched(KafkaWatch.from_dict(part.claimed.watch), read.seen, config)
     if judged.refused or judged.parked:
         raise LeftToSpark("parked_or_refused")
-    again = merged_again(items, read.seen)
+    clock = None if judged.signs is None else prepared.source_clock
+    own = _table_rows(part, facts, planned.target, changes, work=work, source_clock=clock)
+    history = _history(part, planned, changes, work=work) if config.history else None
+    counts = {
+        **own.counts,
+        **merged_again(items, read.seen),
+        **judged.outdated(own.suspicions, keys=own.keys),
+        **({HISTORY_CHANGES: history.counts["winning"]} if history is not None else {}),
+    }
+    return MergedInDriver(own, history, counts, judged, read)
+
+
+def _history(part: PartContext, planned: PlannedRead, changes: pa.Table, *, work: Callable[..., FileWork]) -> TableRows:
+    """The changes that the history table doesn't hold. Raises LeftToSpark."""
+    own = history_part(part)
+    facts = history_facts(own)
+    try:
+        target = history_plan(planned, facts).target
+        kinds = column_types(target)
+        check_table(own.config, facts, before=column_types(facts.schema), target=kinds)
+        keep = part.config.keep_deleted_values
+        rows = changes_as_rows(changes, target=kinds, record_key=part.config.record_key, keep=keep)
+        return _table_rows(own, facts, target, rows, work=work)
+    except LeftToSpark as left:
+        own.services.tables.keep(own.config, facts)
+        raise LeftToSpark("history", f"{left}") from left
+
+
+def _table_rows(
+    part: PartContext,
+    facts: TableFacts,
+    target: StructType,
+    changes: pa.Table,
+    *,
+    work: Callable[..., FileWork],
+    source_clock: bool | None = None,
+) -> TableRows:
+    """The rows that changes write into a table. Raises LeftToSpark.
+
+    `source_clock`: the changes' times are the source's; None where Kafka's order says nothing of them.
+    """
+    hudi, config, kinds = part.hudi, part.config, column_types(target)
     if not changes.num_rows:
-        return MergedInDriver(None, {**NO_CHANGES, **again}, judged, read)
+        return TableRows(part, facts, target, None, NO_CHANGES)
     newest = newest_changes(changes, config)
-    slices = newest_slices(services.objects, hudi.path, facts.timeline, partitioned=bool(config.partition_by))
+    slices = newest_slices(part.services.objects, hudi.path, facts.timeline, partitioned=bool(config.partition_by))
     check_slices(slices)
-    stored = stored_rows(
-        hudi.path,
-        slices,
-        WantedKeys(newest, config.record_key, has_plain_key(target, config.record_key)),
-        committed=Committed.of(facts.timeline),
-        rows=facts.rows or 0,
-        index=services.keys,
-        work=work,
-    )
+    index = None if config.is_history else part.services.keys  # the keys of a history rise, and few are read again
+    find: dict[str, Any] = {"committed": Committed.of(facts.timeline), "work": work}
+    wanted = WantedKeys(newest, config.record_key, has_plain_key(kinds, config.record_key))
+    stored = stored_rows(hudi.path, slices, wanted, rows=facts.rows or 0, index=index, **find)
+
+    def values(rows: pa.Table, columns: Sequence[str]) -> Mapping[Key, StoredRow]:
+        own = replace(wanted, rows=rows)
+        slices_of_rows = {stored[key].file: slices[stored[key].file] for key in own.positions}
+        schema = pa.schema([rows.schema.field(name) for name in columns])
+        return stored_values(hudi.path, slices_of_rows, own, schema, **find)
+
     latest = None
-    if judged.signs is not None:
+    if source_clock is not None:
         keys = [changes.column(name) for name in config.record_key]
-        latest = latest_changes(changes, newest, keys, source_clock=prepared.source_clock)
+        latest = latest_changes(changes, newest, keys, source_clock=source_clock)
     merged = decide_changes(
-        newest, read=changes.num_rows, stored=stored, config=config, columns=tuple(target), latest=latest
+        newest,
+        changes,
+        stored=stored,
+        read_values=values,
+        config=config,
+        floors=facts.floor,
+        latest=latest,
     )
-    counts = {**merged.counts, **again, **judged.outdated(merged.suspicions, keys=newest.num_rows)}
+    decided = TableRows(part, facts, target, None, merged.counts, merged.suspicions, newest.num_rows)
     if not merged.keys:
-        return MergedInDriver(None, counts, judged, read)
-    rows = Placed(
-        with_batch(merged.rows, lineage=config.lineage, batch=plan.batch),
+        return decided
+    placed = Placed(
+        with_batch(merged.rows, lineage=config.lineage, batch=part.manifest.batch),
         [stored.get(key) for key in merged.keys],
         partition_paths(merged.rows, config.partition_by).to_pylist(),
         slices,
         hudi.path,
     )
-    evolves = _evolves(prepared.planned.target, rows.rows, facts)
-    if by_merge_handle(slices, config, facts, changes=changes.num_rows, unusual=rows.moves or evolves):
-        return MergedInDriver(few_rows(rows), counts, judged, read)
+    evolves = _evolves(target, placed.rows, facts)
+    if by_merge_handle(slices, config, facts, changes=changes.num_rows, unusual=placed.moves or evolves):
+        return replace(decided, rows=few_rows(placed))
     texts: Sequence[str] = ()
-    if None in rows.held:
-        if not has_plain_key(target, config.record_key):
+    if None in placed.held:
+        if not has_plain_key(kinds, config.record_key):
             raise LeftToSpark("key")  # Java alone makes its text
-        texts = key_text(rows.rows, config.record_key).to_pylist()
-    places = places_of_rows(rows, texts, rows_stored=facts.rows, in_logs=config.table_type == MOR)
+        texts = key_text(placed.rows, config.record_key).to_pylist()
+    places = places_of_rows(placed, texts, rows_stored=facts.rows, in_logs=config.table_type == MOR)
     rewritten = [size_of(slices[place.number]) for place in places if not place.logs and place.number is not None]
     if not all(place.logs for place in places):
         check_rewritten(rewritten)
     made = Rewrite(
         config.table,
         hudi.path,
-        [file_rows(place, rows) for place in places if not place.logs],
+        [file_rows(place, placed) for place in places if not place.logs],
         work(in_tasks=sum(rewritten) > WRITTEN_IN_DRIVER),
-        [log_rows(place, rows) for place in places if place.logs],
+        [log_rows(place, placed) for place in places if place.logs],
         evolves,
-        services.keys,
+        part.services.keys,
     )
-    return MergedInDriver(made, counts, judged, read)
+    return replace(decided, rows=made)
 
 
 def _read(

@@ -25,7 +25,9 @@ from pyspark.sql import SparkSession
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
-from sluice.config.table import IGNORE, TableConfig
+from sluice.changes.source_tables import Floors
+from sluice.config.hudi_overrides import are_of_files
+from sluice.config.table import TableConfig
 from sluice.hudi import write_choices
 from sluice_aws.s3.objects import ObjectSource, task_objects
 from sluice_formats.records import ReaderPlan
@@ -43,14 +45,15 @@ from sluice_spark.merge.by_arrow.base_file import (
 )
 from sluice_spark.merge.by_arrow.decide import (
     PLACE_COLUMNS,
-    as_tombstones,
     latest_changes,
     may_share_keys,
     newest_places,
     suspicions_of_keys,
     with_batch,
 )
+from sluice_spark.merge.by_arrow.keyed_rows import as_tombstones, keys_of
 from sluice_spark.merge.by_arrow.rows import LeftToSpark, arrow_rows, check_columns
+from sluice_spark.merge.by_arrow.unchanged_values import completed_rows, is_partial
 
 MIB = 1024**2
 # A part is one task's rows and one file. Of so many bytes as stored, it has several times as many in Arrow.
@@ -81,6 +84,7 @@ class LoadPlan:
     keep_deleted_values: bool
     lineage: Collection[str]
     source_clock: bool = True  # the times of changes are the source's
+    ignore_deletes: bool = False
     most_part_bytes: int = MOST_PART_BYTES
 
     @property
@@ -156,8 +160,7 @@ def check_first_load(config: TableConfig, facts: TableFacts, plan: LoadPlan) -> 
         "history": bool(config.history),
         "index": write_choices.wants_record_index(config, has=facts.record_index, rows=0),
         "pyarrow": not can_write(),
-        "options": bool(config.hudi),
-        "deletes": config.delete_mode == IGNORE,
+        "options": are_of_files(config.hudi),
         "key": not has_plain_key(plan.target, config.record_key),
     }
     for reason, holds in reasons.items():
@@ -216,7 +219,9 @@ def _total(results: Sequence[Any]) -> dict[str, int]:
         raise LeftToSpark("empty")
     if not totals["inexact"]:
         del totals["inexact"]
-    return {**totals, "overtaken": totals["read"] - totals["winning"], "losing": 0, "repeated": 0}
+    owed = [one["owed"] for one in results if one["owed"] is not None]
+    of_histories = {"supplied": 0, "owed": sum(owed)} if owed else {}
+    return {**totals, "overtaken": totals["read"] - totals["winning"], "losing": 0, "repeated": 0, **of_histories}
 
 
 def _suspicions(results: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -260,7 +265,7 @@ def _messages(batches: Iterable[pa.RecordBatch], plan: LoadPlan, parts: int) -> 
     """
     sent = [0] * parts
     for rows in _gathered(batches, plan):
-        reason = _unusual(rows)
+        reason = _unusual(rows, plan)
         if reason is not None:
             yield parts, reason
             return
@@ -276,7 +281,7 @@ def _messages(batches: Iterable[pa.RecordBatch], plan: LoadPlan, parts: int) -> 
 
 def _to_count(rows: pa.Table, plan: LoadPlan) -> pa.Table:
     """What is counted of rows."""
-    counted = rows.select([*PLACE_COLUMNS, hidden.DELETED, hidden.INEXACT])
+    counted = rows.select([*PLACE_COLUMNS, hidden.DELETED, hidden.INEXACT, hidden.UNCHANGED])
     counted = counted.append_column(_KEY, key_text(rows, plan.record_key))
     if not plan.reader.partition_by:
         return counted
@@ -310,7 +315,18 @@ def _to_partitions(
 
 def _newest(messages: Iterable[bytes], plan: LoadPlan) -> pa.Table:
     rows = pa.concat_tables(pa.ipc.open_stream(body).read_all() for body in messages)
-    return rows.take(newest_places([key_text(rows, plan.record_key)], rows.column(hidden.POSITION)))
+    newest = rows.take(newest_places([key_text(rows, plan.record_key)], rows.column(hidden.POSITION)))
+    return _completed(rows, newest, plan.record_key, plan)[0]
+
+
+def _completed(rows: pa.Table, newest: pa.Table, key: Sequence[str], plan: LoadPlan) -> tuple[pa.Table, int | None]:
+    """One row per key, and how many of them lack a value; None where each key's newest change alone gives its row."""
+    partial_changes = is_partial(newest, ignore_deletes=plan.ignore_deletes)
+    if not pc.any(partial_changes).as_py():
+        return newest, None
+    keys = dict.fromkeys(keys_of(newest.filter(partial_changes), key))
+    completed = completed_rows(rows, keys, record_key=key, floors=Floors(), ignore_deletes=plan.ignore_deletes)
+    return pa.concat_tables([newest.filter(pc.invert(partial_changes)), completed.rows]), completed.owed
 
 
 def _in_messages(rows: pa.Table) -> Iterator[pa.Table]:
@@ -333,10 +349,10 @@ def _gathered(batches: Iterable[pa.RecordBatch], plan: LoadPlan) -> Iterator[pa.
         yield pa.concat_tables(held).combine_chunks()
 
 
-def _unusual(rows: pa.Table) -> str | None:
-    """Why these changes are left to Spark; None for changes that each give a whole row."""
-    unchanged = rows.column(hidden.UNCHANGED)
-    if unchanged.null_count < len(unchanged):
+def _unusual(rows: pa.Table, plan: LoadPlan) -> str | None:
+    """Why these changes are left to Spark; None for changes of rows whose partitions are known."""
+    unchanged = pc.list_flatten(rows.column(hidden.UNCHANGED))
+    if pc.any(pc.is_in(unchanged, pa.array(plan.reader.partition_by, pa.string()))).as_py():
         return "unchanged"
     if pc.any(pc.is_in(rows.column(hidden.OP), _NO_ROW)).as_py():
         return "no_row"
@@ -381,7 +397,7 @@ def _counted(messages: Iterable[tuple[int, Any]], plan: LoadPlan) -> list[Any]:
     if sum(size for size, _ in bodies) > plan.most_part_bytes:
         return ["size"]
     if not bodies:
-        return [{**dict.fromkeys(_SUMS, 0), "bytes": {}, "suspicions": {}}]
+        return [{**dict.fromkeys(_SUMS, 0), "owed": None, "bytes": {}, "suspicions": {}}]
     rows = pa.concat_tables(pa.ipc.open_stream(body).read_all() for _, body in bodies)
     keys, positions = [rows.column(_KEY)], rows.column(hidden.POSITION)
     if not plan.reader.append_only and may_share_keys(keys, positions, rows.column(hidden.OP)):
@@ -389,13 +405,15 @@ def _counted(messages: Iterable[tuple[int, Any]], plan: LoadPlan) -> list[Any]:
     newest = rows.take(newest_places(keys, positions))
     if plan.reader.append_only and newest.num_rows < rows.num_rows:
         return ["came_before"]  # perhaps: the records are compared
+    completed, owed = _completed(rows, newest, [_KEY], plan)
     return [
         {
             "read": rows.num_rows,
             "winning": newest.num_rows,
-            "deleted": pc.sum(newest.column(hidden.DELETED)).as_py(),
+            "deleted": pc.sum(completed.column(hidden.DELETED)).as_py(),
             "inexact": pc.sum(newest.column(hidden.INEXACT)).as_py(),
-            "bytes": _bytes(newest) if plan.reader.partition_by else {},
+            "owed": owed,
+            "bytes": _bytes(completed, plan) if plan.reader.partition_by else {},
             "suspicions": _later_by_clock(rows, newest, keys, plan),
         }
     ]
@@ -407,10 +425,15 @@ def _later_by_clock(rows: pa.Table, newest: pa.Table, keys: Sequence[Any], plan:
     return suspicions_of_keys(latest_changes(rows, newest, keys, source_clock=True), newest)
 
 
-def _bytes(rows: pa.Table) -> dict[str, int]:
-    """The bytes of rows by partition."""
+def _bytes(rows: pa.Table, plan: LoadPlan) -> dict[str, int]:
+    """The bytes of rows by partition. A row of which only an ignored delete is known has neither."""
     sums = rows.group_by(_PARTITION).aggregate([(_BYTES, "sum")])
-    return dict(zip(sums.column(_PARTITION).to_pylist(), sums.column(f"{_BYTES}_sum").to_pylist()))
+    names = plan.reader.partition_by
+    (unknown,) = partition_paths(pa.table({name: pa.nulls(1, pa.string()) for name in names}), names).to_pylist()
+    sizes: Counter[str] = Counter()
+    for partition, size in zip(sums.column(_PARTITION).to_pylist(), sums.column(f"{_BYTES}_sum").to_pylist()):
+        sizes[unknown if partition is None else partition] += size or 0
+    return dict(sizes)
 
 
 def _written(

@@ -13,7 +13,7 @@ from sluice.hudi.file_slices import FileSlice
 from sluice.hudi.write_choices import MIB, small_file_bytes
 from sluice_spark.hudi.few_rows import FewRows, FileToMerge
 from sluice_spark.hudi.logs import RECORD_KEY
-from sluice_spark.merge.by_arrow.decide import StoredRow, as_counts
+from sluice_spark.merge.by_arrow.keyed_rows import StoredRow, as_counts
 from sluice_spark.merge.by_arrow.rewrite import FileRows, LogRows
 
 # New rows of a copy-on-write table go into a file below this size, and into a new one where there is none.

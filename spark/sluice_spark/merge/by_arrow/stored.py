@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Callable
+from typing import Any, Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,13 +18,16 @@ from sluice.hudi.write_choices import MIB
 from sluice_aws.s3.objects import Objects
 from sluice_spark.hudi.logs import RECORD_KEY, LogBlock, UnreadableLog, read_log, rows_in_logs
 from sluice_spark.hudi.table_files import open_parquet, read_file
-from sluice_spark.merge.by_arrow.base_file import key_text
-from sluice_spark.merge.by_arrow.decide import Key, StoredRow, as_counts, keys_of
+from sluice_spark.merge.by_arrow.base_file import key_text, widened
+from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow, as_counts, flat, keys_of
 from sluice_spark.merge.by_arrow.rewrite import FileWork
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
+from sluice_spark.merge.driver_limits import MOST_DECODED_BYTES
 from sluice_spark.merge.key_index import BaseKeys, Entry, KeyIndex
 
 READ_IN_DRIVER = 64 * MIB  # bytes of files whose rows are read, and of logs; more are read in Spark tasks
+NO_COLUMNS = pa.schema([])
+_ROWS_AT_ONCE = 4 * 1024  # of a base file, of whose values few are wanted
 _READ = (hidden.POSITION, hidden.OWED, RECORD_KEY, hidden.PARTITION, hidden.SOURCE_TS_MS)
 
 
@@ -65,6 +69,26 @@ class WantedKeys:
         wanted = as_counts(self.rows.column(name).combine_chunks())
         return pc.indices_nonzero(pc.is_in(as_counts(keys.column(name).combine_chunks()), value_set=wanted))
 
+    @cached_property
+    def bounds(self) -> Mapping[str, Mapping[str, Any]]:
+        """The least and the greatest value of the key's columns, of numbers and texts, as `min` and `max`."""
+        columns = {name: self.rows.column(name) for name in self.record_key}
+        ordered = {
+            name: values
+            for name, values in columns.items()
+            if pa.types.is_integer(values.type) or pa.types.is_string(values.type)
+        }
+        return {name: pc.min_max(values).as_py() for name, values in ordered.items()}
+
+    def may_be_in(self, group: pq.RowGroupMetaData) -> bool:
+        """Whether a row group's statistics allow such keys. The positions in a history table's keys only rise."""
+        for number in range(group.num_columns):
+            chunk = group.column(number)
+            wanted, own = self.bounds.get(chunk.path_in_schema), chunk.statistics
+            if wanted and own is not None and own.has_min_max and (own.max < wanted["min"] or own.min > wanted["max"]):
+                return False
+        return True
+
 
 @dataclass(frozen=True)
 class SliceFiles:
@@ -75,6 +99,13 @@ class SliceFiles:
     size: int
     logs: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, number: int, item: FileSlice, root: str) -> SliceFiles:
+        """Those of a slice with a base file; `root` is the URI of the table's folder."""
+        assert item.base is not None
+        logs = tuple(f"{root}/{log.path}" for log in item.logs)
+        return cls(number, f"{root}/{item.base.path}", item.base.size, logs)
+
 
 def stored_rows(
     root: str,
@@ -83,15 +114,15 @@ def stored_rows(
     *,
     committed: Committed,
     rows: int,
-    index: KeyIndex,
+    index: KeyIndex | None,
     work: Callable[..., FileWork],
 ) -> dict[Key, StoredRow]:
     """The rows of a table of some `rows` rows with these keys; `root` is the URI of its folder.
 
-    Where the index has room for its keys they are read once in a run, in the driver, and a slice is read for more than
+    Where an index has room for its keys they are read once in a run, in the driver, and a slice is read for more than
     them only where a change may be older than its row, whose position is then exact. Raises LeftToSpark.
     """
-    entries = _entries(root, slices, wanted, rows=rows, index=index, work=work)
+    entries = None if index is None else _entries(root, slices, wanted, rows=rows, index=index, work=work)
     by_slice: list[Sequence[tuple[Key, StoredRow]] | None] = []
     unclear = []
     for number, item in enumerate(slices):
@@ -99,8 +130,7 @@ def stored_rows(
             continue
         slice_rows = None if entries is None else rows_by_index(number, item, entries, wanted, committed)
         if slice_rows is None:
-            logs = tuple(f"{root}/{log.path}" for log in item.logs)
-            unclear.append(SliceFiles(number, f"{root}/{item.base.path}", item.base.size, logs))
+            unclear.append(SliceFiles.of(number, item, root))
         else:
             by_slice.append(slice_rows)
     if unclear:
@@ -108,6 +138,28 @@ def stored_rows(
         by_slice += work(in_tasks=in_tasks).each(partial(rows_of_slice, wanted=wanted, committed=committed), unclear)
     if None in by_slice:
         raise LeftToSpark("logs", "of another writer")
+    return by_key(row for rows in by_slice if rows is not None for row in rows)
+
+
+def stored_values(
+    root: str,
+    slices: Mapping[int, FileSlice],
+    wanted: WantedKeys,
+    columns: pa.Schema,
+    *,
+    committed: Committed,
+    work: Callable[..., FileWork],
+) -> dict[Key, StoredRow]:
+    """The rows of these slices, by their numbers, with the wanted keys, and with the values of `columns`.
+
+    Raises LeftToSpark for too many bytes: what changes leave unchanged are large values.
+    """
+    files = [SliceFiles.of(number, item, root) for number, item in slices.items()]
+    most_bytes = max(MIB, MOST_DECODED_BYTES // max(1, len(files)))
+    find = partial(rows_of_slice, wanted=wanted, committed=committed, columns=columns, most_bytes=most_bytes)
+    by_slice = work(in_tasks=sum(own.size for own in files) > READ_IN_DRIVER).each(find, files)
+    if None in by_slice:
+        raise LeftToSpark("size", "stored values")
     return by_key(row for rows in by_slice if rows is not None for row in rows)
 
 
@@ -206,18 +258,29 @@ def rows_by_index(
 
 
 def rows_of_slice(
-    objects: Objects, token: str, number: int, files: SliceFiles, *, wanted: WantedKeys, committed: Committed
+    objects: Objects,
+    token: str,
+    number: int,
+    files: SliceFiles,
+    *,
+    wanted: WantedKeys,
+    committed: Committed,
+    columns: pa.Schema = NO_COLUMNS,
+    most_bytes: int = 0,
 ) -> list[tuple[Key, StoredRow]] | None:
     """The rows of a slice with the wanted keys, each with its key; None where only Hudi reads its logs.
 
-    The arguments in front are those of `FileWork.each`.
+    They have the values of `columns`; None, too, for more than `most_bytes` of these. The arguments in front are those
+    of `FileWork.each`.
     """
-    rows_by_key = dict(rows_in(open_parquet(objects, files.base, files.size), wanted, files.number))
+    rows_by_key = dict(rows_in(open_parquet(objects, files.base, files.size), wanted, files.number, columns))
+    if columns and sum(_bytes_of(row.values) for row in rows_by_key.values()) > most_bytes:
+        return None
     if not files.logs:
         return list(rows_by_key.items())
     texts = wanted.by_text
     try:
-        blocks = [block for log in files.logs for block in read_log(read_file(objects, log), texts)]
+        blocks = [block for log in files.logs for block in read_log(read_file(objects, log), texts, columns.names)]
     except UnreadableLog:
         return None
     for text, row in rows_in_logs(blocks, keys=texts.keys(), holds=committed.holds).items():
@@ -226,24 +289,59 @@ def rows_of_slice(
         if row is None:
             rows_by_key.pop(key, None)
         elif held is None or row.position >= held.position:
-            rows_by_key[key] = StoredRow(row.position, row.owed, text, files.number, row.partition, row.source_ts_ms)
+            source = (row.partition, row.source_ts_ms)
+            rows_by_key[key] = StoredRow(row.position, row.owed, text, files.number, *source, row.values)
     return list(rows_by_key.items())
 
 
-def rows_in(file: pq.ParquetFile, wanted: WantedKeys, number: int) -> list[tuple[Key, StoredRow]]:
-    """The rows of the base file of slice `number` with the wanted keys, each with its key."""
+def _bytes_of(values: Mapping[str, Any]) -> int:
+    return sum(len(value) for value in values.values() if isinstance(value, (str, bytes, list)))
+
+
+def rows_in(
+    file: pq.ParquetFile, wanted: WantedKeys, number: int, columns: pa.Schema = NO_COLUMNS
+) -> list[tuple[Key, StoredRow]]:
+    """The rows of the base file of slice `number` with the wanted keys, each with its key and values of `columns`."""
     keyed_rows = []
     for group in range(file.num_row_groups):
+        if not wanted.may_be_in(file.metadata.row_group(group)):
+            continue
         keys = wanted.typed(file.read_row_group(group, columns=list(wanted.record_key), use_threads=False))
         places = wanted.places(keys)
-        if not len(places):
+        candidates = zip(keys_of(keys.take(places), wanted.record_key), places.to_pylist())
+        present = [(key, place) for key, place in candidates if key in wanted.positions]
+        if not present:
             continue
-        own = file.read_row_group(group, columns=list(_READ), use_threads=False)
-        for key, row in zip(keys_of(keys.take(places), wanted.record_key), own.take(places).to_pylist()):
-            if key in wanted.positions:
-                position, owed, text, partition, source_ts_ms = (row.get(name) for name in _READ)
-                keyed_rows.append((key, StoredRow(position, owed, text, number, partition, source_ts_ms)))
+        own = _rows_at(file, group, [*_READ, *columns.names], [place for _, place in present], whole=not columns)
+        rows = own.select([name for name in _READ if name in own.schema.names]).to_pylist()
+        for (key, _), row, values in zip(present, rows, _values(own, columns)):
+            position, owed, text, partition, source_ts_ms = (row.get(name) for name in _READ)
+            keyed_rows.append((key, StoredRow(position, owed, text, number, partition, source_ts_ms, values)))
     return keyed_rows
+
+
+def _rows_at(file: pq.ParquetFile, group: int, names: Sequence[str], places: Sequence[int], *, whole: bool) -> pa.Table:
+    """The rows at these places of a row group, in order. It is read at once where it is held `whole`."""
+    at_once = max(1, file.metadata.row_group(group).num_rows) if whole else _ROWS_AT_ONCE
+    begin, next_place = 0, 0
+    rows = []
+    for batch in file.iter_batches(at_once, row_groups=[group], columns=list(names), use_threads=False):
+        end = bisect_left(places, begin + batch.num_rows, next_place)
+        rows.append(batch.take(pa.array([place - begin for place in places[next_place:end]], pa.int64())))
+        begin, next_place = begin + batch.num_rows, end
+    return pa.Table.from_batches(rows)
+
+
+def _values(rows: pa.Table, columns: pa.Schema) -> list[dict[str, Any]]:
+    """Each row's values of these columns in their present types. An older file may lack some."""
+    held = set(rows.schema.names)
+    values = [
+        as_counts(widened(flat(rows.column(item.name)), item.type)).to_pylist()
+        if item.name in held
+        else [None] * rows.num_rows
+        for item in columns
+    ]
+    return [dict(zip(columns.names, row)) for row in zip(*values)] if values else [{}] * rows.num_rows
 
 
 def by_key(rows: Iterable[tuple[Key, StoredRow]]) -> dict[Key, StoredRow]:

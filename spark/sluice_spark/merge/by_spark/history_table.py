@@ -1,14 +1,9 @@
-"""Writes every change of a part into the table's history table, before the state is committed.
-
-The key of a history table is the state's key and the position of the change, so a change that comes again is known by
-it and dropped: a part that is merged a second time, after a crash between the two commits, writes no change twice.
-"""
+"""Writes every change of a part into the table's history table, before the state is committed."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,28 +14,15 @@ from sluice.batch.outcome import HISTORY_STAGE
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.source_tables import Floors
 from sluice.config.table import IGNORE
-from sluice.schema.evolution import rewritten_columns
-from sluice_spark.hudi.came_back import rolled_back_lately
-from sluice_spark.hudi.facts import TableFacts
-from sluice_spark.hudi.recovery import recovered_facts, refuse_missing, roll_back_unfinished
-from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.by_spark.commit import commit
 from sluice_spark.merge.by_spark.decide import MergeTarget, decide_rows
 from sluice_spark.merge.by_spark.latest import has_no_row, key_columns, same_key
 from sluice_spark.merge.by_spark.normalize import quoted
 from sluice_spark.merge.by_spark.truncates import Truncate, floor_of
 from sluice_spark.merge.by_spark.working_columns import FLOOR, INEXACT, OWN_FLOOR
-from sluice_spark.merge.context import PartContext, Stages
-from sluice_spark.merge.plan import PlannedRead, column_types
+from sluice_spark.merge.context import PartContext
+from sluice_spark.merge.history_table import HistoryWritten, history_facts, history_part, history_plan
 from sluice_spark.merge.prepare import Prepared
-
-
-@dataclass(frozen=True)
-class HistoryWritten:
-    """How many changes a part added to the history table, and that table's newest commit."""
-
-    changes: int
-    instant: str | None
 
 
 def write_history(
@@ -56,10 +38,10 @@ def write_history(
 
     `changes` are normalized, `truncates` are the batch's newest. Raises what `commit` does.
     """
-    own = _of_history(part)
+    own = history_part(part)
     with part.stages.timed(HISTORY_STAGE), ExitStack() as frames:
-        facts = _facts(own)
-        planned = _planned(prepared.planned, facts)
+        facts = history_facts(own)
+        planned = history_plan(prepared.planned, facts)
         rows = changes_as_rows(
             changes, target=planned.target, record_key=part.config.record_key, keep=part.config.keep_deleted_values
         )
@@ -88,18 +70,6 @@ def write_history(
     written = decided.counts["winning"]
     part.event("history_committed", instant=committed.instant, changes=written)
     return HistoryWritten(written, committed.instant)
-
-
-def roll_back_history(part: PartContext) -> str | None:
-    """Roll back what is unfinished on the history table. Its commits stay; returns the newest of them."""
-    own = _of_history(part)
-    own.services.tables.take(own.config)
-    if not own.hudi.exists():
-        return None
-    rolled_back = roll_back_unfinished(own.hudi)
-    if rolled_back:
-        part.event("history_rolled_back", instants=list(rolled_back))
-    return own.hudi.newest_commit()
 
 
 def changes_as_rows(changes: DataFrame, *, target: StructType, record_key: Sequence[str], keep: bool) -> DataFrame:
@@ -194,33 +164,3 @@ def ends_of_lives(ended: DataFrame, *, target: StructType) -> DataFrame:
             for field in target.fields
         ]
     )
-
-
-def _of_history(part: PartContext) -> PartContext:
-    """The same part of the batch for the history table. Its stages are one stage of the part."""
-    config = part.config.history_table
-    hudi = HudiTable(part.spark, part.services.table_path(config.database, config.name), config)
-    return replace(part, config=config, hudi=hudi, stages=Stages(part.services.clock))
-
-
-def _facts(own: PartContext) -> TableFacts:
-    clock = own.services.clock
-    facts = own.services.tables.take(own.config)
-    if facts is None or rolled_back_lately(facts, clock.now_ms()):
-        last_instant = own.claimed.history_instant
-        refuse_missing(own.hudi, last_instant)
-        if own.hudi.ensure_created():
-            own.event("table_created")
-        own.check_held()
-        facts = recovered_facts(own.hudi, own.services.log, last_instant)
-    return own.hudi.date_anew(facts, now_ms=clock.now_ms, wait=clock.wait)
-
-
-def _planned(state: PlannedRead, facts: TableFacts) -> PlannedRead:
-    """The plan of the state with the history table's own columns, and what it widens there."""
-    held, wanted = column_types(facts.schema), column_types(state.target)
-    gone = [field for field in (facts.schema.fields if facts.schema is not None else ()) if field.name not in wanted]
-    target = StructType([*state.target.fields, *gone])
-    types = column_types(target)
-    widened = tuple(name for name, kind in held.items() if types[name] != kind)
-    return PlannedRead(state.plan, target, {}, {}, widened, rewritten_columns(held, types))

@@ -69,6 +69,11 @@ def test_a_row_agrees_or_says_how_it_differs(expected, stored, kind):
     assert disagreement(GONE, None, purged=GONE.position) is None
 
 
+def test_a_row_that_an_ignored_delete_hid_stays_deleted_once_deletes_count():
+    hidden = Row("2", True, {}, {"*": NEVER})
+    assert row_after(hidden, [Change("1", "d", True)], columns=COLUMNS) == Row("2", True)
+
+
 def test_values_that_never_came_are_those_that_no_change_of_the_row_has():
     changes = [
         Change("2", "u", False, {"a": 2, "c": None}, frozenset("b")),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.config.hudi_overrides import ALLOWED, CHOICES, GROUPS, PREFIX, refusal, unfit_value, unknown
+from sluice.config.hudi_overrides import ALLOWED, CHOICES, GROUPS, PREFIX, are_of_files, refusal, unfit_value, unknown
 
 # Every `hoodie.` option, with its alternatives, of the classes `Hoodie*Config`, `DataSource*Options` and their like in
 # the bundle for Spark 3.5.
@@ -139,3 +139,10 @@ def test_only_options_of_places_and_classes_take_any_text():
     assert set(CHOICES) <= options
     free = {option.rpartition(".")[2] for option in options if unfit_value(option, "any") is None}
     assert free == {"dir", "exceptions", "path"}
+
+
+def test_options_of_files_are_told_from_those_of_the_engine() -> None:
+    of_engine = {"hoodie.upsert.shuffle.parallelism": "8", "hoodie.memory.merge.fraction": "0.6"}
+    assert not are_of_files({}) and not are_of_files(of_engine)
+    for option in ("hoodie.parquet.max.file.size", "hoodie.logfile.max.size", "hoodie.merge.unknown", "hoodie.unknown"):
+        assert are_of_files({**of_engine, option: "1"})

@@ -39,9 +39,8 @@ def test_the_record_index_starts_at_a_size_stays_and_excludes_purged_tables() ->
 
 def test_tables_that_arrow_does_not_merge_get_the_record_index_earlier() -> None:
     rows = RECORD_INDEX_ROWS
-    others = ({"history": "db.t_history"}, {"hudi": {"a": "b"}}, {"delete_mode": "ignore"})
-    assert [wants_record_index(table(**settings), has=False, rows=rows) for settings in others] == [True] * len(others)
-    assert not any(wants_record_index(table(**settings), has=False, rows=rows - 1) for settings in others)
+    other = table(hudi={"hoodie.parquet.page.size": "1"})
+    assert [wants_record_index(other, has=False, rows=count) for count in (rows - 1, rows)] == [False, True]
     sizes = (MOST_BYTES_BY_ARROW, MOST_BYTES_BY_ARROW + 1)
     assert [
         wants_record_index(table(), has=False, rows=rows, table_bytes=lambda size=size: size) for size in sizes

@@ -1,0 +1,120 @@
+"""Rows that follow from their keys' histories, by Arrow: as the definition has them, batch by batch."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.change_histories import COLUMNS, Event, deliveries, history
+from support.merge_cases import COLUMNS as SHOWN
+from support.merge_cases import EVERY, KEEPING, Group, row_text
+
+from sluice.changes import hidden_columns as hidden
+from sluice.changes.row_history import Change, Row, row_after
+from sluice.changes.source_tables import Floors
+from sluice.config.table import IGNORE, SOFT, TableConfig
+from sluice_spark.merge.by_arrow.decide import decide_changes, newest_changes
+from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow, as_counts, from_counts
+from sluice_spark.merge.by_arrow.rows import rows_schema
+
+TARGET = {"id": "int", **dict.fromkeys(COLUMNS, "string"), **{c.name: c.spark_type for c in hidden.HIDDEN}}
+
+
+class Table:
+    """A table in memory, whose batches are decided by Arrow."""
+
+    def __init__(self, delete_mode: str = SOFT) -> None:
+        self.config = TableConfig("db.t", "db", "t", "topic", ("id",), delete_mode=delete_mode)
+        self.rows: dict[Key, dict[str, Any]] = {}
+
+    def merge(self, changes: list[tuple[int, Change]]) -> dict[str, int]:
+        """Merge changes of keys, and return the counts."""
+        schema = rows_schema(TARGET)
+        table = pa.Table.from_pylist([_raw(key, change) for key, change in changes], schema)
+        newest = newest_changes(table, self.config)
+        decided = decide_changes(
+            newest,
+            table,
+            stored=self._stored(newest, ()),
+            read_values=self._stored,
+            config=self.config,
+            floors=Floors(),
+        )
+        self.rows.update(zip(decided.keys, decided.rows.to_pylist()))
+        return decided.counts
+
+    def _stored(self, wanted: pa.Table, columns: Sequence[str]) -> dict[Key, StoredRow]:
+        rows = {(id,): self.rows.get((id,)) for id in wanted.column("id").to_pylist()}
+        return {
+            key: StoredRow(row[hidden.POSITION], row[hidden.OWED], "", 0, values={name: row[name] for name in columns})
+            for key, row in rows.items()
+            if row is not None
+        }
+
+
+def _raw(key: int, change: Change) -> dict[str, Any]:
+    op = (
+        "u" if change.op == hidden.SNAPSHOT_READ else change.op
+    )  # rows of a snapshot that share a key are left to Spark
+    own = {hidden.POSITION: change.position, hidden.DELETED: change.deleted, hidden.OP: op, hidden.INEXACT: 0}
+    return {"id": key, **change.values, **own, hidden.UNCHANGED: sorted(change.unchanged) or None}
+
+
+def _row(row: Mapping[str, Any]) -> Row:
+    deleted, owed = row[hidden.DELETED], json.loads(row[hidden.OWED] or "{}")
+    return Row(row[hidden.POSITION], deleted, {} if deleted else {name: row[name] for name in COLUMNS}, owed)
+
+
+@pytest.mark.parametrize("group", [EVERY, KEEPING], ids=["kept tombstones", "ignored deletes"])
+def test_every_example_has_its_row(group: Group) -> None:
+    table = Table(group.settings.get("delete_mode", SOFT))
+    histories = {id: group.changes_of(id) for id in range(len(group.examples))}
+    for number in range(max(map(len, histories.values()))):
+        table.merge([(id, change) for id, batches in histories.items() for change in batches[number]])
+    own = (hidden.POSITION, hidden.OWED)
+    rows = {
+        id: row_text(row[hidden.DELETED], [row[name] for name in SHOWN], *map(row.get, own))
+        for (id,), row in table.rows.items()
+    }
+    assert group.by_name(rows) == group.rows
+
+
+@pytest.mark.parametrize("delete_mode", [SOFT, IGNORE])
+@pytest.mark.parametrize("seed", range(60))
+def test_batches_in_any_order_give_the_rows_of_the_definition(seed: int, delete_mode: str) -> None:
+    draw = random.Random(seed)
+    table, wanted = Table(delete_mode), dict[int, Row | None]()
+    events = [event for event in history(draw, most=24) if event.key is not None]
+    for objects in deliveries(draw, events):
+        batch: list[Event] = [event for changes in objects for event in changes]
+        before = dict(wanted)
+        for key in {event.key for event in batch if event.key is not None}:
+            own = [event.change for event in batch if event.key == key]
+            wanted[key] = row_after(before.get(key), own, columns=COLUMNS, ignore_deletes=delete_mode == IGNORE)
+        counts = table.merge([(event.key, event.change) for event in batch if event.key is not None])
+        assert {key: _row(row) for (key,), row in table.rows.items()} == wanted
+        newer = [key for key, row in wanted.items() if row and row.position > getattr(before.get(key), "position", "")]
+        assert counts["winning"] == len(newer)
+        counted = counts["losing"] + counts["winning"] + counts.get("supplied", 0)
+        assert counted == len({event.key for event in batch})
+
+
+def test_values_are_counts_and_back_again() -> None:
+    counts: dict[str, list[Any]] = {
+        "day": [2_932_897, None],
+        "at": [253_402_300_800_000_000, None],
+        "days": [[1, None], None],
+        "price": [Decimal("1.50"), None],
+        "raw": [b"a", None],
+    }
+    kinds = (pa.date32(), pa.timestamp("us", "UTC"), pa.list_(pa.date32()), pa.decimal128(9, 2), pa.binary())
+    schema = pa.schema(zip(counts, kinds))
+    table = from_counts([*(dict(zip(counts, row)) for row in zip(*counts.values())), {}], schema)
+    assert table.schema == schema
+    again = {name: as_counts(table.column(name).combine_chunks()).to_pylist() for name in counts}
+    assert again == {name: [*values, None] for name, values in counts.items()}
