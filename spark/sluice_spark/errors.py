@@ -92,11 +92,11 @@ class StillUnfinished(SluiceError):
 
 
 class RowsNotWritten(SluiceError):
-    """Hudi did not write the rows that it was given in the driver, so they were not committed; facts: `table`."""
+    """Hudi did not write all rows that it was given, so they were not committed; facts: `path`."""
 
     code = "rows_not_written"
     retriable = True
-    next_step = "The next attempt writes them in Spark tasks. If it persists, look at the driver's log for the cause"
+    next_step = "The next attempt writes them again. If it persists, look at the driver's log for the cause"
 
 
 class TasksLeft(SluiceError):

@@ -1,4 +1,4 @@
-"""Small parts are merged by Arrow: rows, counts, files and commits as Spark makes them, by Hudi's handle or pyarrow."""
+"""Small parts are merged by Arrow: rows, counts, files and commits as Spark makes them, in the driver or in tasks."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ from sluice.services.requests import CLUSTERING
 from sluice.silver_keys import error_prefix, rows_key
 from sluice_aws.s3.objects import Objects
 from sluice_spark.errors import LaneLost
-from sluice_spark.hudi import few_rows
+from sluice_spark.hudi import needed_members
 from sluice_spark.hudi.facts import KnownTables
 from sluice_spark.hudi.housekeeping import keep_house
 from sluice_spark.hudi.jvm import HudiJvm
-from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge import driver_limits
 from sluice_spark.merge.by_arrow import attempt as merging
@@ -75,7 +74,7 @@ def test_a_few_changes_are_merged_without_a_job_as_spark_merges_them(bench: Work
 
 
 Ways = Callable[[str], None]
-WAYS = ("handle", "pyarrow in the driver", "pyarrow in tasks")
+WAYS = ("pyarrow in the driver", "pyarrow in tasks")
 
 
 @pytest.fixture
@@ -83,7 +82,6 @@ def by(monkeypatch: pytest.MonkeyPatch) -> Ways:
     """Sets which of WAYS writes parts from the call on."""
 
     def leave(way: str) -> None:
-        monkeypatch.setattr(covers, "FEW_CHANGES", 200 if way == "handle" else 0)
         in_tasks = way == "pyarrow in tasks"
         monkeypatch.setattr(KeyIndex, "has_room", lambda index, size: not in_tasks)
         monkeypatch.setattr(stored, "READ_IN_DRIVER", 0 if in_tasks else 2**26)
@@ -126,7 +124,7 @@ def test_any_order_gives_the_same_rows_and_counts_by_each_way(
     assert sum(merged) > 3 * len(WAYS) - 3, "a seed whose history shows something"
 
 
-@pytest.mark.parametrize("way", [pytest.param("handle", marks=pytest.mark.whole), "pyarrow in tasks"])
+@pytest.mark.parametrize("way", [pytest.param("pyarrow in the driver", marks=pytest.mark.whole), "pyarrow in tasks"])
 def test_what_cant_be_merged_is_set_aside_without_spark_as_by_spark(bench: Workbench, by: Ways, way: str) -> None:
     driver, tasks = table(), table("tasks")
     first = [bench.put([row("c", number, number) for number in range(1, 6)], SCHEMA)]
@@ -142,7 +140,7 @@ def test_what_cant_be_merged_is_set_aside_without_spark_as_by_spark(bench: Workb
     def merge(*items: Any) -> dict[str, bytes]:
         (here, jobs), why = bench.jobs_of(lambda: bench.merge(driver, items)), bench.left_to_spark()
         there = bench.merge(tasks, items)
-        assert why is None and (way != "handle" or jobs <= 1)
+        assert why is None and (way == "pyarrow in tasks" or jobs <= 1)
         assert told(here) == told(there)
         assert (here.quarantined, here.quarantined_rows) == (there.quarantined, there.quarantined_rows)
         left, wanted = (kept_aside(bench, found) for found in (here, there))
@@ -211,7 +209,7 @@ def test_thousands_of_changes_are_read_in_tasks_and_merged_as_by_spark(
     assert bench.left_to_spark() == "size: decoded"
 
 
-@pytest.mark.parametrize("way", [pytest.param("handle", marks=pytest.mark.whole), "pyarrow in tasks"])
+@pytest.mark.parametrize("way", [pytest.param("pyarrow in the driver", marks=pytest.mark.whole), "pyarrow in tasks"])
 def test_rows_that_stay_move_and_start_partitions_are_merged_as_by_spark(bench: Workbench, way: str, by: Ways) -> None:
     driver, tasks = (table(name, partition_by=("place",), keep_deleted_values=True) for name in "dt")
     bench.services.tables.leave_to_spark(tasks)
@@ -246,9 +244,8 @@ def test_rows_that_stay_move_and_start_partitions_are_merged_as_by_spark(bench: 
 @pytest.mark.parametrize(
     "way, settings",
     [
-        pytest.param("handle", {}, id="handle", marks=pytest.mark.whole),
         pytest.param("pyarrow in tasks", {}, id="pyarrow in tasks", marks=pytest.mark.whole),
-        pytest.param("handle", {"partition_by": ("place",)}, id="moves", marks=pytest.mark.whole),
+        pytest.param("pyarrow in the driver", {"partition_by": ("place",)}, id="moves", marks=pytest.mark.whole),
     ],
 )
 def test_three_readers_and_hudis_own_writer_take_what_was_written(
@@ -270,39 +267,6 @@ def test_three_readers_and_hudis_own_writer_take_what_was_written(
     found = bench.rows(config, "id", "place", "name")
     assert found[1] == (1, "D", "spark") and len(found) == 8
     assert bench.rows_by_hudi_rs(config, "id", "place", "name") == found
-
-
-AT = {
-    "before the instant is inflight": lambda patch: patch.setattr(few_rows, "_begin", dies),
-    "between marker and statistics": lambda patch: patch.setattr(few_rows, "_written", dies),
-    "before the commit": lambda patch: patch.setattr(few_rows, "_committed", dies),
-}
-
-
-@pytest.mark.parametrize(
-    "at", [pytest.param(at, marks=() if at == "before the commit" else pytest.mark.whole) for at in AT]
-)
-def test_a_merge_that_died_in_the_driver_is_rolled_back_and_runs_again(
-    bench: Workbench, at: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = table()
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
-    manifest = bench.manifest(config, [bench.put([row("u", 2, 1, name="new"), row("c", 3, 2)], SCHEMA)])
-    AT[at](monkeypatch)
-    with pytest.raises(Died):
-        bench.merge_manifest(manifest, config)
-    monkeypatch.undo()
-    hudi = HudiTable(bench.spark, bench.path(config), config)
-    assert bench.rows(config, "id", "name") == [(1, "n")]
-
-    assert bench.resolve(manifest, config) is None
-    assert "rolled_back" in bench.events.names() and roll_back_unfinished(hudi) == ()
-    files = sorted(bench.local_path(config).glob("*.parquet"))
-    assert len(files) == 1
-    again, jobs = bench.jobs_of(lambda: bench.merge_manifest(manifest, config))
-    assert jobs > 5, "what failed in the driver is left to Spark by the same run"
-    assert again.counts["winning"] == 2
-    assert bench.rows(config, "id", "name") == [(1, "new"), (2, "n")]
 
 
 def between_files(patch: pytest.MonkeyPatch) -> None:
@@ -343,6 +307,7 @@ def test_a_rewrite_that_died_is_rolled_back_and_runs_again(
 
     assert bench.resolve(manifest, config) is None
     assert base_files(bench, config) == files
+    assert bench.services.tables.is_left_to_spark(config), "by the same run"
     again = bench.merge_manifest(manifest, config)
     assert (again.counts["winning"], again.counts["inserted"]) == (21, 1)
     assert bench.rows(config, "id", "name") == [(id, "new") for id in sorted(range(21), key=lambda id: f"({id},")]
@@ -460,13 +425,9 @@ def test_hudi_cleans_and_clusters_what_pyarrow_rewrote(
     assert {name for _, name in bench.rows(config, "id", "name")} == {"after"}
 
 
-@pytest.mark.parametrize("way", ["handle", "pyarrow in the driver"])
-def test_a_commit_of_a_driver_that_died_after_it_is_found(
-    bench: Workbench, way: str, by: Ways, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_of_a_driver_that_died_after_it_is_found(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     config = table()
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
-    by(way)
     manifest = bench.manifest(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
     with monkeypatch.context() as broken:
         broken.setattr(HudiTable, "committed", dies)
@@ -490,27 +451,18 @@ def test_a_driver_that_lost_its_lane_writes_nothing(bench: Workbench) -> None:
     assert bench.timeline(config) == before
 
 
-def test_rows_that_hudi_does_not_write_are_not_committed(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = table()
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
-    monkeypatch.setattr(few_rows, "_new_rows", lambda *_: 5)
-    with pytest.raises(few_rows.RowsNotWritten):
-        bench.merge(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
-    assert bench.rows(config, "id", "name") == [(1, "n")]
-
-
 def test_an_engine_without_a_needed_method_merges_in_tasks_and_says_so(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = table()
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
-    monkeypatch.setattr(few_rows, "_NEEDED", ((".client.SparkRDDWriteClient", "startCommit", ("String",) * 9),))
-    few_rows.missing_in_engine.cache_clear()
+    monkeypatch.setattr(needed_members, "_NEEDED", ((".client.SparkRDDWriteClient", "startCommit", ("String",) * 9),))
+    needed_members.missing_in_engine.cache_clear()
     try:
         bench.merge(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
         assert bench.left_to_spark() == "engine: client.SparkRDDWriteClient.startCommit"
     finally:
-        few_rows.missing_in_engine.cache_clear()
+        needed_members.missing_in_engine.cache_clear()
     assert bench.rows(config, "id", "name") == [(1, "new")]
 
 

@@ -12,10 +12,10 @@ from support.workbench import SCHEMA, Workbench, row, table
 from sluice_spark.errors import LaneLost, WriteUndone
 from sluice_spark.hudi import table as tables
 from sluice_spark.hudi.facts import KnownTables
-from sluice_spark.merge.by_arrow import commit, covers
+from sluice_spark.merge.by_arrow import commit
 
 WHOLE = pytest.mark.whole
-WAYS = {"few": (commit, "write_few"), "files": (commit, "commit_own_files"), "spark": (tables, "append")}
+WAYS = {"files": (commit, "commit_own_files"), "spark": (tables, "append")}
 RIGHT = [(1, "z"), (2, "later"), (3, "n"), (4, "n"), (9, "new")]
 
 
@@ -33,20 +33,17 @@ def held_up(monkeypatch: pytest.MonkeyPatch, way: str, meanwhile: Callable[[], N
     monkeypatch.setattr(module, name, late)
 
 
-def by(way: str, bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def by(way: str, bench: Workbench) -> None:
     """Have small parts committed this way."""
     if way == "spark":
         bench.in_tasks()
-    elif way == "files":
-        monkeypatch.setattr(covers, "FEW_CHANGES", 0)
 
 
 @pytest.mark.parametrize(
     ("way", "table_type"),
     [
-        ("few", "cow"),
-        pytest.param("few", "mor", marks=WHOLE),
-        pytest.param("files", "cow", marks=WHOLE),
+        ("files", "cow"),
+        pytest.param("files", "mor", marks=WHOLE),
         pytest.param("spark", "mor", marks=WHOLE),
         pytest.param("spark", "cow", marks=WHOLE),
     ],
@@ -56,7 +53,7 @@ def test_a_held_up_driver_commits_nothing_once_another_run_has_committed(
 ) -> None:
     config = table("held", table_type=table_type)
     one = bench.merge(config, [bench.put([row("c", n, n) for n in range(1, 5)], SCHEMA)])
-    by(way, bench, monkeypatch)
+    by(way, bench)
     changes = [row("u", 10, 1, name="z"), row("c", 11, 9, name="new")]
     zombie = bench.manifest(config, [bench.put(changes, SCHEMA)], after=one)
     own, held = bench.services, [True]
@@ -101,14 +98,14 @@ def test_a_held_up_first_load_commits_nothing_beside_another_one(
     assert bench.rows(config, "id", "name") == rows == bench.rows_by_hudi_rs(config, "id", "name")
 
 
-@pytest.mark.parametrize("way", ["few", pytest.param("files", marks=WHOLE), "spark"])
+@pytest.mark.parametrize("way", ["files", "spark"])
 def test_a_lane_that_is_lost_while_a_write_goes_on_leaves_no_commit(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """The last look is right before the commit: here the lane is lost once Hudi's first instant is there."""
     config = table("lost")
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
-    by(way, bench, monkeypatch)
+    by(way, bench)
     before = bench.timeline(config)
     part = bench.manifest(config, [bench.put([row("u", 2, 1, name="x")], SCHEMA)])
     with pytest.raises(LaneLost):
@@ -121,14 +118,14 @@ def test_a_lane_that_is_lost_while_a_write_goes_on_leaves_no_commit(
     assert bench.rows(config, "id", "name") == [(1, "x")] == bench.rows_by_hudi_rs(config, "id", "name")
 
 
-@pytest.mark.parametrize("way", ["few", pytest.param("spark", marks=WHOLE)])
+@pytest.mark.parametrize("way", ["files", pytest.param("spark", marks=WHOLE)])
 def test_what_another_writer_commits_beside_a_write_undoes_that_write_alone(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """A driver that was replaced before goes on while this run, the lane's holder, is about to write."""
     config = table("beside")
     bench.merge(config, [bench.put([row("c", n, n) for n in (1, 2)], SCHEMA)])
-    by(way, bench, monkeypatch)
+    by(way, bench)
     own = bench.services
 
     def another() -> None:

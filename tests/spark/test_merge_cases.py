@@ -22,13 +22,13 @@ from support.workbench import Workbench, table
 from sluice.config.table import TableConfig
 from sluice_spark.merge import driver_limits, part
 from sluice_spark.merge.by_arrow import attempt as by_arrow
-from sluice_spark.merge.by_arrow import covers, driver_merge, first_load, stored
+from sluice_spark.merge.by_arrow import driver_merge, first_load, stored
 from sluice_spark.merge.by_spark import attempt as by_spark
 from sluice_spark.merge.context import MergedPart, PartContext
 from sluice_spark.merge.key_index import KeyIndex
 from sluice_spark.merge.prepare import Prepared
 
-BY_SPARK, HANDLES, FILES, TASKS = "Spark", "Hudi's handles", "files in the driver", "files in tasks"
+BY_SPARK, FILES, TASKS = "Spark", "files in the driver", "files in tasks"
 HARD = Group(EVERY.examples, {"delete_mode": "hard"})
 
 
@@ -40,8 +40,6 @@ def restrict(patch: pytest.MonkeyPatch, way: str) -> None:
         return by_spark.attempt(context, prepared) if merged is None and may_go else merged
 
     patch.setattr(part, "WAYS", (by_spark.attempt if way == BY_SPARK else by_arrow_alone,))
-    if way in (FILES, TASKS):
-        patch.setattr(covers, "FEW_CHANGES", 0)
     if way == TASKS:
         patch.setattr(KeyIndex, "has_room", lambda index, size: False)
         patch.setattr(stored, "READ_IN_DRIVER", 0)
@@ -64,7 +62,7 @@ def restrict(patch: pytest.MonkeyPatch, way: str) -> None:
         (BY_SPARK, KEEPING, "mor", ("place",)),
         pytest.param(BY_SPARK, KEEPING, "cow", (), marks=pytest.mark.whole),
         pytest.param(BY_SPARK, KEEPING_ALL, "cow", ("place",), marks=pytest.mark.whole),
-        (HANDLES, EVERY, "cow", ()),
+        (FILES, EVERY, "cow", ()),
         (FILES, EVERY, "mor", ("place",)),
         pytest.param(FILES, EVERY, "mor", (), marks=pytest.mark.whole),
         (FILES, EVERY, "cow", ("place",)),

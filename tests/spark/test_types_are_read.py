@@ -263,7 +263,7 @@ def test_every_type_is_read_after_every_write_as_documented(bench: Workbench, lo
 @pytest.mark.whole
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_every_type_is_written_in_the_driver_as_in_tasks(bench: Workbench, table_type: str) -> None:
-    driver, tasks = (table(name, table_type=table_type) for name in ("driver", "tasks"))
+    driver, tasks = (table(f"{name}_{table_type}", table_type=table_type) for name in ("driver", "tasks"))
     bench.services.tables.leave_to_spark(tasks)
     # A list of timestamps in a log is left to Spark.
     tried = [each for each in TRIED if table_type == "cow" or "timestamp" not in column_of(each.described).spark_type]

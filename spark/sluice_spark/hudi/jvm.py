@@ -35,10 +35,6 @@ class HudiJvm:
         """An empty java.util.ArrayList."""
         return self._jvm.java.util.ArrayList()
 
-    def java_map(self) -> Any:
-        """An empty java.util.HashMap."""
-        return self._jvm.java.util.HashMap()
-
     def parsed_avro(self, schema: str) -> Any:
         """An Avro schema of its JSON."""
         return self._jvm.org.apache.avro.Schema.Parser().parse(schema)

@@ -11,11 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sluice.changes import hidden_columns as hidden
-from sluice.config.table import TableConfig
 from sluice.hudi.file_slices import DataFile, FileSlice
 from sluice_aws.s3.objects import ObjectSource
 from sluice_spark.errors import RowsDiffer, WriteUndone
-from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.own_files import NewFiles
 from sluice_spark.hudi.table_files import write_data_file
 from sluice_spark.merge.by_arrow import base_file, covers, placement
@@ -273,27 +271,6 @@ def slices(*sizes: int, logs: int = 0) -> list[FileSlice]:
         )
         for number, size in enumerate(sizes)
     ]
-
-
-def test_hudis_handle_writes_few_changes_into_small_files_and_pyarrow_the_others() -> None:
-    cow, mor = (TableConfig("db.t", "db", "t", "x", ("id",), table_type=kind) for kind in ("cow", "mor"))
-
-    def handle(
-        *sizes: int,
-        config: TableConfig = cow,
-        stored: int = 10,
-        changes: int = 10,
-        index: bool = False,
-        unusual: bool = False,
-    ) -> bool:
-        facts = TableFacts(newest=FIRST, schema=None, commits=1, rows=stored, record_index=index)
-        return covers.by_merge_handle(slices(*sizes), config, facts, changes=changes, unusual=unusual)
-
-    assert handle(MIB) and handle(*[MIB] * 4)
-    assert (
-        not handle(MIB, config=mor) and not handle(MIB, unusual=True) and not handle(9 * MIB) and not handle(*[MIB] * 5)
-    )
-    assert not handle(MIB, changes=201) and not handle(MIB, stored=200_001) and not handle(MIB, index=True)
 
 
 @pytest.mark.parametrize(

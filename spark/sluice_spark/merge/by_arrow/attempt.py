@@ -16,7 +16,6 @@ from sluice.batch.unexpected import unexpected_in
 from sluice.changes.log_restart import SeenObject
 from sluice.config.table import IGNORE
 from sluice_spark.hudi.facts import CommitResult
-from sluice_spark.hudi.few_rows import FewRows
 from sluice_spark.log import failure_place
 from sluice_spark.merge.by_arrow.commit import commit
 from sluice_spark.merge.by_arrow.decide import NO_CHANGES
@@ -87,7 +86,7 @@ def _write_history(part: PartContext, own: TableRows) -> str | None:
 class _Decided:
     """The rows to write, None where no change is left, and what was seen of each object."""
 
-    rows: FirstLoad | FewRows | Rewrite | None
+    rows: FirstLoad | Rewrite | None
     counts: Mapping[str, int]
     judged: Watched
     seen: Sequence[SeenObject]

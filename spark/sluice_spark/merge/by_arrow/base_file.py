@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from sluice.schema.temporal import date_text
 from sluice_formats.checks.stored_keys import EMPTY_PART, ESCAPED
-from sluice_spark.hudi.few_rows import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY, SEQUENCE
+from sluice_spark.hudi.logs import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY, SEQUENCE
 
 # Types whose text as a partition's folder is known, and as a key, where decimals are, too.
 _PLAIN_PARTITIONS = frozenset(("string", "int", "bigint", "date"))

@@ -1,4 +1,4 @@
-"""Commits what Arrow decided: files that it makes, or few rows that Hudi's handles write in the driver."""
+"""Commits the files that Arrow makes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,14 @@ from pyspark.sql.types import StructField, StructType
 from sluice.batch.outcome import COMMIT_STAGE
 from sluice.changes import hidden_columns as hidden
 from sluice_spark.hudi.facts import CommitResult, TableFacts
-from sluice_spark.hudi.few_rows import FewRows, write_few
 from sluice_spark.hudi.own_files import commit_own_files
 from sluice_spark.merge.by_arrow.first_load import FirstLoad
 from sluice_spark.merge.by_arrow.rewrite import Rewrite
 from sluice_spark.merge.commit import follow_up, wait_for_turn, write_alone
 from sluice_spark.merge.context import PartContext
-from sluice_spark.merge.plan import column_types
 
 
-def commit(
-    part: PartContext, rows: FirstLoad | FewRows | Rewrite, *, target: StructType, facts: TableFacts
-) -> CommitResult:
+def commit(part: PartContext, rows: FirstLoad | Rewrite, *, target: StructType, facts: TableFacts) -> CommitResult:
     """Write the rows as one Hudi commit, then do the housekeeping that is due; `target` has the table's columns.
 
     After a failure this run merges a table that has rows by Spark. Raises LaneLost before anything is written. Any
@@ -30,8 +26,6 @@ def commit(
     def write() -> CommitResult:
         own: dict[str, Any] = {"facts": facts, "check_held": part.check_held, **part.origin}
         try:
-            if isinstance(rows, FewRows):
-                return write_few(part.hudi, rows, kinds=column_types(target), **own)
             evolves = isinstance(rows, Rewrite) and rows.evolves
             schema = _new_schema(part, target) if facts.empty or evolves else None
             return commit_own_files(part.hudi, rows.write, schema=schema, **own)

@@ -23,14 +23,9 @@ from sluice_spark.merge.by_arrow.base_file import can_write, has_plain_key, has_
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
 from sluice_spark.merge.driver_limits import MOST_BYTES, MOST_CHANGES, MOST_OBJECTS
 
-# Changes that Hudi's merge handle writes in the driver: each is a call, and so is each stored row in the JVM.
-FEW_CHANGES, FEW_FILES, FEW_FILE_BYTES, FEW_STORED_ROWS = 200, 4, 8 * MIB, 200_000
-# The others are written by pyarrow. A file that is rewritten is held before and after, beside a row group of it; keys
-# are looked up in all files.
+# A file that is rewritten is held before and after, beside a row group of it; keys are looked up in all files.
 MOST_FILES, MOST_FILE_BYTES, MOST_LOG_BYTES = 5_000, 96 * MIB, 256 * MIB
 WRITTEN_IN_DRIVER = 8 * MIB  # bytes of files; more are rewritten in Spark tasks
-# Numbers that equal each other in more than one form, and values that are no key.
-_NO_KEYS = ("float", "double", "binary", "array")
 
 
 def check_objects(objects: Sequence[ManifestObject]) -> None:
@@ -53,12 +48,11 @@ def check_table(
         ("record_index", facts.rows is None or _index_changes(config, facts)),
         ("record_index", facts.record_index and (bool(config.partition_by) or config.table_type == MOR)),
         ("lists", config.table_type == MOR and hudi_options.TIMESTAMP_LIST in target.values()),  # Parquet log blocks
-        ("key_type", config.table_type == MOR and not has_plain_key(target, config.record_key)),
-        ("pyarrow", config.table_type == MOR and not can_write()),
+        ("key_type", not has_plain_key(target, config.record_key)),
+        ("pyarrow", not can_write()),
         ("purging", facts.purging),  # logs hold rows that count as removed
         ("unfinished", facts.unfinished),
         ("columns", any(target.get(name) != kind for name, kind in before.items())),
-        ("key_type", any(target.get(name, "array").startswith(_NO_KEYS) for name in config.record_key)),
     )
     for reason, present in unusual:
         if present:
@@ -94,23 +88,7 @@ def check_slices(slices: Sequence[FileSlice]) -> None:
         raise LeftToSpark("logs")
 
 
-def by_merge_handle(
-    slices: Sequence[FileSlice], config: TableConfig, facts: TableFacts, *, changes: int, unusual: bool
-) -> bool:
-    """Whether Hudi's merge handle writes the changes, and not pyarrow: few ones of a small copy-on-write table.
-
-    `unusual`: rows leave their partition or start one, or have another schema than the table.
-    """
-    if config.table_type == MOR or facts.record_index or unusual:
-        return False
-    size = sum(file.size for item in slices for file in item.files)
-    small = len(slices) <= FEW_FILES and size <= FEW_FILE_BYTES and (facts.rows or 0) <= FEW_STORED_ROWS
-    return small and changes <= FEW_CHANGES
-
-
 def check_rewritten(sizes: Sequence[int]) -> None:
-    """Raise LeftToSpark for base files that pyarrow doesn't write. `sizes` are those of the files that it rewrites."""
-    if not can_write():
-        raise LeftToSpark("pyarrow")
+    """Raise LeftToSpark for base files that are too large to be rewritten. `sizes` are theirs."""
     if max(sizes, default=0) > MOST_FILE_BYTES:
         raise LeftToSpark("files")

@@ -1,7 +1,7 @@
 """Decides a small part in the driver, by its objects and by the keys in its table's file slices.
 
-`covers` says which parts are small, and whether Hudi's merge handle or pyarrow writes their rows. Nothing is put
-anywhere before a part is decided, so that the Spark path can take it over at any point.
+`covers` says which parts are small. Nothing is put anywhere before a part is decided, so that the Spark path can take
+it over at any point.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from sluice.config.table import MOR
 from sluice.hudi.file_slices import Committed
 from sluice_formats.records import ReaderPlan
 from sluice_spark.hudi.facts import TableFacts
-from sluice_spark.hudi.few_rows import FewRows, missing_in_engine
+from sluice_spark.hudi.needed_members import missing_in_engine
 from sluice_spark.hudi.slices import newest_slices
 from sluice_spark.merge.by_arrow.base_file import has_plain_key, key_text, partition_paths
 from sluice_spark.merge.by_arrow.covers import (
     WRITTEN_IN_DRIVER,
-    by_merge_handle,
     check_changes,
     check_objects,
     check_rewritten,
@@ -45,7 +44,6 @@ from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_obje
 from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow
 from sluice_spark.merge.by_arrow.placement import (
     Placed,
-    few_rows,
     file_rows,
     log_rows,
     places_of_rows,
@@ -73,7 +71,7 @@ class TableRows:
     part: PartContext
     facts: TableFacts
     target: StructType
-    rows: FewRows | Rewrite | None
+    rows: Rewrite | None
     counts: Mapping[str, int]
     suspicions: Mapping[str, int] = field(default_factory=dict)
     keys: int = 0
@@ -190,25 +188,17 @@ def _table_rows(
         slices,
         hudi.path,
     )
-    evolves = _evolves(target, placed.rows, facts)
-    if by_merge_handle(slices, config, facts, changes=changes.num_rows, unusual=placed.moves or evolves):
-        return replace(decided, rows=few_rows(placed))
-    texts: Sequence[str] = ()
-    if None in placed.held:
-        if not has_plain_key(kinds, config.record_key):
-            raise LeftToSpark("key")  # Java alone makes its text
-        texts = key_text(placed.rows, config.record_key).to_pylist()
+    texts = key_text(placed.rows, config.record_key).to_pylist() if None in placed.held else ()
     places = places_of_rows(placed, texts, rows_stored=facts.rows, in_logs=config.table_type == MOR)
     rewritten = [size_of(slices[place.number]) for place in places if not place.logs and place.number is not None]
-    if not all(place.logs for place in places):
-        check_rewritten(rewritten)
+    check_rewritten(rewritten)
     made = Rewrite(
         config.table,
         hudi.path,
         [file_rows(place, placed) for place in places if not place.logs],
         work(in_tasks=sum(rewritten) > WRITTEN_IN_DRIVER),
         [log_rows(place, placed) for place in places if place.logs],
-        evolves,
+        _evolves(target, placed.rows, facts),
         part.services.keys,
     )
     return replace(decided, rows=made)

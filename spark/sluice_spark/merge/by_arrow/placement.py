@@ -8,10 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from sluice.changes import hidden_columns as hidden
 from sluice.hudi.file_slices import FileSlice
 from sluice.hudi.write_choices import MIB, small_file_bytes
-from sluice_spark.hudi.few_rows import FewRows, FileToMerge
 from sluice_spark.hudi.logs import RECORD_KEY
 from sluice_spark.merge.by_arrow.keyed_rows import StoredRow, as_counts
 from sluice_spark.merge.by_arrow.rewrite import FileRows, LogRows
@@ -38,15 +36,6 @@ class Placed:
         """Of each row, whether its partition is that of its stored row."""
         pairs = zip(self.held, self.partitions)
         return [row is not None and self.slices[row.file].partition == place for row, place in pairs]
-
-    @property
-    def moves(self) -> bool:
-        """Whether a row leaves its partition, or starts one."""
-        there = {item.partition for item in self.slices}
-        return any(
-            place not in there if row is None else place != self.slices[row.file].partition
-            for row, place in zip(self.held, self.partitions)
-        )
 
 
 @dataclass(frozen=True)
@@ -125,23 +114,6 @@ def file_for_new_rows(sizes: Mapping[int, int], touched: Collection[int], *, bel
 def size_of(item: FileSlice) -> int:
     """Bytes of a slice's base file."""
     return 0 if item.base is None else item.base.size
-
-
-def few_rows(placed: Placed) -> FewRows:
-    """The rows for Hudi's merge handle. New ones go into their partition's first file, as Hudi chooses."""
-    columns = _values(placed.rows)
-    files = [
-        FileToMerge(f"{placed.root}/{item.base.path}", item.file_id, item.base.size, item.partition)
-        for item in placed.slices
-        if item.base is not None
-    ]
-    first = {file.partition: file for file in reversed(files)}
-    return FewRows(
-        values=[{name: values[place] for name, values in columns.items()} for place in range(placed.rows.num_rows)],
-        ordering=columns[hidden.POSITION],
-        files=[first[place] if row is None else files[row.file] for row, place in zip(placed.held, placed.partitions)],
-        stored_keys=[None if row is None else row.record_key for row in placed.held],
-    )
 
 
 def file_rows(place: RowsPlace, placed: Placed) -> FileRows:

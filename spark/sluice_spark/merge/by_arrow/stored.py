@@ -85,7 +85,9 @@ class WantedKeys:
         for number in range(group.num_columns):
             chunk = group.column(number)
             wanted, own = self.bounds.get(chunk.path_in_schema), chunk.statistics
-            if wanted and own is not None and own.has_min_max and (own.max < wanted["min"] or own.min > wanted["max"]):
+            if wanted is None or own is None or not own.has_min_max or type(own.max) is not type(wanted["max"]):
+                continue
+            if own.max < wanted["min"] or own.min > wanted["max"]:
                 return False
         return True
 

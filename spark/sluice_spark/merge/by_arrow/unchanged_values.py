@@ -47,9 +47,9 @@ def is_partial(changes: pa.Table, *, ignore_deletes: bool) -> pa.Array:
 
 
 def unchanged_columns(changes: pa.Table) -> list[str]:
-    """The columns of stored rows that complete changes which left some unchanged; none where no change did."""
-    names = set(pc.unique(pc.list_flatten(changes.column(hidden.UNCHANGED))).to_pylist())
-    return [name for name in changes.schema.names if name in {*names, *_OF_STORED}] if names else []
+    """The columns of stored rows that complete changes which left some unchanged."""
+    names = {*_OF_STORED, *pc.unique(pc.list_flatten(changes.column(hidden.UNCHANGED))).to_pylist()}
+    return [name for name in changes.schema.names if name in names]
 
 
 def completed_rows(
