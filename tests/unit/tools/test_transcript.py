@@ -52,7 +52,7 @@ def test_a_verb_is_recorded_as_in_a_terminal_of_the_pages_width():
     )
     lines = done.stdout.splitlines()
     assert not {"\t", "\x1b"} & set(done.stdout) and 80 < max(map(len, lines)) <= WIDTH
-    assert lines[0].split()[:2] == ["load", "Sluice"] and lines[1].index("265") == lines[0].index("Sluice") + 3
+    assert lines[0].split()[:2] == ["load", "Sluice"] and lines[1].index("269") == lines[0].index("Sluice") + 3
 
 
 def test_the_batch_of_a_trace_is_left_out_with_its_continuation():
