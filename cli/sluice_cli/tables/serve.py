@@ -135,7 +135,10 @@ def _token(file: Path | None) -> str | None:
 def _listening(host: str, port: int) -> socket.socket:
     """A socket that listens. uvicorn's own ends the process where it can't. Raises CannotListen."""
     try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        # Connections inherit it; asyncio sets it for sockets alone that it opens, and answers then wait 40 ms.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
     except OSError as error:
         # Python adds the address to some of these texts.
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)

@@ -112,8 +112,9 @@ def _traced(sources: Tracker, key: str, version: str | None, table: str | None) 
 def _say_others(versions: Mapping[ObjectId, ObjectRecord | None], traced: ObjectId) -> None:
     """Say which version is traced, and the command for each other one, and each table, newest first."""
     number, state = len({item.version for item in versions}), _state(versions[traced])
-    newest = f"the newest of {number:,} versions" if number > 1 else "for the table of the first rule"
-    say(f"This is {newest}, {state}. The others:")
+    record = versions[traced]
+    what = f"the newest of {number:,} versions" if number > 1 else f"for {record.table if record else 'no table yet'}"
+    say(f"This is {what}, {state}. The others:")
     others = [(item, record) for item, record in reversed(list(versions.items())) if item != traced]
     for item, record in others[:OTHERS_SHOWN]:
         of_table = ("--table", item.also_for) if item.also_for else ()

@@ -285,14 +285,21 @@ class Tables:
         if found is None or now - found[0] >= self._limits.fresh_s:
             if len(self._folders) >= _NAMES_KEPT:  # a name may be spelled in many ways
                 self._folders.clear()
+            if found is not None and self._limits.fresh_s:
+                self._folders[name] = (now, found[1])
             self._folders[name] = found = (now, find_table(self._place, name))
         return found[1]
 
     def _newest(self, folder: TableFolder, *, at_once: bool = False) -> str | None:
-        """The newest completed instant of a table, as it was at most `fresh_s` ago, or `at_once`."""
+        """The newest completed instant of a table, as it was at most `fresh_s` ago, or `at_once`.
+
+        While one request looks at the table again, others go on with the instant before: a burst looks once.
+        """
         now = time.monotonic()
         seen_at, instant = self._seen.get(folder.table, (float("-inf"), None))
         if at_once or now - seen_at >= self._limits.fresh_s:
+            if instant is not None and self._limits.fresh_s:
+                self._seen[folder.table] = (now, instant)
             found = folder.timeline().newest_change
             instant = None if found is None else found.time
             self._seen[folder.table] = (now, instant)

@@ -106,3 +106,10 @@ def test_a_token_and_saved_queries_are_those_of_the_command_line(started, monkey
     (tmp_path / "wrong.sql").write_text("DROP TABLE x")
     monkeypatch.delenv("SLUICE_SERVE_TOKEN")
     assert run(asked) == 2 and "wrong.sql: The statement is not a SELECT" in capsys.readouterr().err
+
+
+def test_an_answer_does_not_wait_for_the_acknowledgment_of_its_head():
+    with serve._listening("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
