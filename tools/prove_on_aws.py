@@ -176,11 +176,11 @@ def verify(proof: Proof) -> str:
 
 
 def time_travel(proof: Proof) -> str:
-    commits = json.loads(proof.sluice("table", "commits", "ems.category", "--json"))
+    commits = json.loads(proof.sluice("table", "commits", "crm.user", "--json"))
     listed = commits if isinstance(commits, list) else commits["commits"]
     first = min(str(one["instant"]) for one in listed)
-    rows = proof.sluice("query", "ems.category", "--as-of", first, "--json").splitlines()
-    before = list(_expected(proof.fixtures.folder / "expected" / "00_snapshot", "category"))
+    rows = proof.sluice("query", "crm.user", "--as-of", first, "--json").splitlines()
+    before = list(_expected(proof.fixtures.folder / "expected" / "00_snapshot", "user"))
     if len(rows) != len(before):
         raise Wrong(f"{len(rows)} rows as of the first commit, and the source had {len(before)}")
     return f"{len(rows)} rows as of the first of {len(listed)} commits"

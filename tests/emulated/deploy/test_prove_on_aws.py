@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 
 import pytest
 from judging.fixture_sets import find_set
@@ -45,3 +46,11 @@ def test_only_what_is_of_the_stack_is_removed(tmp_path, monkeypatch):
     with pytest.raises(Wrong, match="lake is not of the stack sluice-proof"):
         remove("sluice-proof")
     assert kept.exists()
+
+
+def test_every_record_is_listed_and_has_no_account():
+    folder = prove_on_aws.ROOT / "docs" / "proven"
+    page = (folder / "index.md").read_text(encoding="utf-8")
+    for file in folder.glob("20*.md"):
+        text = file.read_text(encoding="utf-8")
+        assert f"]({file.name})" in page and not re.search(r"\d{12}\b", text.partition("|")[2])
