@@ -21,6 +21,7 @@ from sluice.changes.source_tables import source_table
 from sluice.config.placeholders import Placeholders, placeholders
 from sluice.config.values import source_column
 from sluice.errors import ExpansionLimit, Unordered
+from sluice.names import stored_name
 from sluice.schema.avro import WriterSchema
 from sluice_formats.arrow_columns import (
     arrow_type,
@@ -313,7 +314,7 @@ def _data(
         [column.name for column in plan.columns],
         marks=placeholders(plan.unavailable_value),
         never=plan.record_key,
-        left_out=_left_out(made, len(rows), plan, ops) if sent is None else _unsent(made, sent, writer, plan),
+        left_out=_left_out(made, len(rows), plan, ops) if sent is None else _unsent(made, sent, plan),
     )
 
 
@@ -332,18 +333,17 @@ def _left_out(
     }
 
 
-def _unsent(
-    made: Mapping[str, pa.Array], sent: Sequence[Any], writer: WriterSchema, plan: ReaderPlan
-) -> dict[str, pa.Array]:
+def _unsent(made: Mapping[str, pa.Array], sent: Sequence[Any], plan: ReaderPlan) -> dict[str, pa.Array]:
     """By column, which rows leave it out: those of updates that bring others, by the columns that each has `sent`.
 
     The columns that Sluice makes are in all rows.
     """
     own = {hidden.ROW, *(name for name, _ in plan.path_columns), *map(source_column, plan.source_words)}
-    names = {name: name if (at := writer.row.column(name)) is None else at.written_name for name in made}
+    brought = [None if columns is None else tuple(columns) for columns in sent]
+    names = {columns: {plan.rules.table_name(stored_name(name)) for name in columns or ()} for columns in set(brought)}
     return {
-        name: pa.array([columns is not None and written not in columns for columns in sent], pa.bool_())
-        for name, written in names.items()
+        name: pa.array([columns is not None and name not in names[columns] for columns in brought], pa.bool_())
+        for name in (*made, *plan.lacking)
         if name not in own
     }
 

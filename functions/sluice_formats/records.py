@@ -61,6 +61,7 @@ class ReaderPlan:
     null_is_unchanged: tuple[str, ...] = ()
     path_columns: tuple[tuple[str, str], ...] = ()  # columns of the objects' folders, and their types as declared
     attempt: str | None = None  # names this merge of the part: what it sets aside is under the same name
+    lacking: tuple[str, ...] = ()  # columns of the table that the batch lacks, where updates may leave columns out
     sources: bool = False  # batches have the changes' source tables
     source_words: tuple[str, ...] = ()
     form: WriterForm = None  # of the records, where the rule says it

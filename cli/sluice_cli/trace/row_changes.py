@@ -47,7 +47,7 @@ PlacedTruncate = tuple[str | None, str]  # the source table of a truncate, None 
 class FoundChange:
     """One change of the row. `values` are JSON values by column, without the key and the `unchanged` columns.
 
-    `source_clock` says whether its time is the source's.
+    `source_clock` says whether its time is the source's. A `partial` one leaves out what it has no value of.
     """
 
     key: str
@@ -62,6 +62,7 @@ class FoundChange:
     unchanged: frozenset[str] = frozenset()
     source_clock: bool = True
     source: str | None = None
+    partial: bool = False
 
     @property
     def place(self) -> ChangePlace:
@@ -94,14 +95,14 @@ def changes_in(
     `hash_key` is the key of the columns that the table hashes.
     Raises a SluiceError where the object can't be read to its end.
     """
-    row, decoded, source_clock = _decoded(body, item, config, hash_key)
+    row, decoded, source_clock, partial = _decoded(body, item, config, hash_key)
     changes: list[FoundChange] = []
     truncates: list[PlacedTruncate] = []
     for made in decoded.batches:
         truncates += _truncates(made)
         mine = made.filter(_mask(made, row.columns, config.record_key, key))
         if mine.num_rows:
-            changes += _changes(mine, row.columns, config.record_key, item, source_clock)
+            changes += _changes(mine, row.columns, config.record_key, item, source_clock, partial)
     rows = sum(made.num_rows for made in decoded.batches) + len(decoded.rows)
     of_the_row = [_is_of(error, row.columns, config.record_key, key) for error in decoded.rows]
     return ObjectChanges(
@@ -131,7 +132,7 @@ def keyed_changes(
     of records that the merge set aside. `hash_key` is the key of the columns that the table hashes. Raises a
     SluiceError where the object can't be read to its end.
     """
-    row, decoded, source_clock = _decoded(body, item, config, hash_key)
+    row, decoded, source_clock, partial = _decoded(body, item, config, hash_key, types)
     by_key: list[tuple[Key, FoundChange]] = []
     truncates: list[PlacedTruncate] = []
     by_name = {column.name: column for column in row.columns}
@@ -153,7 +154,7 @@ def keyed_changes(
             if ops[place] not in (hidden.TRUNCATE, hidden.MESSAGE) and numbers[place] not in aside and wanted(key)
         ]
         mine = _as_wide(made.take(pa.array(rows, pa.int64())), types)
-        changes = _changes(mine, row.columns, config.record_key, item, source_clock)
+        changes = _changes(mine, row.columns, config.record_key, item, source_clock, partial)
         by_key += zip((keys[place] for place in rows), changes, strict=True)
     return by_key, truncates
 
@@ -188,15 +189,20 @@ def _is_wider(stored: pa.DataType, own: pa.DataType) -> bool:
 
 
 def _decoded(
-    body: bytes, item: ManifestObject, config: TableConfig, hash_key: bytes
-) -> tuple[RowSchema, Decoded, bool]:
+    body: bytes, item: ManifestObject, config: TableConfig, hash_key: bytes, stored: Collection[str] = ()
+) -> tuple[RowSchema, Decoded, bool, bool]:
     texts = _schemas(body, item, config)
     writers = [read_writer_schema(json.loads(text), config.form) for text in texts]
     row = union_of(row_for_table(writer, config) for writer in writers) if writers else RowSchema(())
     inferred = {item.id.hash: texts[0]} if is_scanned(item.format, config.form) else {}
     plan = reader_plan(config, batch=NO_BATCH, columns=row.columns, inferred=inferred, hash_key=hash_key)
     plan = replace(plan, sources=not config.append_only and any(writer.meta.source_table for writer in writers))
-    return row, decode(body, item, plan), all(writer.has_source_clock for writer in writers)
+    partial = any(writer.meta.sent for writer in writers)
+    if partial:
+        own = {*row.names, *hidden.NAMES, hidden.ROW}
+        plan = replace(plan, lacking=tuple(name for name in stored if name not in own))
+    clock = all(writer.has_source_clock for writer in writers)
+    return row, decode(body, item, plan), clock, partial
 
 
 def _schemas(body: bytes, item: ManifestObject, config: TableConfig) -> list[str]:
@@ -273,6 +279,7 @@ def _changes(
     record_key: Sequence[str],
     item: ManifestObject,
     source_clock: bool,
+    partial: bool,
 ) -> list[FoundChange]:
     columns_of_values = {
         column.name: _meanings(mine.column(column.name), column) for column in columns if column.name not in record_key
@@ -306,6 +313,7 @@ def _changes(
                 unchanged,
                 source_clock,
                 sources[number],
+                partial and own[hidden.OP][number] == hidden.UPDATE,
             )
         )
     return changes

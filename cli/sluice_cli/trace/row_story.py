@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -115,7 +115,7 @@ def story(
         if batch.changes is None:
             after = before if version is None else version.row
         elif changes or raised != floors:
-            plain = [_change(item) for item in changes]
+            plain = [_change(item, names) for item in changes]
             after = row_after(before, plain, columns=names, floor=raised, ignore_deletes=ignore_deletes)
         else:
             after = before
@@ -231,8 +231,9 @@ def _once(judged: Sequence[JudgedChange]) -> tuple[JudgedChange, ...]:
     return tuple(marked)
 
 
-def _change(change: FoundChange) -> Change:
-    return Change(change.position, change.op, change.deleted, change.values, change.unchanged, change.source)
+def _change(change: FoundChange, columns: Collection[str] = ()) -> Change:
+    unchanged = change.unchanged.union(set(columns).difference(change.values) if change.partial else ())
+    return Change(change.position, change.op, change.deleted, change.values, unchanged, change.source)
 
 
 def describe(chapter: Chapter) -> dict[str, Any]:
@@ -257,5 +258,5 @@ def describe(chapter: Chapter) -> dict[str, Any]:
 def describe_change(change: FoundChange) -> dict[str, Any]:
     """The JSON form of a change."""
     described = {**asdict(change), "values": dict(change.values), "unchanged": sorted(change.unchanged)}
-    del described["source_clock"]
+    del described["source_clock"], described["partial"]
     return described

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sluice.changes.capture_marks import is_flag
+from sluice.changes.dialects.wrappers import wrapper_of
 from sluice.changes.position import OFFSET_ONLY, POSTGRES
 from sluice.changes.source_tables import parts_of
 from sluice.names import COLUMN, NAME
@@ -34,7 +35,7 @@ from sluice.onboarding.samples import (
     with_operations,
 )
 from sluice.schema.avro import WriterSchema, left_out_note
-from sluice.schema.columns import ARRAY, BYTES, DATE, INT, ISO_DATE, JSON, LONG, STRING, Column
+from sluice.schema.columns import ARRAY, BYTES, DATE, INT, ISO_DATE, JSON, LONG, STRING, Column, holds_records
 
 SMALL_BYTES = 1024**3  # of parked objects; a smaller table is best read and written as one folder
 _PARTITION = re.compile(r"(?:_p|p_|_|p)?[0-9][0-9_p]*$")  # the end of a partition's or a shard's name: sales_p2026_11
@@ -175,6 +176,11 @@ def propose(
     )
 
 
+def _fields(writer: WriterSchema) -> tuple[list[str], list[str]]:
+    columns = writer.row.columns
+    return [of.written_name for of in columns], [of.written_name for of in columns if holds_records(of)]
+
+
 def _of_one_table(sources: Sequence[str]) -> bool:
     """Whether several source tables seem to be one: shards by their databases, or partitions by their names' ends."""
     names = {_PARTITION.sub("", parts_of(source)[-1]) for source in sources}
@@ -302,6 +308,9 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
             f"{', '.join(unmarked[:_COLUMNS_SHOWN])}: of such arrays and vectors Debezium sends null where an update "
             "left a large value alone; `null_is_unchanged` names those whose nulls mean that"
         )
+    wrapper = None if writer.of_changes else wrapper_of(*_fields(writer))
+    if wrapper is not None:
+        notes.append(f"the records are {wrapper.product}, with the row or operation in `{wrapper.row}`: {wrapper.step}")
     if sample.dialect is not None:
         notes.append(f"the records are changes in the form `{sample.dialect}`: others are refused by the rule")
     if len(sample.sources) > 1:

@@ -137,6 +137,9 @@ def plan_read(
         sources=names_source or hidden_columns.SOURCE in target,
     )
     plan = replace(plan, null_is_unchanged=tuple(name for name in config.null_is_unchanged if name in target))
+    if any(writer.meta.sent for writer in writers):
+        brought = {*agreed.names, *hidden_columns.NAMES, hidden_columns.ROW}
+        plan = replace(plan, lacking=tuple(name for name in target if name not in brought))
     rewritten = rewritten_columns(before or {}, target)
     return PlannedRead(plan, _schema(target, own), refusals, verdicts, widened, rewritten)
 

@@ -273,6 +273,24 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
         ],
         [{**WIDE, "name": "b"}],
     ),
+    "airbyte, doubles of a log's place, and SQL Server's": (
+        [
+            airbyte(1, {**WIDE, "name": "b"}, _ab_cdc_lsn="0000002a:000004e0:0003", _ab_cdc_event_serial_no=2.0),
+            airbyte(2, WIDE, _ab_cdc_lsn="0000002a:000004e0:0003", _ab_cdc_event_serial_no=1.0),
+        ],
+        [{**WIDE, "name": "b"}],
+    ),
+    "airbyte, a place in the log as Java writes doubles": (
+        [
+            airbyte(1, {**WIDE, "name": "b"}, text=True, _ab_cdc_lsn=2.4012656e7),
+            airbyte(2, WIDE, _ab_cdc_lsn=9999999.0),
+        ],
+        [{**WIDE, "name": "b"}],
+    ),
+    "goldengate, an update that has the key before it alone": (
+        [goldengate("I", 1, after=WIDE), goldengate("U", 2, before={"id": 1}, after={"name": "b"})],
+        [{**WIDE, "name": "b"}],
+    ),
     "airbyte, a deletion": ([airbyte(1, WIDE, _ab_cdc_lsn=1.0), airbyte(2, WIDE, deleted=True, _ab_cdc_lsn=2.0)], []),
     "dms, a load and changes, with its control messages": (
         [

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from sluice.changes.dialects.nested import Reading, Record, TypedForm, change, placed, whole
+from sluice.changes.dialects.nested import Reading, Record, TypedForm, change, nanos, placed, whole
 from sluice.changes.hidden_columns import DELETE, UPDATE
 from sluice.changes.position import NUMBER_FIELD, STEP_FIELD
 
@@ -17,10 +18,11 @@ _DATA = "_airbyte_data"
 _METADATA, _CAPTURED = "_airbyte_", "_ab_cdc_"
 _DELETED = f"{_CAPTURED}deleted_at"
 _AT = ("_airbyte_extracted_at", "_airbyte_emitted_at")
+_MOST_DIGITS = 30
 
 
 def _place(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The source's place that a capture writes: MySQL's, else a number that grows with each change."""
+    """The source's place that a capture writes: MySQL's, SQL Server's, else a number that grows with each change."""
     file, pos = row.get(f"{_CAPTURED}log_file"), _number(row.get(f"{_CAPTURED}log_pos"))
     if isinstance(file, str) and pos is not None:
         return {"file": file, "pos": pos, "row": 0}
@@ -31,10 +33,21 @@ def _place(row: Mapping[str, Any]) -> dict[str, Any]:
     return placed(_number(row.get(f"{_CAPTURED}cursor")) if number is None else number)
 
 
+def _millis(value: Any) -> int | None:
+    """Milliseconds since 1970 of a number of them, or of a point in time in ISO 8601."""
+    number, time = whole(value), nanos(value)
+    return time // 10**6 if number is None and time is not None else number
+
+
 def _number(value: Any) -> int | None:
-    """A whole number, which Airbyte writes with a fraction of zero."""
-    text = str(value) if isinstance(value, (str, float)) else value
-    return whole(text[:-2] if isinstance(text, str) and text.endswith(".0") else text)
+    """A whole number from 0, which Airbyte writes as a double: 24012656.0, or 2.4012656E7."""
+    try:
+        number = Decimal(str(value)) if isinstance(value, (str, int, float)) else Decimal("NaN")
+    except InvalidOperation:
+        return None
+    if not number.is_finite() or number.adjusted() > _MOST_DIGITS or number < 0 or number != int(number):
+        return None
+    return int(number)
 
 
 def _is_metadata(name: str) -> bool:
@@ -52,9 +65,13 @@ class Airbyte:
         """The columns beside the metadata."""
         if _DATA in names:
             return None
-        has_place = not {f"{_CAPTURED}lsn", f"{_CAPTURED}cursor"}.isdisjoint(names)
-        of_log = ("file", "pos", "row") if f"{_CAPTURED}log_file" in names else (NUMBER_FIELD, STEP_FIELD)
-        return TypedForm(("",), ("ts_ms", *(of_log if has_place else ())), own=_is_metadata)
+        of_logs = {
+            "log_file": ("file", "pos", "row"),
+            "event_serial_no": ("commit_lsn", "change_lsn", "event_serial_no"),
+        }
+        named = (place for name, place in of_logs.items() if f"{_CAPTURED}{name}" in names)
+        of_log = next(named, (NUMBER_FIELD, STEP_FIELD))
+        return TypedForm(("",), ("ts_ms", *of_log), own=_is_metadata)
 
     def recognises(self, record: Record, *, named: bool = False) -> bool:
         """Whether a record holds a row, also as text; if a rule `named` the dialect, or is one beside metadata."""
@@ -68,8 +85,9 @@ class Airbyte:
         data = record.get(_DATA, record)
         captured = reading.parse(data) if isinstance(data, str) else data
         row = {name: value for name, value in captured.items() if not _is_metadata(name)}
-        time = next((at for name in _AT if (at := whole(record.get(name))) is not None), None)
-        source = {**({} if time is None else {"ts_ms": time}), **_place(captured)}
+        time = next((at for name in _AT if (at := _millis(record.get(name))) is not None), None)
+        place = _place(captured) or placed(time)
+        source = {**({} if time is None else {"ts_ms": time}), **place}
         if captured.get(_DELETED) is not None:
             return [change(DELETE, row, None, source)]
         return [change(UPDATE, None, row, source)]

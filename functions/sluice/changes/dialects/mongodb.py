@@ -19,6 +19,7 @@ _STATEMENTS = (
     "drop rename dropdatabase invalidate create modify createindexes dropindexes shardcollection reshardcollection "
     "refinecollectionshardkey startindexbuild abortindexbuild updatesearchindex"
 ).split()
+_WHOLE = "Take $changeStreamSplitLargeEvent out of the change stream, or leave out fields that make events so large"
 _LOOK_UP = "Let the change stream return whole documents: fullDocument updateLookup, or a post-image"
 # https://www.mongodb.com/docs/manual/reference/mongodb-extended-json/
 _PLAIN_TYPES = ("$oid", "$numberInt", "$numberLong", "$numberDouble", "$numberDecimal", "$uuid", "$symbol")
@@ -120,6 +121,8 @@ class MongoDb(JsonOnly):
 
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
         """The changes. Raises UnusableSchema for an update or a deletion that doesn't say of which document."""
+        if at(record, "splitEvent.of") not in (None, 1):
+            raise UnusableSchema("A change event is split, and its parts are records of their own", next_step=_WHOLE)
         if "operationType" not in record:
             return [_of_debezium(record, reading)]
         if str(record["operationType"]).lower() == "update" and not isinstance(record.get("fullDocument"), dict):

@@ -291,7 +291,8 @@ class ChangePaths:
             if row is None:
                 raise UnusableSchema(f"A change in the form `{self.name}` has no row after it")
             partial = {SENT: list(row)} if self.partial and op == UPDATE else {}
-            row = {**key, **row} if key else row
+            named = {**(reading.key_of(before) if before and self.partial else {}), **(key or {})}
+            row = {**named, **row} if named else row
             before = {**row, **old} if old and op == UPDATE else before
             if op == UPDATE and before and any(row.get(name) != it for name, it in reading.key_of(before).items()):
                 made.append(change(DELETE, {**row, **before}, None, dict(source)))

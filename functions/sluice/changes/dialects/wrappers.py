@@ -31,6 +31,7 @@ _TEXTS = (  # names that nothing else has: of text, too
     _wrapper("Airbyte's records without flattening", "_airbyte_data", step=_TYPED.format("airbyte")),
     _wrapper("PeerDB's raw records", "_peerdb_data", step=_TYPED.format("peerdb")),
     _wrapper("Salesforce's change events", "ChangeEventHeader"),
+    _wrapper("TiCDC's rows in Avro, without those of deletions", "_tidb_op", step="Let TiCDC write canal-json or CSV"),
 )
 _RECORDS = (
     _wrapper("Canal's or Maxwell's changes", "data", "type table database"),

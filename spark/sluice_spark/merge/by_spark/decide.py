@@ -358,7 +358,7 @@ def _completed(
     decided: DataFrame, counted: _Counted, floors: Floors, truncates: Sequence[Truncate], target: MergeTarget
 ) -> DataFrame:
     """The rows that follow from their keys' histories, those equal to the stored row left out."""
-    every = unavailable_columns(target.schema, target.config.record_key, target.config.null_is_unchanged)
+    every = unavailable_columns(target.schema, target.config.record_key)
     narrow = not (counted.supplying or truncates or target.ignores_deletes)
     columns = _only_unchanged(decided, every) if narrow else every
     stored = None

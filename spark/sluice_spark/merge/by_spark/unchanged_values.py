@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
+from pyspark.sql.types import StructType
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.row_history import EVERY_COLUMN, NEVER
@@ -40,20 +40,9 @@ _KNOWN_AT_TYPE = "map<string,string>"
 _LINEAGE = tuple(hidden.LINEAGE.values())
 
 
-def unavailable_columns(
-    target: StructType, record_key: Sequence[str], null_is_unchanged: Sequence[str] = ()
-) -> list[str]:
-    """The columns that a change may leave unchanged: those of types that sources store apart from the row.
-
-    `null_is_unchanged` may be of any type.
-    """
-    kinds = (StringType, BinaryType, ArrayType, MapType)
-    return [
-        field.name
-        for field in target.fields
-        if (isinstance(field.dataType, kinds) or field.name in null_is_unchanged)
-        and field.name not in {*record_key, *hidden.NAMES}
-    ]
+def unavailable_columns(target: StructType, record_key: Sequence[str]) -> list[str]:
+    """The columns that a change may leave unchanged: all but the key's, where captures write a part of the row."""
+    return [name for name in target.names if name not in {*record_key, *hidden.NAMES}]
 
 
 def history(
