@@ -19,6 +19,7 @@ _METADATA, _CAPTURED = "_airbyte_", "_ab_cdc_"
 _DELETED = f"{_CAPTURED}deleted_at"
 _AT = ("_airbyte_extracted_at", "_airbyte_emitted_at")
 _MOST_DIGITS = 30
+_LOGS = {"log_file": ("file", "pos", "row"), "event_serial_no": ("commit_lsn", "change_lsn", "event_serial_no")}
 
 
 def _place(row: Mapping[str, Any]) -> dict[str, Any]:
