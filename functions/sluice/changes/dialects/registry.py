@@ -83,7 +83,10 @@ def shown_by(record: dict[str, Any], looked_for: Collection[str] = DIALECTS) -> 
 
 def _changes_of_rule(dialect: CaptureDialect, reading: Reading, record: dict[str, Any]) -> Sequence[dict[str, Any]]:
     if not dialect.recognises(record, named=True):
-        raise UnusableSchema(f"The record is no change in the form `{dialect.name}`, which the table's rule names")
+        raise UnusableSchema(
+            f"The record is no change in the form `{dialect.name}`, which the table's rule says",
+            next_step="Correct the rule's `format` or `change`, or give such records a topic of their own, and retry",
+        )
     return in_order(dialect.changes(record, reading), reading)
 
 
