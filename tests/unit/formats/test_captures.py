@@ -302,6 +302,10 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
         ],
         [{"id": 1, "name": "b", "note": None, "n": None}],
     ),
+    "dms, an update of the key with an image before it": (
+        [dms("load", WIDE), {**dms("update", {**WIDE, "id": 2}), "BI": {"id": 1}}],
+        [{**WIDE, "id": 2}],
+    ),
     "qlik, changes and a reload": (
         [qlik("REFRESH", 0, WIDE), qlik("UPDATE", 2, {**WIDE, "id": 5}, WIDE), qlik("INSERT", 1, {**WIDE, "id": 2})],
         [{**WIDE, "id": 2}, {**WIDE, "id": 5}],

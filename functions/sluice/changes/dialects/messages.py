@@ -8,9 +8,10 @@ https://docs.peerdb.io
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from sluice.changes.dialects.nested import ChangePaths, Reading, at, nanos, placed, whole
+from sluice.changes.dialects.nested import ChangePaths, Reading, Record, at, nanos, placed, whole
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, UPDATE
 
 _DMS_STATEMENTS = "create-table drop-table rename-table truncate-table add-column drop-column rename-column".split()
@@ -24,7 +25,19 @@ def _of_dms(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     return {**source, **(placed(commit, number) if commit is not None and number is not None else {})}
 
 
-DMS_MESSAGES = ChangePaths(
+@dataclass(frozen=True)
+class DmsMessages(ChangePaths):
+    """The dialect of AWS DMS: beside `data` and `metadata`, the row before an update under a name of the task's own."""
+
+    def _is_change(self, part: Record) -> bool:
+        return at(part, "metadata.record-type") in ("data", "control") and super()._is_change(part)
+
+    def _of_part(self, part: Record, reading: Reading) -> list[dict[str, Any]]:
+        images = [value for name, value in part.items() if name not in ("data", "metadata") and isinstance(value, dict)]
+        return super()._of_part({**part, self.before: images[0] if len(images) == 1 else None}, reading)
+
+
+DMS_MESSAGES = DmsMessages(
     "dms",
     fields=frozenset(("metadata",)),
     operation="metadata.operation",
