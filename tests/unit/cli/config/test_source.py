@@ -204,7 +204,7 @@ def test_a_rule_that_is_never_reached_is_reported():
 def test_two_topics_cannot_be_sent_into_one_table():
     assert "already" in mistakes(RULE + "  - {topic: a.c, table: a.b, record_key: id}\n")[3, "tables[1].table"]
     assert (
-        "two topics"
+        "without merged, one topic feeds a table"
         in mistakes("tables:\n  - {topic: '*.b.*', table: 'b.{2}', record_key: id}\n")[2, "tables[0].table"]
     )
 
