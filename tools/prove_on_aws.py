@@ -60,6 +60,12 @@ class Proof:
     def is_local(self) -> bool:
         return self.target.home is not None
 
+    @property
+    def emulator(self) -> str:
+        """The name of the local stack's emulator."""
+        noted = json.loads((self.target.home / "local.json").read_text()) if self.target.home else {}
+        return str(noted.get("emulator", ""))
+
     def sluice(self, *words: str, accept: tuple[int, ...] = (0,)) -> str:
         """What `sluice` prints. Raises Wrong."""
         stack = [] if self.is_local else ["--stack", self.target.stack]
@@ -249,7 +255,8 @@ STEPS: dict[str, Callable[[Proof], str]] = {
 def record(proof: Proof, began: dt.datetime) -> str:
     """The record as Markdown."""
     failed = [name for name, result, *_ in proof.rows if result == "FAILED"]
-    where = f"the local stack ({platform.machine()}, {os.cpu_count()} cores)" if proof.is_local else "AWS"
+    machine = f"{platform.machine()}, {os.cpu_count()} cores"
+    where = f"the local stack with {proof.emulator} ({machine})" if proof.is_local else "AWS"
     release = proof.target.outputs.get("Release", "none")
     head = f"Sluice {distribution_version()}, commit {commit_of(ROOT)}, release {release}"
     table = "\n".join(f"| {' | '.join(row)} |" for row in proof.rows)
@@ -305,7 +312,7 @@ def main() -> int:
         proof.run(name, step)
     folder = ROOT / "docs" / "proven"
     folder.mkdir(exist_ok=True)
-    place = "local" if proof.is_local else target.region
+    place = proof.emulator.lower() if proof.is_local else target.region
     file = folder / f"{began:%Y-%m-%d}-{place}.md"
     file.write_text(record(proof, began), encoding="utf-8")
     print(f"wrote {file.relative_to(ROOT)}")
