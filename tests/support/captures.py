@@ -18,7 +18,6 @@ from sluice.admission.routing import CHANGE_FILE
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.sources import judge_sources
 from sluice.changes import hidden_columns as hidden
-from sluice.changes.log_restart import SeenObject
 from sluice.changes.row_history import Change, Row, row_after
 from sluice.changes.source_tables import Floors
 from sluice.config.document import Configuration
@@ -129,13 +128,12 @@ def _merge(objects: Objects, items: list[ManifestObject], config: TableConfig, p
                 decoded.append(decode(objects.whole(item.id), item, planned.plan))
             except SluiceError as error:
                 played.refuse(error.code, str(error))
-    seen: list[SeenObject] = [each.seen for each in decoded]
-    for other in judge_sources(None, seen, config)[1].values():
+    others = judge_sources(None, [made.seen for made in decoded], config)[1]
+    for other in others.values():
         played.refuse(other.code, str(other))
-        decoded = [each for each in decoded if each.seen.object not in {item.id.hash for item in items}]
-    for each in decoded:
-        for row in each.rows:
-            played.refuse(row.code, row.reason)
+    decoded = [made for made in decoded if made.seen.object not in others]
+    for row in (row for made in decoded for row in made.rows):
+        played.refuse(row.code, row.reason)
     played.rows = _live_rows(decoded, config)
 
 
@@ -146,7 +144,7 @@ def _scan(objects: Objects, config: TableConfig, items: Any) -> Any:
 def _live_rows(decoded: list[Decoded], config: TableConfig) -> list[dict[str, Any]]:
     changes: defaultdict[tuple[Any, ...], list[Change]] = defaultdict(list)
     floors, names = Floors(topic=config.topic), dict[str, None]()
-    for batch in (batch for each in decoded for batch in each.batches):
+    for batch in (batch for made in decoded for batch in made.batches):
         own = [name for name in batch.schema.names if not name.startswith(("_sluice_", "__deleted"))]
         names.update(dict.fromkeys(name for name in own if name not in config.record_key))
         for row in batch.to_pylist():
