@@ -214,7 +214,7 @@ def planned(
     """The project's plan for these pending objects."""
     waiting = [
         PendingObject(
-            *astuple(identity(number)),
+            *astuple(identity(number))[:3],
             *(1, None, "avro", "t", None, None, number),
             table=tables[number],
             shard=0,

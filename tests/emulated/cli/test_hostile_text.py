@@ -63,6 +63,7 @@ COMMANDS = {
     "table stats": ["table", "stats", f"moma.{HOSTILE}"],
     "table ddl": ["table", "ddl", f"moma.{HOSTILE}", "--engine", "spark"],
     "table accept": ["table", "accept", f"moma.{HOSTILE}"],
+    "table drop": ["table", "drop", f"moma.{HOSTILE}"],
     "table adopt": ["table", "adopt", f"moma.{HOSTILE}", "--from", HOSTILE],
     "ops services list": ["ops", "services", "list", HOSTILE],
     "config check": ["config", "check", "wrong.yaml"],
