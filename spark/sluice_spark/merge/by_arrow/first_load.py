@@ -34,7 +34,7 @@ from sluice_formats.records import ReaderPlan
 from sluice_spark.errors import RowsDiffer
 from sluice_spark.hudi.facts import BaseFile, TableFacts
 from sluice_spark.hudi.own_files import NewFiles, partition_metadata
-from sluice_spark.hudi.table_files import write_data_file, write_file
+from sluice_spark.hudi.table_files import refuse_undone, write_data_file, write_file
 from sluice_spark.merge.by_arrow.base_file import (
     can_write,
     has_plain_key,
@@ -62,7 +62,7 @@ STORED_BYTES_PER_PART, MOST_PARTS = 16 * MIB, 128
 MOST_PART_BYTES = 128 * MIB
 # A read task holds the rows of one object twice, at least so many bytes of small objects, and messages to other tasks.
 GATHERED_BYTES, MESSAGE_BYTES = 8 * MIB, MIB
-# Files of a table with partitions, each of which the commit names. A task writes several at once.
+# Files of a table with partitions, each of which the commit names. A task puts several at once.
 MOST_FILES, FILES_AT_ONCE = 5_000, 8
 
 Share = Sequence[ManifestObject]
@@ -315,7 +315,8 @@ def _to_partitions(
 
 def _newest(messages: Iterable[bytes], plan: LoadPlan) -> pa.Table:
     rows = pa.concat_tables(pa.ipc.open_stream(body).read_all() for body in messages)
-    newest = rows.take(newest_places([key_text(rows, plan.record_key)], rows.column(hidden.POSITION)))
+    places = newest_places([key_text(rows, plan.record_key)], rows.column(hidden.POSITION))
+    newest = rows if len(places) == rows.num_rows else rows.take(places)
     return _completed(rows, newest, plan.record_key, plan)[0]
 
 
@@ -383,7 +384,7 @@ def _divided(rows: pa.Table, groups: pa.Array) -> Iterator[tuple[Any, pa.Table]]
 
 def _ipc(rows: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as out:
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as out:
         out.write_table(rows)
     return bytes(sink.getvalue())
 
@@ -444,17 +445,24 @@ def _written(
     shares = [("", rows)]
     if plan.reader.partition_by:
         shares = list(_divided(rows, _paths(rows, plan)))
+    # Made one after the other: threads that make files at once take twice the processor's time.
     with ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="file") as pool:
-        return list(
-            pool.map(
-                lambda place: _file(*shares[place], plan, new, number=number * MOST_FILES + place, token=token),
-                range(len(shares)),
+        puts = [
+            pool.submit(put)
+            for put in (
+                _file(*share, plan, new, number=number * MOST_FILES + place, token=token)
+                for place, share in enumerate(shares)
             )
-        )
+        ]
+        files = [put.result() for put in puts]
+    refuse_undone(task_objects(plan.source), plan.table_uri, [file.path for file in files], new=new)
+    return files
 
 
-def _file(partition: str, rows: pa.Table, plan: LoadPlan, new: NewFiles, *, number: int, token: str) -> BaseFile:
-    """Write a file. Each attempt has a file of its own, which its marker lets Hudi find."""
+def _file(
+    partition: str, rows: pa.Table, plan: LoadPlan, new: NewFiles, *, number: int, token: str
+) -> Callable[[], BaseFile]:
+    """Make a file, and return what puts it. Each attempt has a file of its own, which its marker lets Hudi find."""
     began = time.monotonic()
     keys, rows = key_text(rows, plan.record_key), stored_rows(rows, plan)
     name = f"{uuid.uuid4()}-0_{token}_{new.instant}.parquet"
@@ -462,11 +470,15 @@ def _file(partition: str, rows: pa.Table, plan: LoadPlan, new: NewFiles, *, numb
     body = parquet_of(rows, keys, partition=partition, **own).to_pybytes()
     file = BaseFile(name, rows.num_rows, len(body), 0, inserted=rows.num_rows, partition=partition)
     objects = task_objects(plan.source)
-    if partition:
-        place, content = partition_metadata(partition, new.instant)
-        write_file(objects, f"{plan.table_uri}/{place}", content)
-    write_data_file(objects, plan.table_uri, file.path, body, new=new, kind="CREATE")
-    return replace(file, ms=int((time.monotonic() - began) * 1000))
+
+    def put() -> BaseFile:
+        if partition:
+            place, content = partition_metadata(partition, new.instant)
+            write_file(objects, f"{plan.table_uri}/{place}", content)
+        write_data_file(objects, plan.table_uri, file.path, body, new=new, kind="CREATE", alone=False)
+        return replace(file, ms=int((time.monotonic() - began) * 1000))
+
+    return put
 
 
 def stored_rows(newest: pa.Table, plan: LoadPlan) -> pa.Table:

@@ -26,7 +26,7 @@ from sluice_spark.hudi.table_files import read_file, refuse_undone, write_data_f
 from sluice_spark.merge.by_arrow.base_file import Rewritten, parquet_of, rewritten
 from sluice_spark.merge.key_index import KeyIndex
 
-AT_ONCE_IN_DRIVER = 8
+AT_ONCE_IN_DRIVER = 4
 TASKS_PER_CORE = 8
 T = TypeVar("T")
 R = TypeVar("R")
