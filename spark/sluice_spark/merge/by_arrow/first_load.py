@@ -57,7 +57,7 @@ from sluice_spark.merge.by_arrow.unchanged_values import completed_rows, is_part
 
 MIB = 1024**2
 # A part is one task's rows and one file. Of so many bytes as stored, it has several times as many in Arrow.
-STORED_BYTES_PER_PART, MOST_PARTS = 16 * MIB, 128
+STORED_BYTES_PER_PART, MOST_PARTS = 16 * MIB, 512
 # A write task holds its part's rows, their sorted copy and the Parquet file: at most three times as many bytes.
 MOST_PART_BYTES = 128 * MIB
 # A read task holds the rows of one object twice, at least so many bytes of small objects, and messages to other tasks.
