@@ -40,13 +40,22 @@ class Table:
         decided = decide_changes(
             newest,
             table,
-            stored=self._stored(newest, ()),
+            stored=self._by_index(newest),
             read_values=self._stored,
             config=self.config,
             floors=Floors(),
         )
         self.rows.update(zip(decided.keys, decided.rows.to_pylist()))
         return decided.counts
+
+    def _by_index(self, newest: pa.Table) -> dict[Key, StoredRow]:
+        """The stored rows as the index of keys has them: at the highest position, where a change is above that."""
+        highest = max((row[hidden.POSITION] for row in self.rows.values()), default="")
+        above = {(row["id"],) for row in newest.to_pylist() if row[hidden.POSITION] > highest}
+        return {
+            key: StoredRow(highest, None, "", 0) if key in above and row.owed is None else row
+            for key, row in self._stored(newest, ()).items()
+        }
 
     def _stored(self, wanted: pa.Table, columns: Sequence[str]) -> dict[Key, StoredRow]:
         rows = {(id,): self.rows.get((id,)) for id in wanted.column("id").to_pylist()}
