@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import botocore.session
 import pytest
 import yaml
+from support.sam_template import statements
 
 from sluice_deploy.template import read_template
 
@@ -35,17 +35,6 @@ def operations(service: str) -> frozenset[str]:
     session = botocore.session.get_session()
     models = [session.get_service_model(name) for name in SERVICES.get(service, (service,))]
     return frozenset(name for model in models for name in model.operation_names)
-
-
-def statements(node: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(node, dict):
-        if "Effect" in node:
-            yield node
-        for value in node.values():
-            yield from statements(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from statements(value)
 
 
 def actions(policy: Any) -> set[str]:

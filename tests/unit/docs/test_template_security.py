@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tomllib
-from support.sam_template import TEMPLATE
+from support.sam_template import TEMPLATE, statements
 
 from sluice.ledger.events import BATCH_COMMITTED, SOURCE
 from sluice_deploy.release import CODE, ENTRY_POINT, MANIFEST, PREFIX
@@ -43,18 +43,6 @@ UNCONDITIONAL_TRUST = {
 
 def of_type(*types: str) -> dict[str, dict[str, Any]]:
     return {name: resource for name, resource in RESOURCES.items() if resource["Type"] in types}
-
-
-def statements(node: Any) -> Iterator[dict[str, Any]]:
-    """Every statement of every policy, also those that a condition lets in."""
-    if isinstance(node, dict):
-        if "Effect" in node:
-            yield node
-        for value in node.values():
-            yield from statements(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from statements(value)
 
 
 # Statement for a service that sends no source -> where AWS says so.
