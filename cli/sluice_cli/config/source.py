@@ -258,7 +258,7 @@ def _check_delete_when(tree: YamlLines, own: Mapping[str, Any], rule: TableRule,
 
 
 def _check_change(tree: YamlLines, rule: TableRule, path: Path) -> None:
-    """Check that paths are told for records of no named form, and with the row that the others need."""
+    """Check that paths are given for records of no named form, and with the row that the others need."""
     change = rule.change
     if change.row is None and change != ChangeRule():
         tree.mistake((*path, "change"), "needs row too: the path of the row after a change")
