@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Union
 
 import pyarrow as pa
@@ -33,12 +33,6 @@ class BaseKeys:
 Entry = Union[BaseKeys, Sequence[LogBlock]]
 
 
-@dataclass
-class _TableKeys:
-    entries: dict[str, Entry] = field(default_factory=dict)
-    bytes: int = 0
-
-
 class KeyIndex:
     """What a run has read of its tables' files, by table and file. Thread-safe.
 
@@ -47,7 +41,7 @@ class KeyIndex:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
-        self._tables: dict[str, _TableKeys] = {}  # the least recent first
+        self._tables: dict[str, dict[str, Entry]] = {}  # the least recent first
         self._lock = threading.Lock()
 
     def has_room(self, size: int) -> bool:
@@ -57,27 +51,29 @@ class KeyIndex:
     def take(self, table: str, files: Collection[str]) -> dict[str, Entry]:
         """What is kept of these files of a table. Others of it are gone, and forgotten."""
         with self._lock:
-            entries = self._tables.pop(table, _TableKeys()).entries
+            entries = self._tables.pop(table, {})
             present = {file: entry for file, entry in entries.items() if file in files}
-            self._tables[table] = _TableKeys(present, sum(map(_bytes_of, present.values())))
+            self._tables[table] = present
             return dict(present)
 
     def keep(self, table: str, entries: Mapping[str, Entry]) -> None:
         """Keep what was read of files of a table, as far as there is room."""
         with self._lock:
-            own = self._tables.pop(table, _TableKeys())
+            own = self._tables.pop(table, {})
+            left = self._most_bytes - _bytes_of(own)
             for file, entry in entries.items():
-                size = _bytes_of(entry)
-                while self._tables and own.bytes + size + self._bytes() > self._most_bytes:
-                    del self._tables[next(iter(self._tables))]
-                if own.bytes + size <= self._most_bytes:
-                    own.bytes += size - (_bytes_of(own.entries[file]) if file in own.entries else 0)
-                    own.entries[file] = entry
+                left -= _bytes(entry)
+                if left < 0:
+                    break
+                own[file] = entry
             self._tables[table] = own
+            while sum(map(_bytes_of, self._tables.values())) > self._most_bytes:
+                del self._tables[next(iter(self._tables))]
 
-    def _bytes(self) -> int:
-        return sum(other.bytes for other in self._tables.values())
+
+def _bytes_of(entries: Mapping[str, Entry]) -> int:
+    return sum(map(_bytes, entries.values()))
 
 
-def _bytes_of(entry: Entry) -> int:
+def _bytes(entry: Entry) -> int:
     return entry.keys.nbytes if isinstance(entry, BaseKeys) else sum(block.bytes for block in entry)

@@ -200,7 +200,7 @@ def test_stored_rows_are_found_in_every_file_by_their_whole_key() -> None:
     files = [base_file((1, "b", 4), (7, "a", 4)), base_file((5, "a", 4)), base_file((3, "a", 9), (2, "a", 5))]
 
     def stored(bodies: list[bytes]) -> dict[Any, StoredRow]:
-        wanted = WantedKeys(newest, ("id", "part"), plain=True)
+        wanted = WantedKeys(newest, ("id", "part"))
         files = [pq.ParquetFile(pa.BufferReader(body)) for body in bodies]
         return by_key(row for number, file in enumerate(files) for row in rows_in(file, wanted, number))
 
@@ -222,7 +222,7 @@ def test_row_groups_without_a_wanted_key_by_their_statistics_are_not_read() -> N
             return super().read_row_group(number, *given, **named)
 
     file = Counted(pa.BufferReader(base_file((0, "a", 4), (2, "a", 5), (2, "b", 4), (9, "a", 4))))
-    wanted = WantedKeys(rows(change(1, 1), change(2, 1), change(3, 1)), ("id", "part"), plain=True)
+    wanted = WantedKeys(rows(change(1, 1), change(2, 1), change(3, 1)), ("id", "part"))
     ((key, _),) = rows_in(file, wanted, 0)
     assert (key, read) == ((2, "a"), [1])
 

@@ -78,7 +78,7 @@ def find(folder: Path, slices: list[FileSlice], wanted: list[Row], index: KeyInd
         }
     )
     work: Any = partial(FileWork, None, None, None)
-    keys = WantedKeys(rows, ("id",), plain=True)
+    keys = WantedKeys(rows, ("id",))
     return stored_rows(folder.as_uri(), slices, keys, committed=COMMITTED, rows=9, index=index, work=work)
 
 

@@ -24,7 +24,7 @@ from sluice_formats.records import ReaderPlan
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.needed_members import missing_in_engine
 from sluice_spark.hudi.slices import newest_slices
-from sluice_spark.merge.by_arrow.base_file import has_plain_key, key_text, partition_paths
+from sluice_spark.merge.by_arrow.base_file import key_text, partition_paths
 from sluice_spark.merge.by_arrow.covers import (
     WRITTEN_IN_DRIVER,
     check_changes,
@@ -148,7 +148,7 @@ def _table_rows(
 
     `source_clock`: the changes' times are the source's; None where Kafka's order says nothing of them.
     """
-    hudi, config, kinds = part.hudi, part.config, column_types(target)
+    hudi, config = part.hudi, part.config
     if not changes.num_rows:
         return TableRows(part, facts, target, None, NO_CHANGES)
     newest = newest_changes(changes, config)
@@ -156,7 +156,7 @@ def _table_rows(
     check_slices(slices)
     index = None if config.is_history else part.services.keys  # the keys of a history rise, and few are read again
     find: dict[str, Any] = {"committed": Committed.of(facts.timeline), "work": work}
-    wanted = WantedKeys(newest, config.record_key, has_plain_key(kinds, config.record_key))
+    wanted = WantedKeys(newest, config.record_key)
     stored = stored_rows(hudi.path, slices, wanted, rows=facts.rows or 0, index=index, **find)
 
     def values(rows: pa.Table, columns: Sequence[str]) -> Mapping[Key, StoredRow]:

@@ -448,11 +448,8 @@ def _written(
     # Made one after the other: threads that make files at once take twice the processor's time.
     with ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="file") as pool:
         puts = [
-            pool.submit(put)
-            for put in (
-                _file(*share, plan, new, number=number * MOST_FILES + place, token=token)
-                for place, share in enumerate(shares)
-            )
+            pool.submit(_file(*share, plan, new, number=number * MOST_FILES + place, token=token))
+            for place, share in enumerate(shares)
         ]
         files = [put.result() for put in puts]
     refuse_undone(task_objects(plan.source), plan.table_uri, [file.path for file in files], new=new)

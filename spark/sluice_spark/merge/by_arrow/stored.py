@@ -33,14 +33,10 @@ _READ = (hidden.POSITION, hidden.OWED, RECORD_KEY, hidden.PARTITION, hidden.SOUR
 
 @dataclass(frozen=True)
 class WantedKeys:
-    """The keys to look for: the columns `record_key` of `rows`, which have a position, too.
-
-    `plain`: `key_text` makes Hudi's text of them (`has_plain_key`).
-    """
+    """The keys to look for: the columns `record_key` of `rows`, which have a position, too. `has_plain_key` holds."""
 
     rows: pa.Table
     record_key: tuple[str, ...]
-    plain: bool
 
     @cached_property
     def positions(self) -> Mapping[Key, str]:
@@ -49,9 +45,8 @@ class WantedKeys:
 
     @cached_property
     def by_text(self) -> Mapping[str, Key]:
-        """Each key by Hudi's text of it; none where that is unknown."""
-        texts = key_text(self.rows, self.record_key).to_pylist() if self.plain else []
-        return dict(zip(texts, self.positions))
+        """Each key by Hudi's text of it."""
+        return dict(zip(key_text(self.rows, self.record_key).to_pylist(), self.positions))
 
     @cached_property
     def texts(self) -> Mapping[Key, str]:
@@ -63,11 +58,14 @@ class WantedKeys:
         names = list(self.record_key)
         return keys.select(names).cast(pa.schema([self.rows.schema.field(name) for name in names]))
 
+    @cached_property
+    def _first(self) -> pa.Array:
+        return as_counts(self.rows.column(self.record_key[0]).combine_chunks())
+
     def places(self, keys: pa.Table) -> pa.Array:
         """The numbers of the rows whose first column of the key is one of these."""
-        name = self.record_key[0]
-        wanted = as_counts(self.rows.column(name).combine_chunks())
-        return pc.indices_nonzero(pc.is_in(as_counts(keys.column(name).combine_chunks()), value_set=wanted))
+        own = as_counts(keys.column(self.record_key[0]).combine_chunks())
+        return pc.indices_nonzero(pc.is_in(own, value_set=self._first))
 
     @cached_property
     def bounds(self) -> Mapping[str, Mapping[str, Any]]:
@@ -203,7 +201,7 @@ def read_keys(file: pq.ParquetFile, wanted: WantedKeys) -> BaseKeys:
     """The keys of a base file."""
     columns = file.read(columns=[*wanted.record_key, RECORD_KEY], use_threads=False)
     keys, highest = wanted.typed(columns).combine_chunks(), _highest(file)
-    if not wanted.plain or not pc.all(pc.equal(key_text(keys, wanted.record_key), columns[RECORD_KEY])).as_py():
+    if not pc.all(pc.equal(key_text(keys, wanted.record_key), columns[RECORD_KEY])).as_py():
         highest = None
     return BaseKeys(keys, highest)
 
