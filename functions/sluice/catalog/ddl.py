@@ -8,7 +8,7 @@ from typing import Callable
 from sluice.catalog import history_view
 from sluice.catalog.columns import shown_columns
 from sluice.catalog.history_view import Dialect, history_view_sql
-from sluice.catalog.tables import Wish, wished_table
+from sluice.catalog.tables import ATHENA_NATIVE, Wish, wished_table
 from sluice.catalog.views import quoted, view_sql
 from sluice.changes.hidden_columns import DELETED
 from sluice.config.catalog import READ_OPTIMIZED, SNAPSHOT, CatalogEntry
@@ -90,6 +90,8 @@ def _athena_table(wish: Wish, entry: CatalogEntry) -> str:
     )
     lines.append(f"STORED AS INPUTFORMAT {_text(storage['InputFormat'])} OUTPUTFORMAT {_text(storage['OutputFormat'])}")
     lines.append(f"LOCATION {_text(storage['Location'])}")
+    if ATHENA_NATIVE in table["Parameters"]:
+        lines.append(f"TBLPROPERTIES ({_pairs({ATHENA_NATIVE: table['Parameters'][ATHENA_NATIVE]})})")
     return "\n".join(lines)
 
 

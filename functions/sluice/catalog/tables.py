@@ -27,6 +27,7 @@ OUTPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
 SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 
 SPARK = "spark.sql."
+ATHENA_NATIVE = "athena_enable_native_hudi_connector_implementation"  # Athena's own connector, of Hudi 0.15.0
 LAST_COMMIT = "last_commit_time_sync"  # Hudi's name, from which another tool's sync continues
 OWNER, DEFINITION = "sluice.table", "sluice.definition"
 PART_CHARACTERS = 4000  # of a part of Spark's schema: the longest value in Hive's metastore, and Hudi's default
@@ -58,6 +59,8 @@ def wished_table(wish: Wish, name: str, kind: str, *, synced: str | None) -> Tab
     parameters = {"EXTERNAL": "TRUE", OWNER: wish.config.table, **spark_properties(wish.columns, partition_by)}
     if synced is not None:
         parameters[LAST_COMMIT] = synced
+    if wish.config.catalog.athena_native is not None:
+        parameters[ATHENA_NATIVE] = str(wish.config.catalog.athena_native).lower()
     return {
         "Name": name,
         "TableType": EXTERNAL,
@@ -130,7 +133,12 @@ def definition(table: Mapping[str, Any], config: TableConfig) -> str:
             if name in (QUERY_AS_READ_OPTIMIZED, "path", "serialization.format")
         },
         "parameters": {
-            name: value for name, value in parameters.items() if owned(name) and name not in (LAST_COMMIT, DEFINITION)
+            name: value
+            for name, value in parameters.items()
+            if owned(name)
+            and name not in (LAST_COMMIT, DEFINITION)
+            or name == ATHENA_NATIVE
+            and config.catalog.athena_native is not None
         },
         "view": table.get("ViewOriginalText"),
     }

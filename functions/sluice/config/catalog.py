@@ -20,13 +20,15 @@ class CatalogRule:
     """How a rule's tables appear in the catalog: patterns of {database} and {table}, the parts of the table's name.
 
     `tables` names the Hudi tables; Hudi's suffixes are added for merge-on-read. `views` names the views over them for
-    Athena and Trino; None makes no views. Without `sync` the table is not in the catalog.
+    Athena and Trino; None makes no views. Without `sync` the table is not in the catalog. `athena_native` is the value
+    of Athena's table property for its newer reader of Hudi; None leaves that property as it is.
     """
 
     sync: bool = True
     database: str = "{database}"
     tables: str = "{table}_all"
     views: str | None = "{table}"
+    athena_native: bool | None = None
 
     def mistakes(self) -> dict[str, str]:
         """Return what is wrong with the patterns: key -> what it must be."""
@@ -48,11 +50,15 @@ def _parse(written: Any) -> dict[str, Any]:
     """Return the fields that the file sets; CatalogRule.mistakes checks the patterns."""
     if isinstance(written, bool) or written in ("on", "off"):  # on and off are true and false to YAML
         return {"sync": written in ("on", True)}
-    if not isinstance(written, dict) or not set(written) <= {"database", "tables", "views"}:
-        raise ValueError("is off, or a mapping of database, tables and views to patterns")
+    if not isinstance(written, dict) or not set(written) <= {"database", "tables", "views", "athena_native"}:
+        raise ValueError("is off, or a mapping of database, tables and views to patterns, with athena_native")
     patterns: dict[str, Any] = {}
     for key, pattern in written.items():
-        if isinstance(pattern, str) and not (key == "views" and pattern == "off"):
+        if key == "athena_native":
+            if not isinstance(pattern, bool):
+                raise ValueError("has athena_native, which is true or false")
+            patterns[key] = pattern
+        elif isinstance(pattern, str) and not (key == "views" and pattern == "off"):
             patterns[key] = pattern
         elif key == "views" and pattern in (None, False, "off"):
             patterns[key] = None
@@ -61,13 +67,13 @@ def _parse(written: Any) -> dict[str, Any]:
     return {"sync": True, **patterns}
 
 
-def _written(rule: CatalogRule) -> str | dict[str, str]:
+def _written(rule: CatalogRule) -> str | dict[str, Any]:
     if not rule.sync:
         return "off"
     default = CatalogRule()
     written_keys = {
-        key: getattr(rule, key) or "off"
-        for key in ("database", "tables", "views")
+        key: "off" if getattr(rule, key) is None else getattr(rule, key)
+        for key in ("database", "tables", "views", "athena_native")
         if getattr(rule, key) != getattr(default, key)
     }
     return written_keys or "on"
@@ -87,6 +93,7 @@ CATALOG = Value(
                     "database": _PATTERN,
                     "tables": _PATTERN,
                     "views": {"anyOf": [_PATTERN, {"const": False}]},
+                    "athena_native": {"type": "boolean"},
                 },
             },
         ]

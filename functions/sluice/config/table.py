@@ -351,7 +351,7 @@ class TableSettings:
         metadata=setting(
             CATALOG,
             "Names in the Glue catalog, as patterns of `{database}` and `{table}`. "
-            "`off` keeps the table out; `views: off` makes no views.",
+            "`off` keeps the table out; `views: off` makes no views; `athena_native` chooses Athena's reader.",
             default_text="`on`",
             page="catalog.md",
         ),

@@ -9,6 +9,7 @@ from emulation.catalog import ARTIST, SILVER, artists
 
 from sluice.catalog.columns import source_comments
 from sluice.catalog.partitions import CREATE_BATCH
+from sluice.catalog.tables import ATHENA_NATIVE
 from sluice.catalog.views import decoded
 from sluice.config.catalog import CatalogRule
 from sluice.config.table import MOR
@@ -533,6 +534,25 @@ def test_another_configuration_is_put_into_effect_without_a_new_commit(catalog):
     assert catalog.names("moma") == ["artists_all"]
     catalog.sync.sync(artists())
     assert catalog.names("moma") == ["artists", "artists_all"]
+
+
+def test_athenas_newer_reader_is_chosen_by_the_rule_and_otherwise_by_the_user(catalog):
+    catalog.commit(artists(), 1, partitions=["nationality=German"])
+
+    def chosen(rule, by_hand=None):
+        config = artists(catalog=rule)
+        catalog.sync.sync(config)
+        if by_hand:
+            table = catalog.table("moma", "artists_all")
+            kept = {name: table[name] for name in ("Name", "TableType", "StorageDescriptor", "PartitionKeys")}
+            parameters = {**table["Parameters"], ATHENA_NATIVE: by_hand}
+            catalog.glue.update_table(DatabaseName="moma", TableInput={**kept, "Parameters": parameters})
+            catalog.sync.sync(config)
+        return catalog.table("moma", "artists_all")["Parameters"].get(ATHENA_NATIVE)
+
+    assert chosen(CatalogRule()) is None and chosen(CatalogRule(), "true") == "true"
+    assert chosen(CatalogRule(athena_native=False)) == "false"
+    assert chosen(CatalogRule(athena_native=True), "false") == "true"
 
 
 def test_a_table_that_is_kept_out_or_has_no_commit_changes_nothing(catalog):

@@ -9,6 +9,7 @@ from sluice.catalog.columns import columns_of_commit
 from sluice.catalog.ddl import statements
 from sluice.catalog.tables import Wish, names_of
 from sluice.catalog.views import decoded, view_sql, wished_view
+from sluice.config.catalog import CatalogRule
 from sluice.config.table import COW, MOR, TableConfig
 from sluice.errors import NoStatement
 
@@ -18,8 +19,8 @@ AWKWARD = (
 )
 
 
-def wish(table_type=COW):
-    config = TableConfig("shop.orders", "shop", "orders", "t", ("Id",), table_type=table_type)
+def wish(table_type=COW, **settings):
+    config = TableConfig("shop.orders", "shop", "orders", "t", ("Id",), table_type=table_type, **settings)
     return Wish(config, names_of(config), "s3://lake/shop/orders", columns_of_commit("shop.orders", AWKWARD), "1")
 
 
@@ -39,6 +40,8 @@ def test_every_identifier_of_a_statement_is_quoted_and_every_text_escaped():
         'CREATE OR REPLACE VIEW "shop"."orders" AS SELECT "id", "order" FROM "shop_lake"."orders_all" WHERE'
     )
     assert "`order` string COMMENT 'it\\'s'" in statements(wish(), "athena")[1]
+    native = statements(wish(catalog=CatalogRule(athena_native=True)), "athena")[1]
+    assert native.endswith("TBLPROPERTIES ('athena_enable_native_hudi_connector_implementation' = 'true')")
     with pytest.raises(NoStatement):
         statements(wish(MOR), "redshift")
 

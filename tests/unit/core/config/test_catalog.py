@@ -21,6 +21,7 @@ def rule_of(catalog, defaults=""):
         ("off", CatalogRule(sync=False)),
         ("on", CatalogRule()),
         ("{views: off}", CatalogRule(views=None)),
+        ("{athena_native: true}", CatalogRule(athena_native=True)),
         (
             '{tables: "{table}", views: "{table}_now", database: "lake_{database}"}',
             CatalogRule(database="lake_{database}", tables="{table}", views="{table}_now"),
@@ -44,6 +45,7 @@ def test_a_rule_overrides_the_defaults_and_a_table_can_turn_the_sync_on_again():
         ('{tables: "{table}"}', "is the name of the Hudi tables"),
         ("{table: x}", "must be off, or a mapping of database, tables and views"),
         ("{views: 7}", "which is a pattern"),
+        ("{athena_native: newest}", "athena_native, which is true or false"),
         ('{database: "a b"}', "lower-case letters"),
     ],
 )
@@ -56,8 +58,11 @@ def test_a_pattern_with_no_name_or_one_name_for_two_tables_is_an_error_with_a_li
 def test_a_configuration_without_a_catalog_section_keeps_its_version():
     plain = read_tables("tables:\n  - {topic: a.b, table: shop.orders, record_key: id}\n")
     assert "catalog" not in plain.to_json()
-    described = read_tables("tables:\n  - {topic: a.b, table: shop.orders, record_key: id, catalog: {views: off}}\n")
-    assert Configuration.from_json(described.to_json()).rules[0].catalog == CatalogRule(views=None)
+    described = read_tables(
+        "tables:\n  - {topic: a.b, table: shop.orders, record_key: id, catalog: {views: off, athena_native: false}}\n"
+    )
+    restored = Configuration.from_json(described.to_json()).rules[0].catalog
+    assert restored == CatalogRule(views=None, athena_native=False)
     assert described.table_for_topic("a.b").catalog.views is None
 
 
