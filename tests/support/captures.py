@@ -123,7 +123,7 @@ def _merge(objects: Objects, items: list[ManifestObject], config: TableConfig, p
         unfit = next((planned.refused[mark] for mark in marks if mark in planned.refused), None)
         if unfit is not None:
             played.refuse(unfit.code, unfit.message)
-        elif item.id.hash in found.of_object:
+        elif item.id.hash in found.of_object and planned.without_table.isdisjoint(marks):
             try:
                 decoded.append(decode(objects.whole(item.id), item, planned.plan))
             except SluiceError as error:

@@ -95,6 +95,7 @@ class MetaFields:
 
 _INFERRED = ("sluice.csv.", "sluice.json.")  # names of the schemas that `sluice_formats` makes of values
 _MADE = (*_INFERRED, "sluice.parquet.")
+MESSAGES = "sluice.messages"  # attribute of the envelope's record in a schema that was made of messages alone
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,8 @@ class WriterSchema:
 
     `defaults` are the values that it declares for columns, by the writer's names, in the form of Avro's JSON; None for
     a schema that was made of an object's values or types. `typed` says how records in the form of a dialect become the
-    envelopes that the rest is of. `left_out` are fields of the connector's metadata that are
-    neither columns nor read, though a source's own column may be named so.
+    envelopes that the rest is of. `left_out` are fields of the connector's metadata that are neither columns nor read,
+    though a source's own column may be named so. `messages` says that no record concerns rows.
     """
 
     shape: str
@@ -115,6 +116,7 @@ class WriterSchema:
     defaults: Mapping[str, Any] | None = dataclasses.field(default=None, compare=False)
     left_out: tuple[str, ...] = ()
     typed: TypedForm | None = dataclasses.field(default=None, compare=False)
+    messages: bool = False
 
     def left_out_of(self, words: Collection[str]) -> tuple[str, ...]:
         """`left_out`, without the metadata that a table has columns of (`TableConfig.source_words`)."""
@@ -202,7 +204,14 @@ def read_writer_schema(schema: Mapping[str, Any], form: WriterForm = None) -> Wr
     unused = ordinary - {meta.op, meta.deleted, meta.source_ts_ms, *meta.position.names}
     defaults = None if name.startswith(_MADE) else _defaults(types, fields, shape)
     return WriterSchema(
-        shape, row, meta, fingerprint(schema), name.startswith(_INFERRED), defaults, tuple(sorted(unused))
+        shape,
+        row,
+        meta,
+        fingerprint(schema),
+        name.startswith(_INFERRED),
+        defaults,
+        tuple(sorted(unused)),
+        messages=bool(record.get(MESSAGES)),
     )
 
 

@@ -10,10 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from sluice.changes.hidden_columns import MESSAGE
 from sluice.config.json_types import JSON_TEXT, declared_type
 from sluice.errors import Incompatible, UnusableSchema
 from sluice.names import stored_name
-from sluice.schema.avro import ENVELOPE, PLAIN, metadata_names
+from sluice.schema.avro import ENVELOPE, MESSAGES, PLAIN, metadata_names
 from sluice_formats.json.text import NumberText
 
 NUMBER_TEXT = "sluice.json.Number"  # a number as text, where no binary type holds it exactly
@@ -59,7 +60,7 @@ class Inference:
         self._flat: dict[str, int] = {}
         self._row: dict[str, int] = {}
         self._source: dict[str, int] = {}
-        self._envelopes = 0
+        self._envelopes = self._messages = 0
         self._records = 0
 
     def add(self, record: Mapping[str, Any]) -> None:
@@ -67,6 +68,7 @@ class Inference:
         self._records += 1
         if self._shape in (None, ENVELOPE) and is_envelope(record):
             self._envelopes += 1
+            self._messages += record["op"] == MESSAGE
             self._flat.update(dict.fromkeys(record, _UNKNOWN))
             for side in ("before", "after"):
                 _see(self._row, record.get(side) or {}, self._unavailable)
@@ -98,7 +100,8 @@ class Inference:
             for field in self._flat
             if field not in ("before", "after", "source")
         ]
-        return {"type": "record", "name": f"{name}.Envelope", "fields": fields}
+        alone = {MESSAGES: True} if self._messages == self._records else {}
+        return {"type": "record", "name": f"{name}.Envelope", "fields": fields, **alone}
 
     def _fields(self, seen: Mapping[str, int]) -> list[dict[str, Any]]:
         """The fields with a type. A column that is null everywhere is left out; a metadata field needs no type."""

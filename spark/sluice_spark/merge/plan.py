@@ -63,7 +63,8 @@ class PlannedRead:
 
     `refused` has the reason by the fingerprint of each writer schema that doesn't fit, `verdicts` the meaning of every
     writer schema for the table as those before it make it. `widened` are the table's columns whose type changes,
-    `rewritten` those of them whose change rewrites every file of the table.
+    `rewritten` those of them whose change rewrites every file of the table. `without_table` has the fingerprints of
+    messages alone where neither the table nor another object has a column: there is nothing to read.
     """
 
     plan: ReaderPlan
@@ -72,6 +73,7 @@ class PlannedRead:
     verdicts: Mapping[str, Evolution]
     widened: tuple[str, ...]
     rewritten: tuple[str, ...]
+    without_table: frozenset[str] = frozenset()
 
 
 def plan_read(
@@ -96,11 +98,16 @@ def plan_read(
     verdicts: dict[str, Evolution] = {}
     target: Mapping[str, str] = before or {}
     spark_types = {**known_types(writers, config), **(before or {})}
+    without_table: set[str] = set()
     for writer in sorted(writers, key=lambda writer: not writer.row.columns):
         row = row_with_types(writer, config, spark_types)
         # An object of truncates alone has no columns: the table or the other objects have them.
         if not row.columns and (before is not None or agreed is not None):
             verdicts[writer.fingerprint] = evolve_empty(before or {})
+            continue
+        if writer.messages:
+            verdicts[writer.fingerprint] = evolve_empty({})
+            without_table.add(writer.fingerprint)
             continue
         try:
             wrapped = nested_rows(writer, append_only=config.append_only, rule=config.delete_when)
@@ -141,7 +148,7 @@ def plan_read(
         brought = {*agreed.names, *hidden_columns.NAMES, hidden_columns.ROW}
         plan = replace(plan, lacking=tuple(name for name in target if name not in brought))
     rewritten = rewritten_columns(before or {}, target)
-    return PlannedRead(plan, _schema(target, own), refusals, verdicts, widened, rewritten)
+    return PlannedRead(plan, _schema(target, own), refusals, verdicts, widened, rewritten, frozenset(without_table))
 
 
 def _unknown_partition(config: TableConfig, agreed: RowSchema) -> Incompatible | None:

@@ -86,8 +86,9 @@ def prepare(part: PartContext) -> Prepared:
     refused = (*schemas.errors, *_refused(planned, part.claimed.objects, schemas.of_object))
     for error in refused:
         leave_error(part.services.objects, part.services.silver_bucket, error=error, **part.aside)
-    refused_hashes = {error.object for error in refused}
-    objects = tuple(item for item in part.claimed.objects if item.id.hash not in refused_hashes)
+    unread = {error.object for error in refused}
+    unread |= {hash for hash, own in schemas.of_object.items() if not planned.without_table.isdisjoint(own)}
+    objects = tuple(item for item in part.claimed.objects if item.id.hash not in unread)
     unordered = (
         all(not writer.of_changes for writer in schemas.in_order)
         and all(item.offset is None for item in objects)
