@@ -24,13 +24,19 @@ def page(text: str) -> str:
 
 
 def _rows(samples: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    yield "| format | the rule says | the sample's rows |\n|---|---|---|\n"
-    for sample in sorted(samples.values(), key=lambda sample: sample["product"].lower()):
+    yield "| format | made by | the rule says | the sample's rows |\n|---|---|---|---|\n"
+    for name, sample in sorted(samples.items(), key=lambda sample: sample[1]["product"].lower()):
         settings = {name: value for name, value in sample["rule"].items() if name not in _OF_ANY_RULE}
         said = ", ".join(f"`{name}: {_flow(value)}`" for name, value in settings.items()) or "nothing"
-        rows = ", ".join(f"{key} {name}" for key, name in sample.get("rows", _RIGHT))
-        came = f"refused as `{sample['refused']}`: {sample['says']}" if "refused" in sample else rows
-        yield f"| {sample['product']} | {said} | {came} |\n"
+        came = f"refused as `{sample['refused']}`: {sample['says']}" if "refused" in sample else _rows_of(name, sample)
+        yield f"| {sample['product']} | {sample.get('real', 'documentation')} | {said} | {came} |\n"
+
+
+def _rows_of(name: str, sample: Mapping[str, Any]) -> str:
+    if "real" not in sample:
+        return ", ".join(f"{key} {name}" for key, name in sample.get("rows", _RIGHT))
+    rows = json.loads((SAMPLES.parent / name / "rows.json").read_text(encoding="utf-8"))
+    return f"the {len(rows)} of its database"
 
 
 def _flow(value: Any) -> str:

@@ -195,7 +195,7 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
             if wrapped is not None:
                 schema, value = wrapped.read(line, number)
             else:
-                value = _without_null_schema(parse(line))
+                value = _without_null_schema(_parsed(line))
                 if first and is_wrapped(value):
                     wrapped = Wrapped()
                     schema, value = wrapped.read(line, number)
@@ -224,6 +224,20 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
         first = False
         for change in changes:
             yield Line(schema, change, content, number)
+
+
+# wal2json 2.5 writes a message outside of a transaction so, after the changes of another one.
+_COMMA_BEFORE_MESSAGE = re.compile(r'\A(\{\s*"change"\s*:\s*\[\s*),(?=\s*\{\s*"kind"\s*:\s*"message")')
+
+
+def _parsed(line: str) -> Any:
+    try:
+        return parse(line)
+    except DamagedJson:
+        mended, commas = _COMMA_BEFORE_MESSAGE.subn(r"\1", line)
+        if not commas:
+            raise
+        return parse(mended)
 
 
 def _within(length: int, limit: int, number: int) -> None:

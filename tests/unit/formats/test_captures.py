@@ -1,6 +1,7 @@
 """Change files of other products, from admission to rows: each sample of one small story ends right, or is refused.
 
-The story: three rows are inserted, the first is updated twice in a transaction, and the second is deleted.
+The story: three rows are inserted, the first is updated twice in a transaction, and the second is deleted. Samples of
+real writers tell longer ones, and their database's own rows, read by a query at the end, lie beside them.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.captures import SAMPLES, HeldObjects, Played, objects_of, play, rules
+from support.captures import HOME, SAMPLES, HeldObjects, Played, objects_of, play, rules
 from support.shapes import lines
 
 from sluice.batch.claim import PendingObject
+from sluice.changes.dialects.nested import nanos
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit
 from sluice.onboarding.discovery import Proposal, propose
@@ -42,8 +44,27 @@ def test_a_sample_ends_right_or_is_refused_by_its_name(name: str) -> None:
         assert sample["says"] in played.reasons[0]
         return
     assert played.refused == [], played.reasons
+    if "real" in sample:
+        assert as_database(name, played.rows) == database_rows(name)
+        return
     key, name_column = sample["rule"]["record_key"], next(name for name in played.rows[0] if name.lower() == "name")
     assert [[row[key], row[name_column]] for row in played.rows] == sample.get("rows", RIGHT)
+
+
+def database_rows(name: str) -> list[dict[str, Any]]:
+    """The rows that the database of a real writer had at the end."""
+    text = (HOME / name / "rows.json").read_text(encoding="utf-8")
+    return sorted(json.loads(text, parse_float=Decimal), key=str)
+
+
+def as_database(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with the columns that the database had at the end, in its order, and its exact numbers."""
+    columns = list(database_rows(name)[0])
+    exact = [
+        {column: Decimal(repr(it)) if isinstance(it := row[column], float) else it for column in columns}
+        for row in rows
+    ]
+    return sorted(exact, key=str)
 
 
 def rows_of(*records: Any, key: str = "id", name: str = "topics/s.cust/s.cust+0+0.json", **settings: Any) -> Played:
@@ -358,6 +379,33 @@ def test_changes_of_a_capture_make_its_rows(case: str) -> None:
     assert (played.rows, played.refused) == (expected, []), played.reasons
     dialect = case.partition(",")[0]
     assert rows_of(*records, key=next(iter(expected[0])) if expected else "id", format=dialect).rows == expected
+
+
+ALONE = {
+    "wal2json": [
+        {"action": "B", "xid": 7, "timestamp": "2026-11-27 09:00:00.1+00", "lsn": "0/5", "nextlsn": "0/6"},
+        {"action": "M", "xid": 7, "lsn": "0/5", "transactional": True, "prefix": "p", "content": "x"},
+        {"action": "C", "xid": 7, "lsn": "0/5", "nextlsn": "0/6"},
+    ],
+    "wal2json, version 1": [{"xid": 7, "nextlsn": "0/6", "change": []}, by_transaction(("message", None, None))],
+    "maxwell": [{"type": "database-create", "database": "s", "ts": 1764230000000, "sql": "create database s"}],
+    "cockroachdb": [{"resolved": "1764230000000000009.0000000000"}],
+    "mongodb": [{"operationType": "drop", "ns": {"db": "s", "coll": "cust"}}],
+    "dms": [dms("create-table", kind="control")],
+    "debezium": [{"op": "m", "before": None, "after": None, "source": {"connector": "postgresql", "lsn": 5}}],
+}
+
+
+@pytest.mark.parametrize("capture", ALONE)
+def test_messages_that_come_before_any_row_make_no_table(capture: str) -> None:
+    assert rows_of(*ALONE[capture], types={"id": "int"}) == Played()
+    played = rows_of(*ALONE[capture], {"op": "t", "before": None, "after": None, "source": {}})
+    assert played.refused == ["incompatible_schema"]
+
+
+def test_times_of_postgresql_may_have_a_zone_of_hours_alone() -> None:
+    times = ("2026-11-27 09:00:00.5+00", "2026-11-27 11:00:00.5+02", "2026-11-27T03:30:00.5-05:30")
+    assert {nanos(time) for time in times} == {1795770000500000000}
 
 
 REFUSED = {
