@@ -13,13 +13,6 @@ UNNAMED = (
     "their keys alone, and with `format` where the extension tells none (docs/producing.md, Any other layout). Others "
     "can stay parked, or be deleted"
 )
-_REASONS = (
-    (FileNotFoundError, "there is no such file or folder"),
-    (IsADirectoryError, "it is a folder"),
-    (NotADirectoryError, "a part of its path is a file, not a folder"),
-    (FileExistsError, "a file has its name already"),
-    (PermissionError, "its permissions don't allow it"),
-)
 
 
 def plain_reason(error: OSError | UnicodeDecodeError) -> str:
@@ -28,26 +21,15 @@ def plain_reason(error: OSError | UnicodeDecodeError) -> str:
         before = error.object[: error.start]
         column = len(before.rpartition(b"\n")[2].decode("utf-8", "replace")) + 1
         return f"it is not UTF-8 at line {before.count(10) + 1}, column {column}"
-    for kind, words in _REASONS:
-        if isinstance(error, kind):
-            return words
     return os.strerror(error.errno) if error.errno else str(error)
 
 
 def no_tables_file(file: Path, error: OSError | UnicodeDecodeError) -> UsageError:
     """The error for a tables.yaml that can't be read."""
-    if isinstance(error, FileNotFoundError):
-        step = "Name another file; `sluice init FOLDER` writes a first one"
-    elif isinstance(error, IsADirectoryError):
-        inside = file / "tables.yaml"
-        step = (
-            f"Name the file in it: {inside}"
-            if inside.is_file()
-            else "Name a file; `sluice init FOLDER` writes a first one"
-        )
-    else:
-        step = "Save the file in UTF-8" if isinstance(error, UnicodeDecodeError) else "Name a file that you may read"
-    return UsageError(f"{file} can't be read: {plain_reason(error)}", next_step=step)
+    return UsageError(
+        f"{file} can't be read: {plain_reason(error)}",
+        next_step="Name a file in UTF-8 that you may read; `sluice init FOLDER` writes a first one",
+    )
 
 
 class OutputLost(CommandFailed):

@@ -19,7 +19,6 @@ TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 TOPIC_REFUSED = "the topic that the key names is not one that Kafka allows (letters a to z, digits, `.`, `_` and `-`)"
 
 _HUDI_MARK = "_hoodie_is_deleted"
-_PARTS_OF_A_CHANGE = ("before", "after")  # whose columns are those of the table
 _SHORTEST_PART = 3  # characters of a name that are taken for a part of it: fewer are in nearly every name
 
 
@@ -47,14 +46,8 @@ def _adjusted(character: str) -> str:
 
 
 def not_a_column(name: str) -> str:
-    """Why a name can't be a table's column, with the name that a table gives to such a column of its source."""
-    listed = [part.strip() for part in name.split(",")]  # as Hudi's options name several
-    if len(listed) > 1 and all(map(COLUMN.fullmatch, listed)):
-        return f"{name!r} is not a column name: write several as a list, [{', '.join(listed)}]"
-    whose, _, rest = name.partition(".")
-    stored = stored_name(rest if whose in _PARTS_OF_A_CHANGE else name)
-    renamed = stored != name and COLUMN.fullmatch(stored) and "{" not in name  # which begins a template's placeholder
-    return f"{name!r} is not a column name{f': a table has it as {stored}' if renamed else ''}"
+    """Why a name can't be a table's column."""
+    return f"{name!r} is not a column name (letters of ASCII, digits and _)"
 
 
 def did_you_mean(given: str, choices: Iterable[str], *, likeness: float = 0.6) -> str:

@@ -5,7 +5,7 @@ A command asks only once it has found nothing: a name that finds something is kn
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import sluice_formats.errors  # noqa: F401  # these define the codes
@@ -14,10 +14,10 @@ from sluice.config.pinned_topic import pinned_topic
 from sluice.config.table import kept_history
 from sluice.errors import NotConfigured, SluiceError, UsageError
 from sluice.ledger.recovery import TABLE_QUARANTINED
-from sluice.names import LANE, did_you_mean
+from sluice.names import did_you_mean
 from sluice_aws.stack import Target
 from sluice_cli.errors import UnknownSchema
-from sluice_cli.terminal.output import counted, say, visible
+from sluice_cli.terminal.output import counted, visible
 from sluice_cli.terminal.step import Step, in_order
 from sluice_read.errors import UnknownTable
 
@@ -58,7 +58,7 @@ def check_lane(target: Target, lane: str | None) -> None:
     configuration = target.configuration(without_ledger=True)
     lanes = {state.lane for state in target.ledger.lanes.all()}
     lanes |= set(configuration.lane_names() if configuration else ("main",))
-    _refuse("lane", lane, lanes, "" if LANE.fullmatch(lane) else " (names are lower-case letters, digits and -)")
+    _refuse("lane", lane, lanes)
 
 
 def check_topic(target: Target, topic: str | None, also: Iterable[str | None] = ()) -> None:
@@ -77,39 +77,26 @@ def check_partition(partition: str | None, partitions: Iterable[str]) -> None:
 
 
 def check_prefix(target: Target, prefix: str | None) -> None:
-    """Raises UsageError for a prefix that no key in bronze begins with; it names what the nearest folder has."""
-    objects, folder = target.objects, prefix or ""
-    if not folder or objects.version_page(target.bronze, prefix=folder, page_size=1).versions:
-        return
-    prefixes: set[str] = set()
-    while folder and not prefixes:
-        folder = folder[: folder.rstrip("/").rfind("/") + 1]
-        page = objects.version_page(target.bronze, prefix=folder)
-        prefixes = {folder + "".join(item.key[len(folder) :].partition("/")[:2]) for item in page.versions}
-    raise UsageError(
-        f"No key in bronze begins with {prefix!r}{did_you_mean(prefix or '', prefixes)}",
-        next_step=f"Give one of these prefixes: {_listed(prefixes)}"
-        if prefixes
-        else f"Fill bronze, which is empty: {Step('put', 'FILES')}",
-    )
+    """Raises UsageError for a prefix that no key in bronze begins with."""
+    if prefix and not target.objects.version_page(target.bronze, prefix=prefix, page_size=1).versions:
+        raise UsageError(
+            f"No key in bronze begins with {prefix!r}", next_step="Give the beginning of a key, or no prefix for all"
+        )
 
 
 def check_code(code: str | None, also: Iterable[str] = ()) -> None:
     """Raises UsageError for a code that no error has, and that isn't among `also`, those in use, either."""
-    used = set(also)
-    codes = {error.code for error in known_errors()} | {LOG_RESTARTED, TABLE_QUARANTINED} | OF_THE_JOB | used
+    codes = {error.code for error in known_errors()} | {LOG_RESTARTED, TABLE_QUARANTINED} | OF_THE_JOB | set(also)
     if code is not None and code not in codes:
         raise UsageError(
-            f"There is no code {code!r}{did_you_mean(code, codes)}",
-            next_step=(f"Name one that is in use: {_listed(used)}. " if used else "None is in use. ")
-            + "docs/errors.md has every code",
+            f"There is no code {code!r}{did_you_mean(code, codes)}", next_step="docs/errors.md has every code"
         )
 
 
-def _refuse(kind: str, given: str, choices: set[str], remark: str = "") -> None:
+def _refuse(kind: str, given: str, choices: set[str]) -> None:
     if given not in choices:
         raise UsageError(
-            f"There is no {kind} {given!r}{remark}{did_you_mean(given, choices)}",
+            f"There is no {kind} {given!r}{did_you_mean(given, choices)}",
             next_step=f"Name one of these {kind}s: {_listed(choices)}"
             if choices
             else f"Wait for the first {kind}: {in_order((Step('put', 'FILES'), Step('wait')))}",
@@ -142,10 +129,3 @@ def check_key(table: str, record_key: Sequence[str], key: Sequence[str]) -> None
             f"{'is' if len(key) == 1 else 'are'} given",
             next_step=f"Give {counted(len(record_key), 'value')}, in this order",
         )
-
-
-def say_named_values(verb: str, table: str, key: Mapping[str, str]) -> None:
-    """Say what to write where the values of a key begin with their columns, as in `userid=7`."""
-    bare = [value.removeprefix(f"{column}=") for column, value in key.items()]
-    if bare != list(key.values()):
-        say(f"A key is its values alone: {Step(verb, table, *bare)}")

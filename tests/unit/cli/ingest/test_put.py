@@ -84,7 +84,7 @@ def test_a_hidden_file_or_folder_is_copied_where_it_is_named(folder: Path) -> No
 def test_a_file_that_vanishes_before_it_is_copied_is_reported_in_one_line(folder: Path) -> None:
     copies = planned(folder, str(folder / "topics"))
     (folder / "topics" / "t" / "a.avro").unlink()
-    with pytest.raises(CommandFailed, match="a.avro can't be read: there is no such file"):
+    with pytest.raises(CommandFailed, match="a.avro can't be read: No such file"):
         upload_all(None, "bronze", copies.uploads)
 
 
