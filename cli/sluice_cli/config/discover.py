@@ -41,8 +41,7 @@ Chosen = dict[str, dict[str, tuple[str, ...]]]
 
 def discover(
     write: Annotated[
-        bool,
-        typer.Option("--write", help="Add the decided rules to the file. Rules with an open choice are left out."),
+        bool, typer.Option("--write", help="Add the decided rules to the file. Rules with an open choice are left out.")
     ] = False,
     file: Annotated[
         Path, typer.Option("--file", metavar="FILE", help="The tables.yaml to add to, or to create.")

@@ -36,10 +36,7 @@ FAILED_SHOWN = 10
 
 def backfill(
     prefix: Annotated[
-        str,
-        typer.Option(
-            "--prefix", metavar="PREFIX", help="Only objects whose keys have this prefix.", show_default=False
-        ),
+        str, typer.Option("--prefix", metavar="PREFIX", help="Only objects whose keys have this prefix.")
     ] = "",
     rate: Rate = RATE,
     dry_run: DryRun = False,

@@ -52,21 +52,15 @@ Names = Annotated[
     typer.Argument(
         metavar="ID...",
         help=f"Ids as `list` shows them (the first {SHORTEST_ID} characters are enough), or keys of objects.",
-        show_default=False,
     ),
 ]
 OfTable = Annotated[
-    str | None,
-    typer.Option("--table", metavar="TABLE", help="Only entries of this table: database.table.", show_default=False),
+    str | None, typer.Option("--table", metavar="TABLE", help="Only entries of this table: database.table.")
 ]
-OfCode = Annotated[
-    str | None, typer.Option("--code", metavar="CODE", help="Only entries with this code.", show_default=False)
-]
-OfTopic = Annotated[
-    str | None, typer.Option("--topic", metavar="TOPIC", help="Only entries of this topic.", show_default=False)
-]
+OfCode = Annotated[str | None, typer.Option("--code", metavar="CODE", help="Only entries with this code.")]
+OfTopic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only entries of this topic.")]
 All = Annotated[bool, typer.Option("--all", help="Everything in quarantine, without parked objects.")]
-Note = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Kept with the decision.", show_default=False)]
+Note = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Kept with the decision.")]
 
 
 @app.command("list")

@@ -52,32 +52,22 @@ GONE = "no longer in bronze"
 
 def replay(
     prefix: Annotated[
-        str | None,
-        typer.Option(
-            "--prefix", metavar="PREFIX", help="Only objects whose keys have this prefix.", show_default=False
-        ),
+        str | None, typer.Option("--prefix", metavar="PREFIX", help="Only objects whose keys have this prefix.")
     ] = None,
     table: Annotated[
-        str | None,
-        typer.Option(
-            "--table", metavar="TABLE", help="Only objects of this table: database.table.", show_default=False
-        ),
+        str | None, typer.Option("--table", metavar="TABLE", help="Only objects of this table: database.table.")
     ] = None,
-    batch: Annotated[
-        str | None, typer.Option("--batch", metavar="ID", help="Only objects of this batch.", show_default=False)
-    ] = None,
+    batch: Annotated[str | None, typer.Option("--batch", metavar="ID", help="Only objects of this batch.")] = None,
     since: Annotated[
         str | None,
         typer.Option(
             "--since",
             metavar="TIME",
             help="Only objects written to bronze since: 15m, 2h or 7d ago, or a time with its zone.",
-            show_default=False,
         ),
     ] = None,
     before: Annotated[
-        str | None,
-        typer.Option("--before", metavar="TIME", help="Only objects written before this time.", show_default=False),
+        str | None, typer.Option("--before", metavar="TIME", help="Only objects written before this time.")
     ] = None,
     all: Annotated[bool, typer.Option("--all", help="Every committed object.")] = False,
     rate: Rate = RATE,

@@ -59,21 +59,17 @@ app = typer.Typer(
 
 Port = Annotated[
     int | None,
-    typer.Option(
-        "--port", metavar="N", min=1, max=65535, help="Port of the emulator; a free one by default.", show_default=False
-    ),
+    typer.Option("--port", metavar="N", min=1, max=65535, help="Port of the emulator; a free one by default."),
 ]
 
 
 @app.command()
 def up(
     config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="A tables.yaml to push once the stack is up."),
+        Path | None, typer.Option("--config", metavar="FILE", help="A tables.yaml to push once the stack is up.")
     ] = None,
     detach: Annotated[
-        bool,
-        typer.Option("--detach", "-d", help="Return when the stack is ready; it runs until `sluice local down`."),
+        bool, typer.Option("--detach", "-d", help="Return when the stack is ready; it runs until `sluice local down`.")
     ] = False,
     port: Port = None,
     emr_port: Annotated[
@@ -84,7 +80,6 @@ def up(
             min=1,
             max=65535,
             help="Port of the EMR Serverless stand-in; a free one by default.",
-            show_default=False,
         ),
     ] = None,
     bind: Annotated[

@@ -55,8 +55,7 @@ _NEXT = (  # as README has them
 def demo(
     context: typer.Context,
     picture: Annotated[
-        Path | None,
-        typer.Option("--svg", metavar="FILE", help="Also draw the changed row's waterfall.", show_default=False),
+        Path | None, typer.Option("--svg", metavar="FILE", help="Also draw the changed row's waterfall.")
     ] = None,
 ) -> None:
     """Load seven tables, change a row, delete it, upload a damaged file, and account for every object.

@@ -26,7 +26,6 @@ def adopt_bucket(
             metavar="WAY",
             help="eventbridge (works beside any other notification) or queue (directly to the stack's queue, faster). "
             "Default: eventbridge; queue for the stack's own bucket, which no rule of EventBridge covers.",
-            show_default=False,
         ),
     ] = None,
     dry_run: DryRun = False,

@@ -62,8 +62,7 @@ class _OpenBatch:
 @app.command("show")
 def show(
     batch: Annotated[
-        str | None,
-        typer.Argument(metavar="[BATCH]", help="Only this batch: the beginning of its id.", show_default=False),
+        str | None, typer.Argument(metavar="[BATCH]", help="Only this batch: the beginning of its id.")
     ] = None,
     as_json: Json = False,
     stack: Stack = None,
@@ -115,12 +114,9 @@ def show(
 def give_up(
     batch: Annotated[str, typer.Argument(metavar="BATCH", help="The beginning of its id, as `show` lists it.")],
     table: Annotated[
-        str | None,
-        typer.Option("--table", metavar="TABLE", help="Only this table: database.table.", show_default=False),
+        str | None, typer.Option("--table", metavar="TABLE", help="Only this table: database.table.")
     ] = None,
-    note: Annotated[
-        str | None, typer.Option("--note", metavar="TEXT", help="Kept with the objects.", show_default=False)
-    ] = None,
+    note: Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Kept with the objects.")] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

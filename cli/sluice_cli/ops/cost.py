@@ -160,9 +160,7 @@ _GIVEN_BY_DEFAULT = (60, 1, 0.1)  # --every, --objects and --mb
 
 @app.command("estimate")
 def estimate(
-    tables: Annotated[
-        int | None, typer.Option("--tables", metavar="N", min=1, help="Number of tables.", show_default=False)
-    ] = None,
+    tables: Annotated[int | None, typer.Option("--tables", metavar="N", min=1, help="Number of tables.")] = None,
     every: Annotated[
         float,
         typer.Option("--every", metavar="DURATION", parser=at_least(1), help="Time between two arrivals: 90s, 5m, 2h."),

@@ -50,10 +50,7 @@ EXCERPT = 300  # characters of a text that isn't understood
 EMPTY_ANSWERS = 3  # in a row, after which a queue counts as empty: SQS asks only some of its servers
 
 Queue = Annotated[
-    str,
-    typer.Argument(
-        metavar="[QUEUE]", help="notices, events, calls or rules; by default all of them.", show_default=False
-    ),
+    str, typer.Argument(metavar="[QUEUE]", help="notices, events, calls or rules; by default all of them.")
 ]
 
 app = typer.Typer(
@@ -152,10 +149,7 @@ def _print_letters(letters: Sequence[tuple[str, Letter]], now: int) -> None:
 def redrive(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="notices, events, calls or rules.")],
     count: Annotated[
-        int | None,
-        typer.Option(
-            "--count", metavar="N", min=1, help="Maximum number of messages. Default: all.", show_default=False
-        ),
+        int | None, typer.Option("--count", metavar="N", min=1, help="Maximum number of messages. Default: all.")
     ] = None,
     rate: Annotated[float, typer.Option("--rate", metavar="N", min=0.1, help="Messages per second.")] = 50.0,
     dry_run: DryRun = False,

@@ -38,7 +38,6 @@ def logs(
         typer.Argument(
             metavar="[RUN]",
             help="A run or the beginning of its id, or its job run at EMR Serverless; by default the newest.",
-            show_default=False,
         ),
     ] = None,
     stderr: Annotated[

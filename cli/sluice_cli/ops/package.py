@@ -57,8 +57,7 @@ def package(
         typer.Option("--if-deployed", help="Do nothing while the stack doesn't exist: it has no bucket to upload to."),
     ] = False,
     release_file: Annotated[
-        Path | None,
-        typer.Option("--release-file", metavar="FILE", help="Write the version to this file, for scripts."),
+        Path | None, typer.Option("--release-file", metavar="FILE", help="Write the version to this file, for scripts.")
     ] = None,
     functions: Annotated[
         Path | None,
@@ -74,7 +73,6 @@ def package(
             metavar="TEXT",
             help="Instead, print the parameters of an environment of samconfig.toml as `sam deploy "
             "--parameter-overrides` takes them; NAME=VALUE behind the environment's name replaces one.",
-            show_default=False,
         ),
     ] = None,
     template: Annotated[

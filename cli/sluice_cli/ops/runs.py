@@ -56,9 +56,7 @@ class RunSummary:
 
 
 def runs(
-    lane: Annotated[
-        str | None, typer.Option("--lane", metavar="LANE", help="Only this lane.", show_default=False)
-    ] = None,
+    lane: Annotated[str | None, typer.Option("--lane", metavar="LANE", help="Only this lane.")] = None,
     failed: Annotated[
         bool, typer.Option("--failed", help="Only runs that ended without releasing their lane.")
     ] = False,
@@ -66,15 +64,11 @@ def runs(
     since: Annotated[
         str | None,
         typer.Option(
-            "--since",
-            metavar="TIME",
-            help="Only runs under way since: 15m, 2h or 7d ago, or a time with its zone.",
-            show_default=False,
+            "--since", metavar="TIME", help="Only runs under way since: 15m, 2h or 7d ago, or a time with its zone."
         ),
     ] = None,
     before: Annotated[
-        str | None,
-        typer.Option("--before", metavar="TIME", help="Only runs that began before this time.", show_default=False),
+        str | None, typer.Option("--before", metavar="TIME", help="Only runs that began before this time.")
     ] = None,
     as_json: Json = False,
     stack: Stack = None,

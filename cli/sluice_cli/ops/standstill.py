@@ -37,7 +37,6 @@ Note = Annotated[
         "--note",
         metavar="FILE",
         help="Note the paused lanes in this file instead of the ledger, for `sluice standstill end`.",
-        show_default=False,
     ),
 ]
 
@@ -54,9 +53,7 @@ def begin(
     overrides: Annotated[
         str,
         typer.Option(
-            "--parameter-overrides",
-            metavar="TEXT",
-            help="The parameters of the deployment, as for `sam deploy`.",
+            "--parameter-overrides", metavar="TEXT", help="The parameters of the deployment, as for `sam deploy`."
         ),
     ] = "",
     environment: Annotated[
@@ -66,8 +63,7 @@ def begin(
         ),
     ] = "",
     timeout: Annotated[
-        float,
-        typer.Option("--timeout", metavar="DURATION", parser=seconds, help="Time for runs to end: 90s, 5m, 2h."),
+        float, typer.Option("--timeout", metavar="DURATION", parser=seconds, help="Time for runs to end: 90s, 5m, 2h.")
     ] = TimeSpan(1800),
     yes: Yes = False,
     stack: Stack = None,

@@ -59,7 +59,6 @@ def status(
             metavar="FILE",
             parser=path_given,
             help="Write a self-contained HTML page with the recent past instead.",
-            show_default=False,
         ),
     ] = None,
     since: Annotated[

@@ -28,9 +28,7 @@ from sluice_cli.terminal.step import Step
 
 def adopt(
     table: TableName,
-    source: Annotated[
-        str, typer.Option("--from", metavar="URI", help="The other table: s3://bucket/path", show_default=False)
-    ],
+    source: Annotated[str, typer.Option("--from", metavar="URI", help="The other table: s3://bucket/path")],
     wait_s: Annotated[
         float,
         typer.Option("--wait", metavar="DURATION", parser=seconds, help="How long to wait for the commit: 90s, 5m."),

@@ -73,10 +73,7 @@ _COLUMNS = ("key", "version", "state", "table", "batch", "instant", "place", "re
 
 def audit(
     prefix: Annotated[
-        str,
-        typer.Option(
-            "--prefix", metavar="PREFIX", help="Only objects whose keys have this prefix.", show_default=False
-        ),
+        str, typer.Option("--prefix", metavar="PREFIX", help="Only objects whose keys have this prefix.")
     ] = "",
     objects: Annotated[
         bool, typer.Option("--objects", help="Also list every object version: where it is committed, or why not.")

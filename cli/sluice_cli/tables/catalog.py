@@ -45,7 +45,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-OfTable = Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)]
+OfTable = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]
 
 
 class Engine(str, Enum):
@@ -59,10 +59,7 @@ class Engine(str, Enum):
 @app.command("sync")
 def sync(
     tables: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[TABLE...]", help="database.table. Default: every table with data.", show_default=False
-        ),
+        list[str] | None, typer.Argument(metavar="[TABLE...]", help="database.table. Default: every table with data.")
     ] = None,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -192,9 +189,7 @@ def last_syncs(target: Target, table: str) -> dict[str, str | None]:
 
 def ddl(
     table: OfTable,
-    engine: Annotated[
-        Engine, typer.Option("--engine", help="The engine that runs the statements.", show_default=False)
-    ],
+    engine: Annotated[Engine, typer.Option("--engine", help="The engine that runs the statements.")],
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

@@ -48,8 +48,7 @@ def drop(
     table: TableName,
     yes: Annotated[bool, typer.Option("--yes", help="Do it. Without, the command shows what would go.")] = False,
     keep_data: Annotated[
-        bool,
-        typer.Option("--keep-data", help="Move the data below _sluice/replaced/ in silver; don't delete it."),
+        bool, typer.Option("--keep-data", help="Move the data below _sluice/replaced/ in silver; don't delete it.")
     ] = False,
     keep_catalog: Annotated[
         bool, typer.Option("--keep-catalog", help="Leave the table and its views in the Glue catalog.")

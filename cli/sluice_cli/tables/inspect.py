@@ -36,7 +36,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-TableName = Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)]
+TableName = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]
 
 
 @app.command("list")
@@ -231,10 +231,7 @@ def files(
     partition: Annotated[
         str | None,
         typer.Option(
-            "--partition",
-            metavar="PATH",
-            help="Only this partition, by the name of its folder: nationality=German.",
-            show_default=False,
+            "--partition", metavar="PATH", help="Only this partition, by the name of its folder: nationality=German."
         ),
     ] = None,
     as_json: Json = False,

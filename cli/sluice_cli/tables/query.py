@@ -44,29 +44,17 @@ _LONG_INTEGERS = frozenset({"HUGEINT", "UHUGEINT"})
 AsOf = Annotated[
     str | None,
     typer.Option(
-        "--as-of",
-        metavar="MOMENT",
-        help="The table as it was: an instant, a time with its zone, or 15m, 2h or 7d ago.",
-        show_default=False,
+        "--as-of", metavar="MOMENT", help="The table as it was: an instant, a time with its zone, or 15m, 2h or 7d ago."
     ),
 ]
 Since = Annotated[
     str | None,
     typer.Option(
-        "--since",
-        metavar="MOMENT",
-        help="Only rows that changed after this moment, each as its last change left it.",
-        show_default=False,
+        "--since", metavar="MOMENT", help="Only rows that changed after this moment, each as its last change left it."
     ),
 ]
 Until = Annotated[
-    str | None,
-    typer.Option(
-        "--until",
-        metavar="MOMENT",
-        help="Only changes until this moment; with --since or alone.",
-        show_default=False,
-    ),
+    str | None, typer.Option("--until", metavar="MOMENT", help="Only changes until this moment; with --since or alone.")
 ]
 
 
@@ -77,7 +65,6 @@ def query(
             metavar="[TABLE|SQL]",
             help="database.table (of a merge-on-read table also database.table_ro or _rt), or one SELECT "
             "(WITH, FROM, DESCRIBE, SUMMARIZE); `-` reads it from stdin. Without it, in a terminal, a prompt opens.",
-            show_default=False,
         ),
     ] = None,
     as_of: AsOf = None,
@@ -90,12 +77,10 @@ def query(
             "-c",
             metavar="NAME",
             help="Of a TABLE: only this column. Repeat it for more, in the order of the output.",
-            show_default=False,
         ),
     ] = None,
     limit: Annotated[
-        int | None,
-        typer.Option("--limit", "-n", metavar="N", min=1, help="Of a TABLE: at most N rows.", show_default=False),
+        int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Of a TABLE: at most N rows.")
     ] = None,
     json_lines: JsonLines = False,
     as_csv: Csv = False,
@@ -232,12 +217,7 @@ _HEADER = ("difference", "key", "column", "before", "after")
 
 def diff(
     table: Annotated[
-        str,
-        typer.Argument(
-            metavar="TABLE",
-            help="database.table; for a merge-on-read table also database.table_ro.",
-            show_default=False,
-        ),
+        str, typer.Argument(metavar="TABLE", help="database.table; for a merge-on-read table also database.table_ro.")
     ],
     first: Annotated[
         str,
@@ -245,17 +225,10 @@ def diff(
             "--from",
             metavar="MOMENT",
             help="The earlier moment: an instant, a time with its zone, or 15m, 2h or 7d ago.",
-            show_default=False,
         ),
     ],
     last: Annotated[
-        str | None,
-        typer.Option(
-            "--to",
-            metavar="MOMENT",
-            help="The later moment. Default: the newest commit.",
-            show_default=False,
-        ),
+        str | None, typer.Option("--to", metavar="MOMENT", help="The later moment. Default: the newest commit.")
     ] = None,
     json_lines: JsonLines = False,
     as_csv: Csv = False,

@@ -54,7 +54,7 @@ app = typer.Typer(
 
 @app.command("table")
 def table(
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="database.table")],
     dry_run: DryRun = False,
     yes: Yes = False,
     history: Annotated[

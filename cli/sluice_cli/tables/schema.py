@@ -44,7 +44,7 @@ app = typer.Typer(
     help="The writer schemas of a table: their history, their differences, and the verdict on a new one.",
 )
 
-OfTable = Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)]
+OfTable = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]
 
 
 @app.command("list")
@@ -134,12 +134,9 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
 def diff(
     table: OfTable,
     old: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[OLD]", help="The beginning of a schema's fingerprint, or `stored`.", show_default=False
-        ),
+        str | None, typer.Argument(metavar="[OLD]", help="The beginning of a schema's fingerprint, or `stored`.")
     ] = None,
-    new: Annotated[str | None, typer.Argument(metavar="[NEW]", help="The other schema.", show_default=False)] = None,
+    new: Annotated[str | None, typer.Argument(metavar="[NEW]", help="The other schema.")] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

@@ -40,9 +40,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_services(
-    table: Annotated[
-        str | None, typer.Argument(metavar="[TABLE]", help="Only this table: database.table", show_default=False)
-    ] = None,
+    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only this table: database.table")] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -81,7 +79,7 @@ def list_services(
 
 @app.command("run")
 def run_services(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table")],
     service: Annotated[
         list[str] | None,
         typer.Option(
@@ -89,7 +87,6 @@ def run_services(
             "-s",
             metavar="SERVICE",
             help=f"One of {', '.join(SERVICES)}. Repeat it for several. Default: all that apply to the table.",
-            show_default=False,
         ),
     ] = None,
     wait_s: Annotated[

@@ -30,12 +30,7 @@ if TYPE_CHECKING:  # for the help of a verb they would be loaded in vain
 
 Stack = Annotated[
     str | None,
-    typer.Option(
-        "--stack",
-        metavar="NAME",
-        help="A deployed stack instead of the local one (also SLUICE_STACK).",
-        show_default=False,
-    ),
+    typer.Option("--stack", metavar="NAME", help="A deployed stack instead of the local one (also SLUICE_STACK)."),
 ]
 # The stack that the command line names, before or behind the verb; next steps name it too.
 named_stack: ContextVar[str | None] = ContextVar("named_stack", default=None)

@@ -46,11 +46,7 @@ Spreadsheet = Annotated[
 Parquet = Annotated[
     Path | None,
     typer.Option(
-        "--parquet",
-        metavar="FILE",
-        help="Write a Parquet file instead, with the columns' types.",
-        show_default=False,
-        dir_okay=False,
+        "--parquet", metavar="FILE", help="Write a Parquet file instead, with the columns' types.", dir_okay=False
     ),
 ]
 

@@ -51,14 +51,13 @@ DRY_RUN = "dry_run"  # the state of a receipt in --json
 
 
 def forget(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table")],
     key: Annotated[
         list[str],
         typer.Argument(
             metavar="KEY...",
             help="A value for every column of the record key, in order, as the table stores it. Put `--` before values "
             "that begin with a dash.",
-            show_default=False,
         ),
     ],
     wait_s: Annotated[

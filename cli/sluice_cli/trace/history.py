@@ -48,8 +48,7 @@ COLUMNS = ("put", "admitted", "claimed", "readable", "state", "table", "batch", 
 
 def history(
     table: Annotated[
-        str | None,
-        typer.Option("--table", "-t", metavar="TABLE", help="Only objects of this table.", show_default=False),
+        str | None, typer.Option("--table", "-t", metavar="TABLE", help="Only objects of this table.")
     ] = None,
     key: Annotated[
         str | None,
@@ -58,7 +57,6 @@ def history(
             "-k",
             metavar="KEY",
             help="All versions of one object: its key, s3://BUCKET/KEY, or a part that no other key has.",
-            show_default=False,
         ),
     ] = None,
     batch: Annotated[
@@ -67,7 +65,6 @@ def history(
             "--batch",
             metavar="ID",
             help="The objects of one batch: its id, its beginning, or the instant of a commit that it made.",
-            show_default=False,
         ),
     ] = None,
     limit: Annotated[
@@ -76,20 +73,12 @@ def history(
     since: Annotated[
         str | None,
         typer.Option(
-            "--since",
-            metavar="TIME",
-            help="Only objects admitted since: 15m, 2h or 7d ago, or a time with its zone.",
-            show_default=False,
+            "--since", metavar="TIME", help="Only objects admitted since: 15m, 2h or 7d ago, or a time with its zone."
         ),
     ] = None,
     before: Annotated[
         str | None,
-        typer.Option(
-            "--before",
-            metavar="TIME",
-            help="Only objects admitted before this time. Pages backwards.",
-            show_default=False,
-        ),
+        typer.Option("--before", metavar="TIME", help="Only objects admitted before this time. Pages backwards."),
     ] = None,
     as_json: Json = False,
     stack: Stack = None,

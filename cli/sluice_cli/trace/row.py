@@ -48,22 +48,18 @@ _POSITION = re.compile(r"\b[0-9]{4}(?:\.[tw]?[0-9a-f]+)*\.[0-9]{20}\b")  # as `s
 
 
 def row(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table")],
     key: Annotated[
         list[str],
         typer.Argument(
             metavar="KEY...",
             help="A value for every column of the record key, in order. Put `--` before values that begin with a dash.",
-            show_default=False,
         ),
     ],
     since: Annotated[
         str | None,
         typer.Option(
-            "--since",
-            metavar="TIME",
-            help="Only batches claimed since: 15m, 2h or 7d ago, or a time with its zone.",
-            show_default=False,
+            "--since", metavar="TIME", help="Only batches claimed since: 15m, 2h or 7d ago, or a time with its zone."
         ),
     ] = None,
     max_objects: Annotated[
@@ -85,7 +81,6 @@ def row(
             "--as-of",
             metavar="MOMENT",
             help="Only the row as it was: an instant, a time with its zone, or 15m, 2h or 7d ago.",
-            show_default=False,
         ),
     ] = None,
     as_json: Json = False,

@@ -44,12 +44,10 @@ def trace(
             metavar="KEY",
             help="The object's key in the bronze bucket, s3://BUCKET/KEY, or a part of a key that no other key has, "
             "such as a file's name.",
-            show_default=False,
         ),
     ],
     version: Annotated[
-        str | None,
-        typer.Option("--version", metavar="ID", help="The version to show. Default: the newest.", show_default=False),
+        str | None, typer.Option("--version", metavar="ID", help="The version to show. Default: the newest.")
     ] = None,
     table: Annotated[
         str | None,
@@ -57,17 +55,10 @@ def trace(
             "--table",
             metavar="TABLE",
             help="The table to show, where the topic feeds several. Default: that of the first rule.",
-            show_default=False,
         ),
     ] = None,
     picture: Annotated[
-        Path | None,
-        typer.Option(
-            "--svg",
-            metavar="FILE",
-            help="Also write the waterfall as an SVG picture.",
-            show_default=False,
-        ),
+        Path | None, typer.Option("--svg", metavar="FILE", help="Also write the waterfall as an SVG picture.")
     ] = None,
     as_json: Json = False,
     stack: Stack = None,

@@ -52,16 +52,10 @@ _SAYS = {
 
 
 def verify(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table")],
     sample: Annotated[
         int | None,
-        typer.Option(
-            "--sample",
-            metavar="N",
-            min=1,
-            help="Compare about N keys, chosen by a hash. Default: all.",
-            show_default=False,
-        ),
+        typer.Option("--sample", metavar="N", min=1, help="Compare about N keys, chosen by a hash. Default: all."),
     ] = None,
     as_json: Json = False,
     stack: Stack = None,
