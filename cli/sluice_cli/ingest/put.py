@@ -21,7 +21,6 @@ from sluice.errors import CommandFailed, UsageError
 from sluice.ledger.keys import PARKED
 from sluice_cli.account.object import rule_steps, tells_topic
 from sluice_cli.errors import plain_reason
-from sluice_cli.terminal.guard import is_text
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -40,8 +39,6 @@ from sluice_cli.terminal.step import Step
 from sluice_local.home import running_home
 
 UPLOADS_AT_ONCE = 8
-_IN_S3 = "s3://"
-LARGEST_PUT = 5 * 1024**3  # bytes; the limit of one PutObject
 LEFT_OUT_SHOWN = 5
 
 
@@ -136,18 +133,6 @@ def planned_copies(paths: Iterable[str], prefix: str, *, stack_folder: Path) -> 
     """The files with their keys. Raises UsageError and CommandFailed before anything is copied."""
     uploads: dict[str, Upload] = {}
     left_out: list[NotCopied] = []
-    if prefix.startswith(_IN_S3):
-        raise UsageError(
-            f"--prefix {visible(prefix)} is an address in S3, not the beginning of a key",
-            next_step="Leave out s3:// and the bucket: the stack has its own bronze bucket",
-        )
-    dots = [segment for segment in prefix.split("/") if segment in (".", "..")]
-    if dots:
-        raise UsageError(
-            f"--prefix {visible(prefix)} has the segment {dots[0]}: in a key it is no folder, and clients of S3 read "
-            "it in different ways",
-            next_step="Give the beginning of the key as S3 shows it, such as topics/crm.user",
-        )
     for path in paths:
         for file, name in _files(path, stack_folder, left_out):
             key = joined(prefix, name)
@@ -160,13 +145,6 @@ def planned_copies(paths: Iterable[str], prefix: str, *, stack_folder: Path) -> 
                     f"{visible(str(uploads[key].path))} and {visible(str(file))} would get the same key {visible(key)}",
                     next_step="Put them one after the other, or under two prefixes",
                 )
-            if size > LARGEST_PUT:
-                raise UsageError(
-                    f"{visible(str(file))} has {human_bytes(size)}, more than one PutObject takes",
-                    next_step="Copy it with an S3 client that uploads in parts, such as `aws s3 cp`",
-                )
-            if not is_text(key):
-                raise UsageError(f"The name of {str(file)!r} is not UTF-8, as S3 keys are", next_step="Rename the file")
             uploads[key] = Upload(file, key, size)
     if not uploads:
         _say_left_out(left_out)
@@ -199,18 +177,14 @@ def joined(prefix: str, name: str) -> str:
 def _files(path: str, stack_folder: Path, left_out: list[NotCopied]) -> Iterator[tuple[Path, str]]:
     """The files of a path, each with its name inside it. Adds to `left_out` what is not copied of a folder."""
     given = Path(path)
-    if not path:
-        raise UsageError(
-            "A path is empty", next_step=f"Is a variable unset? The folder that you are in is {Step('put', '.')}"
-        )
-    if given.is_dir():
+    if path and given.is_dir():  # an empty one is of a variable that is unset, not the folder that one is in
         yield from _files_of_folder(given, stack_folder.resolve(), left_out)
     elif given.is_file():
         yield given, given.name
     else:
         raise UsageError(
             f"{visible(path)} is no file or folder of this machine",
-            next_step="Check the path; what a pipe or S3 gives is put as a file whose name tells topic and format",
+            next_step="Name files, or folders that hold files",
         )
 
 

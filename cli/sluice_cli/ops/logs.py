@@ -16,7 +16,6 @@ from typing import Annotated, Any
 import typer
 
 from sluice.errors import CommandFailed, UsageError
-from sluice.lane.machine import STARTING
 from sluice_aws.stack import STACK_VARIABLE, Target
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import following
@@ -26,7 +25,6 @@ from sluice_cli.terminal.step import Step
 from sluice_local.home import Home, running_home
 
 LONGEST_LINE = 1024 * 1024  # characters; the rest of a longer line is shown as a line of its own
-RUNS_SHOWN = 3  # of local runs, newest first
 RUNS_SEARCHED = 2_000  # newest first, for the beginning of an id
 _HEAD = ("at", "event", "level", "run", "lane")  # of an event; shown in front or not at all
 _BLOCKS = ("trace",)  # texts of several lines
@@ -127,12 +125,7 @@ def _local(home: Home, run: str | None, name: str, follow: bool) -> Iterator[str
     if not chosen:
         if not requests:
             home.description()  # raises NotRunning
-            raise CommandFailed(
-                f"No run has started yet in {home.path}",
-                next_step=f"{Step('put', 'FILES')} brings in objects, which start one",
-            )
-        newest = ", ".join(run_names or job_run for job_run, run_names in list(names.values())[: -RUNS_SHOWN - 1 : -1])
-        raise UsageError(f"No run {run} is in {home.runs}", next_step=f"Name one that is there: {newest}")
+        raise UsageError(f"No run {run or ''} is in {home.runs}", next_step=f"{Step('runs')} lists the runs")
     folder = chosen[-1]
     say(f"job run {folder.name}")
     return _lines(following(folder / name, until=lambda: not follow or not (folder / "work").exists()))
@@ -195,9 +188,7 @@ def _job_run(target: Target, run: str | None) -> str:
         if item is None and run.startswith("run-"):
             raise UsageError(f"No run is called {run!r}", next_step=f"{Step('runs')} lists the runs of the last days")
     if item is not None and not item.get("job_run_id"):
-        reason = f": {item['reason']}" if item.get("reason") else ""
-        never = "has not started yet" if item.get("state") == STARTING else "never started"
-        raise CommandFailed(f"The run {run} {never}{reason}", next_step=f"{Step('runs')} shows its lane's other runs")
+        raise CommandFailed(f"The run {run} has not started", next_step=f"{Step('runs')} lists the runs")
     return str(item["job_run_id"]) if item else run
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -15,7 +14,6 @@ from sluice.errors import UsageError
 from sluice.lane.machine import FIRST_BACKOFF_MS, HALTED, PAUSED
 from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED
 from sluice.ledger.records import RETRIED, AdmittedObject, Decision, ObjectRecord
-from sluice.names import did_you_mean
 from sluice.objects import ObjectId, identify
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.history import died
@@ -33,7 +31,6 @@ VERSIONS_AT_MOST = 1_000  # of one key, in bronze
 PAGES_AT_MOST = 20  # of a thousand versions, searched for a part of a key
 KEYS_SHOWN = 5
 BATCHES_AT_MOST, RECORDS_AT_MOST = 500, 2_000  # searched for keys that are no longer in bronze
-NAMES_COMPARED = 2_000  # with a name that no key has
 _LONGEST_RUN_MS = 86_400_000  # and more: one that died after an object came did not begin a day before it
 # What a record of a replayed version says of its way before, beside its state and batch.
 _ADMITTED = tuple(
@@ -51,12 +48,11 @@ class Named:
 
 @dataclass(frozen=True)
 class SearchedKeys:
-    """The keys that match a text, and how; `whole` says that all of bronze was searched. `names` are last parts."""
+    """The keys that match a text, and how; `whole` says that all of bronze was searched."""
 
     keys: tuple[str, ...]
     how: str
     whole: bool
-    names: tuple[str, ...]
 
 
 class Tracker:
@@ -85,43 +81,19 @@ class Tracker:
         is the end of one key names it, even where it is in the middle of others. Raises UsageError, with keys that are
         similar.
         """
-        if not text:
-            raise UsageError("The key is empty", next_step="Is a variable unset? Give a key, or a part of one")
-        bucket, slash, rest = text.removeprefix("s3://").partition("/")
-        if text.startswith("s3://") and slash and rest:
-            if bucket != self._bronze:
-                raise UsageError(
-                    f"{bucket!r} is not the bronze bucket of this stack",
-                    next_step=f"Name a key of s3://{self._bronze}, or choose another stack with --stack NAME",
-                )
-            text = rest
+        text = text.removeprefix(f"s3://{self._bronze}/")
         versions = self.versions(text)
         if versions:
             return Named(text, versions)
         searched = self._keys_with(text)
-        step = None if searched.keys else self._step_of_no_key(text)
-        if not searched.keys and step is None:
+        if not searched.keys:
             searched = replace(searched, **_closest(text, self._known_keys()))
         if len(searched.keys) == 1 and searched.whole:
             return Named(searched.keys[0], self.versions(searched.keys[0]))
         result = searched if searched.keys else replace(searched, keys=self._keys_like(text), how="begin with it")
         if result.keys:
             raise UsageError(f"No key equals {text!r}, but others {result.how}", next_step=_next_step(result))
-        meant = did_you_mean(text.rpartition("/")[2], map(visible, searched.names))
-        raise UsageError(
-            f"Neither the ledger nor bronze has the key {text!r}{meant}",
-            next_step=step or _next_step(result),
-        )
-
-    def _step_of_no_key(self, text: str) -> str | None:
-        """The command for a table, a batch or a run that was given in place of a key; None for any other text."""
-        if any(state.table == text for state in self._ledger.tables.all()):
-            return f"It is a table: {Step('history', '--table', text)} lists its objects"
-        if _BATCH.fullmatch(text):
-            return f"For a batch, {Step('history', '--batch', text)} lists its objects"
-        if text.startswith("run-"):
-            return f"For a run, {Step('logs', text)} shows what it did, and {Step('history')} the runs of objects"
-        return None
+        raise UsageError(f"Neither the ledger nor bronze has the key {text!r}", next_step=_next_step(result))
 
     def versions(self, key: str) -> dict[ObjectId, ObjectRecord | None]:
         """List the versions of a key: those in the ledger, oldest first, then those that only bronze has yet."""
@@ -151,8 +123,7 @@ class Tracker:
             marker = page.next_marker
             if marker is None:
                 break
-        names = dict.fromkeys(key.rpartition("/")[2] for key in islice(listed, NAMES_COMPARED))
-        return SearchedKeys(**_closest(part, listed), whole=marker is None, names=tuple(names))
+        return SearchedKeys(**_closest(part, listed), whole=marker is None)
 
     def _known_keys(self) -> Iterator[str]:
         """Keys that the ledger and the newest batches name: their objects may be deleted from bronze."""
@@ -257,8 +228,6 @@ class Tracker:
                 return str(later["run"])
         return None
 
-
-_BATCH = re.compile(r"b-[0-9a-f]+(…[0-9a-f]*)?")
 
 # How a given text matches a key, the closest way first. `…` stands for what a terminal left out of a key.
 _MATCHES: Sequence[tuple[str, Callable[[str, str], bool]]] = (

@@ -220,16 +220,6 @@ def test_waiting_counts_objects_that_were_quarantined_by_table(committed, monkey
     assert f"{TABLE}: no row changed; 1 object quarantined\n" in said
 
 
-@pytest.mark.parametrize("prefix", ["topics/crm.public.usr/", "topics/crm.public.usr/1", "none", "topics/none/deep/"])
-def test_a_prefix_that_no_key_has_is_a_wrong_command_line(committed, capsys, prefix):
-    assert run(["ops", "replay", "--prefix", prefix, "--yes"]) == 2
-    said = capsys.readouterr().err
-    assert f"error: No key in bronze begins with '{prefix}'" in said
-    near = "topics/" if prefix == "none" else f"topics/crm.public.city/, topics/{TOPIC}/, topics/moved"
-    assert f"next step: Give one of these prefixes: {near}\n" in said
-    assert (f"did you mean topics/{TOPIC}/?" in said) == ("usr" in prefix)
-
-
 def test_choices_that_no_object_meets_together_say_so(committed, capsys):
     assert run(["ops", "replay", "--prefix", "topics/moved", "--before", "1h", "--yes"]) == 0
     assert "No object meets every choice" in capsys.readouterr().err

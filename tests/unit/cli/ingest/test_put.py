@@ -72,7 +72,7 @@ def test_a_folder_without_a_file_to_copy_says_what_was_left_out_and_why(folder: 
 def test_the_folder_that_one_is_in_is_copied_by_its_name_alone(folder: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(folder)
     assert [upload.key for upload in planned(folder, ".").uploads] == ["inner", "topics/t/a.avro"]
-    with pytest.raises(UsageError, match="A path is empty"):
+    with pytest.raises(UsageError, match=" is no file or folder"):
         planned(folder, "topics", "")
 
 
@@ -170,20 +170,7 @@ def test_a_folder_or_file_that_is_named_twice_is_taken_once_and_said_so(folder: 
     assert twice.left_out == (NotCopied(file, "named twice, and copied once"),)
 
 
-@pytest.mark.parametrize("prefix", ["../..", ".", "./topics", "topics/../x"])
-def test_a_prefix_with_a_segment_of_dots_is_refused(folder: Path, prefix: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(f"--prefix {prefix} has the segment .")):
-        planned_copies([str(folder)], prefix, stack_folder=folder)
-
-
-def test_an_address_in_s3_is_neither_a_file_nor_the_beginning_of_a_key(folder: Path) -> None:
-    with pytest.raises(UsageError, match="s3://bucket/x is no file or folder of this machine"):
-        planned_copies(["s3://bucket/x"], "", stack_folder=folder)
-    with pytest.raises(UsageError, match="--prefix s3://bucket/x is an address in S3"):
-        planned_copies([str(folder)], "s3://bucket/x", stack_folder=folder)
-
-
-@pytest.mark.parametrize("path", ["in/nothing", "in/pipe", "/dev/zero", "in/absent", "-"])
+@pytest.mark.parametrize("path", ["in/nothing", "in/pipe", "/dev/zero", "in/absent", "-", "s3://bucket/x"])
 def test_a_path_that_is_no_file_is_refused_without_being_opened(folder: Path, path: str) -> None:
     with pytest.raises(UsageError, match=f"{path} is no file or folder of this machine"):
-        planned(folder, path if path == "-" else str(folder.parent / path))
+        planned(folder, path if path in ("-", "s3://bucket/x") else str(folder.parent / path))
