@@ -87,13 +87,14 @@ def written_as_changelog(bench: Workbench, version: str, *commits: Sequence[tupl
     made = made.setTableType("MERGE_ON_READ").setTableVersion(int(version)).setRecordKeyFields("id")
     made = made.setPartitionFields("place").setPreCombineField("updated_at").setPayloadClassName(FLINK_PAYLOAD)
     made.setKeyGeneratorClassProp(GENERATORS + "SimpleAvroKeyGenerator").initTable(jvm.storage_conf(), place)
-    model, parsed, option = jvm.classes.common.model, jvm.parsed_avro(schema), jvm.classes.common.util.Option
+    java, model, option = bench.spark._jvm, jvm.classes.common.model, jvm.classes.common.util.Option
+    parsed = java.org.apache.avro.Schema.Parser().parse(schema)
     for commit in commits:
         options = {**CHANGELOG, "hoodie.write.table.version": version}
         client = jvm.write_client(place, "orders", options, schema)
-        records = jvm.java_list()
+        records = java.java.util.ArrayList()
         for operation, old in commit:
-            values = bench.spark._jvm.org.apache.avro.generic.GenericData.Record(parsed)
+            values = java.org.apache.avro.generic.GenericData.Record(parsed)
             for name, value in zip(fields, (*old, 1_700_000_000_000)):
                 values.put(name, value)
             key, payload = model.HoodieKey(str(old[0]), old[1]), model.EventTimeAvroPayload(option.of(values))

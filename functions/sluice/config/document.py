@@ -130,10 +130,6 @@ class Configuration:
         """Return a lane's sizes: the defaults for a lane that the file only mentions."""
         return next((lane for lane in self.lanes if lane.name == name), LaneConfig(name=name))
 
-    def lane_of(self, table: TableConfig) -> LaneConfig:
-        """Return the lane of a table."""
-        return self.lane(table.lane)
-
     def lane_names(self) -> tuple[str, ...]:
         """Return every lane that the file configures or a rule uses, sorted."""
         return tuple(sorted({lane.name for lane in self.lanes} | {rule.lane for rule in self.rules}))

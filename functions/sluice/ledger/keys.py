@@ -6,7 +6,6 @@ from sluice.objects import ObjectId
 
 PENDING, CLAIMED, COMMITTED, QUARANTINED = "pending", "claimed", "committed", "quarantined"
 PARKED, SUPERSEDED, IGNORED = "parked", "superseded", "ignored"
-OBJECT_STATES = (PENDING, CLAIMED, COMMITTED, QUARANTINED, PARKED, SUPERSEDED, IGNORED)
 #: The states that the index lists. Pending objects are listed under their lane, claimed ones through their batch.
 LISTED_STATES = (QUARANTINED, PARKED, SUPERSEDED, IGNORED)
 RETURNED = "returned"  # the state of a batch, or of its part, whose objects are pending again

@@ -21,7 +21,6 @@ _OPTIONS = {
     "--num-executors": "spark.executor.instances",
 }
 _DRIVER_ENVIRONMENT = "spark.emr-serverless.driverEnv."
-_EXECUTOR_ENVIRONMENT = "spark.executorEnv."
 
 
 class InvalidRequest(Exception):
@@ -77,15 +76,6 @@ def read_submission(request: Mapping[str, Any]) -> Submission:
         archives=tuple(_archive(uri) for uri in archives),
         driver_environment=environment,
     )
-
-
-def executor_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """Variables set by `spark.executorEnv.*`."""
-    return {
-        key[len(_EXECUTOR_ENVIRONMENT) :]: value
-        for key, value in settings.items()
-        if key.startswith(_EXECUTOR_ENVIRONMENT)
-    }
 
 
 def _defaults(request: Mapping[str, Any]) -> dict[str, str]:

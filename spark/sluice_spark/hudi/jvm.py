@@ -31,23 +31,11 @@ class HudiJvm:
         """The package org.apache.hudi."""
         return self._hudi
 
-    def java_list(self) -> Any:
-        """An empty java.util.ArrayList."""
-        return self._jvm.java.util.ArrayList()
-
-    def parsed_avro(self, schema: str) -> Any:
-        """An Avro schema of its JSON."""
-        return self._jvm.org.apache.avro.Schema.Parser().parse(schema)
-
     def field(self, names: tuple[str, str]) -> Any:
         """The java.lang.reflect.Field of a class, which may be private; `names` are the class's and the field's."""
         java_field = self._jvm.py4j.reflection.ReflectionUtil.classForName(names[0]).getDeclaredField(names[1])
         java_field.setAccessible(True)
         return java_field
-
-    def temporary_folder(self) -> str:
-        """The JVM's folder for temporary files."""
-        return str(self._jvm.java.lang.System.getProperty("java.io.tmpdir"))
 
     def storage_conf(self) -> Any:
         return self._hudi.hadoop.fs.HadoopFSUtils.getStorageConf(self.spark._jsc.hadoopConfiguration())

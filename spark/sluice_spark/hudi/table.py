@@ -222,11 +222,6 @@ class HudiTable:
         """Bytes of the newest files, without those of older versions."""
         return self.jvm.size_bytes(facts.meta_client)
 
-    def instant_of_batch(self, batch: str, table: str) -> str | None:
-        """The completed instant of a batch's part of this table; None where there is none."""
-        commit = self.commit_of_batch(batch) if table == self.config.table else None
-        return None if commit is None else commit.instant
-
     def commit_of_batch(self, batch: str, *, since_ms: int = 0) -> CommitResult | None:
         """The completed commit with the batch's id and this table's name in its metadata; None where there is none.
 

@@ -162,5 +162,4 @@ def test_what_config_push_did_not_write_is_refused(text):
 
 def test_a_lane_that_is_only_mentioned_has_the_defaults():
     assert CONFIGURATION.lane("other") == LaneConfig(name="other")
-    assert CONFIGURATION.lane_of(CONFIGURATION.table_for_topic("shop.sales.order")).max_executors == 3
     assert CONFIGURATION.lane_names() == ("big", "main")
