@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from sluice.admission.verdict import MAX_REASON
+from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.document import Configuration
 from sluice.ledger.keys import PARKED
 from sluice.ledger.records import ObjectRecord
@@ -88,6 +89,19 @@ def rule_step(record: ObjectRecord) -> str | None:
     if is_proposed(record):
         return f"{Step('config discover')} proposes a rule for its topic"
     return f"Its name tells no topic or format: {UNNAMED}"
+
+
+def way_in(record: ObjectRecord) -> str:
+    """Why a retry leaves a parked object, as `judged_now` returns it, and what makes it pending."""
+    if record.table is not None and record.reason == taken(record.table):
+        return f"it is parked: {record.reason}"
+    if record.code == LOG_RESTARTED:
+        return (
+            f"it is parked: raise its table's `generation` in tables.yaml and run {Step('config push')},"
+            f" or run {Step('quarantine discard')}"
+        )
+    step = rule_step(record) or record.reason
+    return f"it is parked: {step}, or run {Step('quarantine discard')}"
 
 
 def reasons_by_code(reasons: Iterable[Mapping[str, Any]], unit: str) -> list[tuple[int, Sequence[Mapping[str, Any]]]]:

@@ -15,7 +15,6 @@ from sluice.catalog.tables import names_of
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import pinned_topic
 from sluice.errors import ChangeRefused, CommandFailed, DamagedObject
-from sluice.lane.machine import PAUSED
 from sluice.ledger.keys import PARKED, QUARANTINED
 from sluice.ledger.records import ObjectRecord
 from sluice.silver_keys import REPLACED
@@ -25,6 +24,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import HISTORY_PREFIX, PUSHES
 from sluice_aws.stack import Target
+from sluice_cli.account.steps import at_rest
 from sluice_cli.config.plan import (
     Fit,
     ObjectsWaiting,
@@ -51,7 +51,7 @@ from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.stack import configuration_in_force, lane_names, supervise_now
-from sluice_cli.terminal.step import Step, completed
+from sluice_cli.terminal.step import completed
 
 CHANGES, REFUSED = 3, 4  # exit codes of `plan`
 COUNTED = 20_000  # parked and quarantined objects that are read at most, each
@@ -133,10 +133,7 @@ def push(
     if planned.risks and not yes:
         if as_json:
             say("\n".join(planned.risks))
-        ask(
-            f"{counted(len(planned.risks), 'change')} can lose or stop something. Push?",
-            otherwise=f"{Step('config plan')} to see what would be done",
-        )
+        ask(f"{counted(len(planned.risks), 'change')} can lose or stop something. Push?")
     changed = before is None or before.version != configuration.version
     if changed:
         _store(target, configuration)
@@ -174,11 +171,11 @@ def push(
             print_line(f"{counted(moved, 'pending object')} moved to another table or lane")
         if again:
             print_line(f"Back-off ended: {', '.join(again)}")
-        resting = [lane for lane in sorted(lanes) if ledger.lanes.get(lane).state == PAUSED]
-        if woken := sorted(lanes.difference(resting)):
+        states = [ledger.lanes.get(lane) for lane in sorted(lanes)]
+        if woken := [state.lane for state in states if not at_rest(state)]:
             print_line(f"Woken: {', '.join(woken)}")
-        for lane in resting:
-            print_line(f"{lane} is paused: {Step('resume', lane)}")
+        for state in filter(at_rest, states):
+            print_line(at_rest(state))
     if begun:
         raise CommandFailed(
             "In force, but a batch began during the push, by the settings before it:\n" + "\n".join(begun),

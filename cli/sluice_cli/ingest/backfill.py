@@ -23,12 +23,12 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.rebuilds import DROPPED
 from sluice_aws.s3.objects import ListedVersion
 from sluice_aws.stack import Target
+from sluice_cli.account.steps import MERGED
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.known_names import check_prefix
 from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, counted, print_json, print_line, say, visible
 from sluice_cli.terminal.stack import supervise_now
-from sluice_cli.terminal.step import Step
 
 AT_ONCE = 100  # objects that are admitted before the rate is looked at
 FAILED_SHOWN = 10
@@ -89,7 +89,7 @@ def backfill(
         print_json({**document, "admitted": dict(sorted(done.states.items())), "failed": len(done.failed)})
     else:
         states = ", ".join(f"{number:,} {state}" for state, number in sorted(done.states.items()))
-        waits = f". {Step('wait')} waits until they are merged" if done.states[PENDING] else ""
+        waits = f". {MERGED}" if done.states[PENDING] else ""
         print_line(f"Admitted: {states or 'nothing'}{waits}")
     for key, reason in done.failed[:FAILED_SHOWN]:
         say(f"failed: {visible(key)}: {visible(reason)}")

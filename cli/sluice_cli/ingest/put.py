@@ -35,7 +35,6 @@ from sluice_cli.terminal.output import (
     visible,
 )
 from sluice_cli.terminal.stack import readable_configuration
-from sluice_cli.terminal.step import Step
 from sluice_local.home import running_home
 
 UPLOADS_AT_ONCE = 8
@@ -278,7 +277,7 @@ def upload_all(s3: Any, bucket: str, uploads: tuple[Upload, ...]) -> dict[str, s
             finally:  # a second Ctrl-C ends the wait
                 arrived = sum(copy.done() and not copy.cancelled() and copy.exception() is None for copy in copies)
                 progress.stop()
-                say(f"{arrived:,} of {counted(len(uploads), 'object')} copied; {Step('put')} copies all of them again")
+                say(f"{arrived:,} of {counted(len(uploads), 'object')} copied; the same command copies all again")
             raise
     return versions
 

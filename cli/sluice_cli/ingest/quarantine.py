@@ -38,7 +38,6 @@ from sluice_cli.terminal.output import (
 )
 from sluice_cli.terminal.run import AWS_ERRORS
 from sluice_cli.terminal.stack import operator_of, readable_configuration, supervise_now
-from sluice_cli.terminal.step import Step
 
 LISTED, ROWS_SHOWN = 200, 20
 
@@ -256,10 +255,7 @@ def discard(
         _check_names(target, choice, quarantine.everything())
     elif not yes:
         newer = _newer(records, target) if sys.stdin.isatty() and len(records) <= LISTED else {}
-        ask(
-            f"Discard {described(records)}? {missing_changes(records, newer)}",
-            otherwise=f"{Step('quarantine list')} to see the entries",
-        )
+        ask(f"Discard {described(records)}? {missing_changes(records, newer)}")
     decided = quarantine.discard(records, command=command_line.get(), by=operator_of(target), note=note)
     _print(decided, "discarded", as_json, parked=parked)
 

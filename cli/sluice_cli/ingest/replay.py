@@ -19,6 +19,7 @@ from sluice.objects import ObjectId
 from sluice_aws.clock import StoreClock, epoch_ms
 from sluice_aws.s3.objects import COLD, pages_of_bronze
 from sluice_aws.stack import Target
+from sluice_cli.account.steps import MERGED, NEWEST_OBJECTS
 from sluice_cli.ingest.replay_end import ReplayEnd, TableEnd
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
 from sluice_cli.terminal.durations import TimeSpan, seconds
@@ -130,7 +131,7 @@ def replay(
     else:
         print_line(f"{counted(len(done), 'object')} pending again")
         if ended is None:
-            say(f"{Step('wait')} waits until they are merged. Rows that the tables have already change nothing")
+            say(f"{MERGED}. Rows that the tables have already change nothing")
         else:
             print_line("\n".join(ended.lines))
     if ended is not None and ended.unsettled:
@@ -263,9 +264,7 @@ class Replay:
         lane = (self._ledger.batches.get(batch) or {}).get("lane")
         manifest = None if lane is None else self._past.manifest(str(lane), batch)
         if manifest is None:
-            raise UsageError(
-                f"There is no batch {batch}, or its manifest is gone", next_step=f"{Step('history')} shows the batches"
-            )
+            raise UsageError(f"There is no batch {batch}, or its manifest is gone", next_step=str(NEWEST_OBJECTS))
         for start in range(0, len(manifest.objects), AT_ONCE):
             page = {}
             for item in manifest.objects[start : start + AT_ONCE]:

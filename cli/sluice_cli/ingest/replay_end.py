@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.ledger.keys import CLAIMED, COMMITTED, PENDING, QUARANTINED
+from sluice_cli.account.steps import ENTRIES
 from sluice_cli.terminal.output import counted, visible
-from sluice_cli.terminal.step import Step
 
 
 @dataclass
@@ -75,4 +75,4 @@ class ReplayEnd:
             if state not in (COMMITTED, QUARANTINED):
                 yield f"{counted(number, 'object')} {state}"
         if any(end.quarantined_rows or end.quarantined_objects for end in self.tables.values()):
-            yield f"{Step('quarantine list')} shows what was quarantined. Rows that a table held already stay in it"
+            yield f"{ENTRIES}. Rows that a table held already stay in it"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from string import hexdigits
 from typing import TYPE_CHECKING
 
 from sluice.batch import row_errors
@@ -23,11 +22,12 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, SkippedDocuments
 from sluice_aws.stack import Target
-from sluice_cli.account.object import judged_now, rule_step, taken
+from sluice_cli.account.object import judged_now, way_in
+from sluice_cli.account.steps import ENTRIES
 from sluice_cli.ingest.entry import codes, reason_of
 from sluice_cli.terminal.output import counted, is_named
 from sluice_cli.terminal.run import AWS_ERRORS
-from sluice_cli.terminal.step import Step, completed
+from sluice_cli.terminal.step import completed
 
 if TYPE_CHECKING:
     from sluice_aws.admission.admit import Admission  # loads all formats
@@ -143,27 +143,18 @@ class Quarantine:
     def chosen(self, choice: Selection, options: str = "--table, --code or --all") -> list[ObjectRecord]:
         """The entries to decide about; `options` choose them. Raises UsageError for a name of no entry or several."""
         if choice.empty:
-            more, listed = ("--topic, --code or --all too", ("--parked",)) if choice.parked else (options, ())
-            raise UsageError(
-                "Nothing is chosen",
-                next_step=f"Name entries by their id, or use {more}; {Step('quarantine list', *listed)} shows them",
-            )
+            raise UsageError("Nothing is chosen", next_step=f"Name entries by their id, or use {options}. {ENTRIES}")
         entries = list(self.entries(choice))
         for name in choice.named:
             matching = {record.id for record in entries if _names(name, record)}
-            if not matching and len(name) < SHORTEST_ID and set(name) <= set(hexdigits):
-                raise UsageError(
-                    f"{name!r} is too short for the beginning of an id: {SHORTEST_ID} characters are the fewest",
-                    next_step=f"Write more of the id, as {Step('quarantine list')} shows it",
-                )
             if not matching:
                 raise UsageError(
-                    f"No entry in quarantine and no parked object is called {name!r}",
-                    next_step=f"{Step('quarantine list')} shows the entries, with --parked the parked ones",
+                    f"No entry in quarantine and no parked object is called {name!r}, or begins with it "
+                    f"({SHORTEST_ID} characters of an id are the fewest)",
+                    next_step=str(ENTRIES),
                 )
             if len(matching) > 1 and not any(record.id.key == name for record in entries):
-                of = "part of the keys" if "…" in name else "the beginning"
-                raise UsageError(f"{name!r} is {of} of {len(matching)} entries", next_step="Write more of it")
+                raise UsageError(f"{len(matching)} entries are called {name!r}", next_step="Write more of it")
         return entries
 
     def rows(self, record: ObjectRecord) -> list[row_errors.RowError]:
@@ -200,7 +191,7 @@ class Quarantine:
 
         def one(record: ObjectRecord) -> Decided:
             if record.state == PARKED:
-                return Decided(record, False, _way_in(judged_now(record, configuration)))
+                return Decided(record, False, way_in(judged_now(record, configuration)))
             route, verdict, schema = admission.judge(record.id, record.size, configuration)
             if verdict.state != PENDING:
                 return Decided(record, False, verdict.reason or verdict.rule, judged=True)
@@ -312,19 +303,6 @@ def reasons_of_rows(target: Target) -> ReasonOfRows:
             return None
 
     return read
-
-
-def _way_in(record: ObjectRecord) -> str:
-    """What makes a parked object pending, which `judged_now` returned."""
-    if record.table is not None and record.reason == taken(record.table):
-        return f"it is parked: {record.reason}"
-    if record.code == LOG_RESTARTED:
-        return (
-            f"it is parked: raise its table's `generation` in tables.yaml and run {Step('config push')},"
-            f" or run {Step('quarantine discard')}"
-        )
-    step = rule_step(record) or record.reason
-    return f"it is parked: {step}, or run {Step('quarantine discard')}"
 
 
 def _names(name: str, record: ObjectRecord) -> bool:

@@ -19,6 +19,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.stack import LOCAL
 from sluice_cli.account.lane import lane_entry, steps_of_lane
 from sluice_cli.account.object import is_proposed, judged_now, rule_steps, waits_for_rule
+from sluice_cli.account.steps import TABLES_AND_LANES
 from sluice_cli.ingest.entry import reason_of
 from sluice_cli.ingest.set_aside import ReasonOfRows, reasons_of_rows
 from sluice_cli.ingest.survey import (
@@ -184,7 +185,7 @@ def _print(outcome: WaitResult, timeout_s: float, reason_of_rows: ReasonOfRows =
             if unseen
             else f"Correct the cause; {Step('resume', 'LANE')} then tries the table again at once"
             if outcome.failing
-            else f"{Step('status')} shows the lanes",
+            else str(TABLES_AND_LANES),
         )
 
 

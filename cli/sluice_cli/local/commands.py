@@ -209,8 +209,7 @@ def down(
     if keep:
         _ask_to_keep(home)
     elif not yes:
-        question = f"End the stack in {home.path} and discard its buckets, tables and ledger?"
-        ask(question, otherwise="--keep to keep its data")
+        ask(f"End the stack in {home.path} and discard its buckets, tables and ledger? (--keep keeps them)")
     if not keep:
         shutil.rmtree(home.kept, ignore_errors=True)
     os.kill(owner, signal.SIGTERM)

@@ -86,7 +86,7 @@ def init(
             f"Replace {', '.join(contents)} in {folder} by those of this release? Your own changes to them are lost."
         )
         if not yes:
-            ask(question, otherwise="another FOLDER to compare its files with these")
+            ask(question)
     else:
         contents = {**contents, "tables.yaml": _TABLES, ".gitignore": _IGNORED}
         there = [name for name in contents if (folder / name).exists()]

@@ -12,12 +12,11 @@ import typer
 from sluice.batch.isolation import ALONE, DIVIDE, SET_ASIDE, TOGETHER, OpenPart, retry_at, treatment
 from sluice.batch.manifest import Manifest
 from sluice.errors import CommandFailed, UsageError
-from sluice.lane.machine import HALTED, PAUSED
 from sluice.ledger.records import ManifestPointer
-from sluice.names import did_you_mean
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.stack import Target
+from sluice_cli.account.steps import NEWEST_OBJECTS, OPEN_BATCHES, at_rest
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -31,7 +30,6 @@ from sluice_cli.terminal.output import (
     say,
 )
 from sluice_cli.terminal.stack import operator_of, supervise_now
-from sluice_cli.terminal.step import Step
 
 MAX_REASON = 500
 SHORT_ID = 14  # "b-" and 12 digits
@@ -138,22 +136,20 @@ def give_up(
     unfinished = [name for name in item.pointer.tables if name not in item.pointer.settled_tables]
     tables = [name for name in unfinished if table in (None, name)]
     if not tables:
-        raise UsageError(
-            f"{table} is not open in {item.pointer.batch}{did_you_mean(table or '', unfinished)}",
-            next_step=f"{Step('batch show')} lists the tables",
-        )
+        raise UsageError(f"{table} is not open in {item.pointer.batch}", next_step=str(OPEN_BATCHES))
     reason = f"given up by {operator_of(target)}{f': {note}' if note else ''}"[:MAX_REASON]
     given_up = [name for name in tables if ledger.batches.give_up(item.pointer.batch, name, reason)]
     if not given_up:
-        raise CommandFailed("The batch was settled meanwhile", next_step=f"{Step('batch show')} lists what is open")
+        raise CommandFailed("The batch was settled meanwhile", next_step=str(OPEN_BATCHES))
     lane = ledger.lanes.wake(item.lane)
-    if lane.state not in (HALTED, PAUSED):
+    if not at_rest(lane):
         supervise_now(target)
     if as_json:
         print_json({"batch": item.pointer.batch, "lane": item.lane, "tables": given_up})
         return
-    waits = f". The lane is {lane.state}: run {Step('resume', item.lane)}" if lane.state in (HALTED, PAUSED) else ""
-    print_line(f"{item.pointer.batch}: the next run quarantines {', '.join(given_up)}{waits}")
+    print_line(f"{item.pointer.batch}: the next run quarantines {', '.join(given_up)}")
+    if at_rest(lane):
+        print_line(at_rest(lane))
 
 
 def _open_batches(target: Target, prefix: str | None) -> Sequence[_OpenBatch]:
@@ -166,11 +162,7 @@ def _open_batches(target: Target, prefix: str | None) -> Sequence[_OpenBatch]:
         if prefix is None or is_named(prefix, pointer.batch)
     ]
     if prefix is not None and not batches:
-        raise UsageError(
-            f"No open batch begins with {prefix!r}",
-            next_step=f"{Step('batch show')} lists the open batches, "
-            f"{Step('history', '--batch', prefix)} the objects of a finished one",
-        )
+        raise UsageError(f"No open batch begins with {prefix!r}", next_step=f"{OPEN_BATCHES}; {NEWEST_OBJECTS}")
     return batches
 
 

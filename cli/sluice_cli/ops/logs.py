@@ -17,11 +17,11 @@ import typer
 
 from sluice.errors import CommandFailed, UsageError
 from sluice_aws.stack import STACK_VARIABLE, Target
+from sluice_cli.account.steps import RUNS
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import following
 from sluice_cli.terminal.output import Stack, chosen_target, is_named, named_stack, say
 from sluice_cli.terminal.stack import output_of
-from sluice_cli.terminal.step import Step
 from sluice_local.home import Home, running_home
 
 LONGEST_LINE = 1024 * 1024  # characters; the rest of a longer line is shown as a line of its own
@@ -125,7 +125,7 @@ def _local(home: Home, run: str | None, name: str, follow: bool) -> Iterator[str
     if not chosen:
         if not requests:
             home.description()  # raises NotRunning
-        raise UsageError(f"No run {run or ''} is in {home.runs}", next_step=f"{Step('runs')} lists the runs")
+        raise UsageError(f"No run {run or ''} is in {home.runs}", next_step=str(RUNS))
     folder = chosen[-1]
     say(f"job run {folder.name}")
     return _lines(following(folder / name, until=lambda: not follow or not (folder / "work").exists()))
@@ -133,9 +133,7 @@ def _local(home: Home, run: str | None, name: str, follow: bool) -> Iterator[str
 
 def _refuse_several(run: str, count: int) -> None:
     if count > 1:
-        raise UsageError(
-            f"{count} runs begin with {run!r}", next_step=f"Give more of the id; {Step('runs')} lists them"
-        )
+        raise UsageError(f"{count} runs begin with {run!r}", next_step=f"Give more of the id. {RUNS}")
 
 
 def _name_of(request: Path) -> str | None:
@@ -158,7 +156,7 @@ def _stored(target: Target, run: str | None, name: str) -> Iterator[str]:
     if not parts:
         raise CommandFailed(
             f"There is no {name} under s3://{target.artifacts}/{prefix}",
-            next_step=f"EMR Serverless puts it there minutes after the start of the job, which {Step('runs')} shows",
+            next_step=f"EMR Serverless puts it there minutes after the start of the job. {RUNS}",
         )
     for _, key in parts:
         say(f"s3://{target.artifacts}/{key}")
@@ -186,9 +184,9 @@ def _job_run(target: Target, run: str | None) -> str:
         _refuse_several(run, len(begun))
         item = begun[0] if begun else None
         if item is None and run.startswith("run-"):
-            raise UsageError(f"No run is called {run!r}", next_step=f"{Step('runs')} lists the runs of the last days")
+            raise UsageError(f"No run is called {run!r}", next_step=str(RUNS))
     if item is not None and not item.get("job_run_id"):
-        raise CommandFailed(f"The run {run} has not started", next_step=f"{Step('runs')} lists the runs")
+        raise CommandFailed(f"The run {run} has not started", next_step=str(RUNS))
     return str(item["job_run_id"]) if item else run
 
 

@@ -11,13 +11,13 @@ from sluice.errors import CommandFailed, TableWentBack
 from sluice_aws.s3.lost_properties import lost_properties, restore_properties
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
+from sluice_cli.account.steps import CHECKS, TABLES_AND_LANES
 from sluice_cli.account.table import unblocking
 from sluice_cli.tables.inspect import TableName
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line
 from sluice_cli.terminal.stack import supervise_now
-from sluice_cli.terminal.step import Step
 
 
 def accept(
@@ -61,11 +61,10 @@ def accept(
         if changed and not yes and not (restored and newest.holds(state.last_instant or "")):
             ask(
                 f"Go on with {table} at {instant or 'no commit'}, without its commits after that, up to "
-                f"{state.last_instant}?",
-                otherwise=f"{Step('table show', table)} to see its newest commit",
+                f"{state.last_instant}?"
             )
         if changed and not ledger.tables.accept(table, instant, history, seen=state):
-            raise CommandFailed(f"{table} has changed meanwhile", next_step=f"Look at {Step('status')}")
+            raise CommandFailed(f"{table} has changed meanwhile", next_step=str(TABLES_AND_LANES))
         ledger.lanes.wake(lane)
         supervise_now(target)
     if as_json:
@@ -91,5 +90,5 @@ def _restored(target: Target, state: TableState, config: TableConfig) -> list[st
     for table in lost:
         floors = {} if table.is_history else state.purge_floors
         if not restore_properties(target.client("s3"), target.silver, files, table, floors=floors):
-            raise CommandFailed(f"{table.table} was written meanwhile", next_step=f"Look at {Step('doctor')}")
+            raise CommandFailed(f"{table.table} was written meanwhile", next_step=str(CHECKS))
     return [place.table for place in lost]

@@ -15,6 +15,7 @@ from sluice.services.policy import applies_to
 from sluice.services.requests import FAILED, SERVICES
 from sluice_aws.clock import epoch_ms
 from sluice_cli.account.service import describe_due, due_entries, service_entries
+from sluice_cli.account.steps import TABLES_AND_LANES
 from sluice_cli.status.status import print_services
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.known_names import check_table
@@ -162,5 +163,5 @@ _WHY_NOT = {
 def _no_table(table: str) -> UsageError:
     return UsageError(
         f"No table {table!r} has a rule and data",
-        next_step=f"{Step('status')} lists the tables",
+        next_step=str(TABLES_AND_LANES),
     )

@@ -31,17 +31,14 @@ _POLL_S = 0.05
 _CHOICE = " [y/N]: "  # what Typer writes behind a question
 
 
-def ask(question: str, *, otherwise: str = "--dry-run to see what would be done") -> None:
+def ask(question: str) -> None:
     """Return only after a yes.
 
     Raises CommandFailed for a no, KeyboardInterrupt for Ctrl-C, and UsageError where stdin is no terminal.
-
-    `otherwise` is what else can be used there than --yes.
     """
     if not sys.stdin.isatty():
         raise UsageError(
-            "This needs a confirmation, and stdin is not a terminal",
-            next_step=f"Use --yes to go on without a question, or use {otherwise}",
+            "This needs a confirmation, and stdin is not a terminal", next_step="Use --yes to go on without a question"
         )
     try:
         confirmed = typer.confirm("\n".join(wrapped(escaped(question), stderr_console().width - len(_CHOICE))))

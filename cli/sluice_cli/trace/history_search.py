@@ -15,6 +15,7 @@ from sluice.objects import ObjectId
 from sluice_aws.s3.objects import SkippedDocument
 from sluice_aws.s3.past_batches import AT_ONCE, PastBatch
 from sluice_aws.stack import Target
+from sluice_cli.account.steps import NEWEST_OBJECTS
 from sluice_cli.account.window import Nearest
 from sluice_cli.terminal.output import is_named
 from sluice_cli.terminal.step import Step
@@ -151,7 +152,7 @@ class Histories:
         if not batches:
             raise UsageError(
                 f"No batch begins with {prefix!r}",
-                next_step=f"{Step('history')} names the batches of the newest objects",
+                next_step=str(NEWEST_OBJECTS),
             )
         return self._of_batches(batches, limit)
 

@@ -21,10 +21,11 @@ from sluice_aws.s3.objects import SkippedDocument
 from sluice_aws.stack import Target
 from sluice_cli.account.lane import lane_entry, rebuilds_by_lane, steps_of_lane
 from sluice_cli.account.object import judged_now
+from sluice_cli.account.steps import NEWEST_OBJECTS
 from sluice_cli.account.table import blocked_tables
 from sluice_cli.terminal.output import is_named, visible
 from sluice_cli.terminal.stack import readable_configuration
-from sluice_cli.terminal.step import Step, in_order
+from sluice_cli.terminal.step import in_order
 from sluice_cli.trace.stages import TraceFacts, taken_over_at
 
 VERSIONS_AT_MOST = 1_000  # of one key, in bronze
@@ -254,7 +255,7 @@ def _next_step(keys: SearchedKeys) -> str:
     else:
         step = (
             "Give a key, or a part of one that no other key has (the whole key of an object deleted from bronze); "
-            f"{Step('history')} lists the newest objects"
+            f"{NEWEST_OBJECTS}"
         )
     rest = f". Only the first {PAGES_AT_MOST * 1_000:,} versions in bronze were searched for a part of a key"
     return step if keys.whole else f"{step}{rest}"

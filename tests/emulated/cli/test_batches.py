@@ -122,11 +122,6 @@ def test_no_open_batch_is_said_in_words(stack, capsys, monkeypatch, terminal):
     assert shown.err.endswith("No batch is open\n") and shown.out[:5] == ("" if terminal else "batch")
 
 
-def test_a_finished_batch_is_looked_for_in_the_history(stack, batch, capsys):
-    assert run(["ops", "batch", "show", "b-nothing"]) == 2
-    assert "sluice history --batch b-nothing" in capsys.readouterr().err
-
-
 def test_a_table_of_an_open_batch_is_given_up_with_the_note_and_the_lane_woken(stack, batch, invoked, capsys):
     assert run(["ops", "batch", "give-up", batch[:6], "--table", "crm.task", "--note", "hangs"]) == 0
     assert f"{batch}: the next run quarantines crm.task" in capsys.readouterr().out
@@ -141,7 +136,7 @@ def test_a_table_of_an_open_batch_is_given_up_with_the_note_and_the_lane_woken(s
 def test_a_batch_of_a_paused_lane_waits_for_its_resumption(stack, batch, invoked, capsys):
     stack.ledger.lanes.pause("main")
     assert run(["ops", "batch", "give-up", batch]) == 0
-    assert "run `sluice resume main`" in capsys.readouterr().out and invoked == []
+    assert "main is paused: `sluice resume main`" in capsys.readouterr().out and invoked == []
 
 
 @pytest.mark.parametrize(

@@ -369,7 +369,7 @@ def test_without_a_terminal_only_a_risky_push_needs_a_yes(stack, push, capsys):
     assert push(TABLES, "--json") == 2
     out, err = capsys.readouterr()
     assert "crm.a: objects of topic a are parked until a rule takes them" in err
-    assert "Use --yes to go on without a question, or use `sluice config plan` to see" in err
+    assert "Use --yes to go on without a question" in err
     assert in_force(stack) == before
     assert push(TABLES, "--json", "--yes") == 0
 

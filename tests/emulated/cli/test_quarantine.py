@@ -188,7 +188,7 @@ def test_an_entry_is_found_by_its_key_as_a_terminal_shortens_it(configured, caps
     assert run(["quarantine", "show", "…/b/t+0+1.avro"]) == 0
     assert "topics/b/t+0+1.avro" in capsys.readouterr().out
     assert run(["quarantine", "discard", "--yes", "…/t+0+1.avro"]) == 2
-    assert "'…/t+0+1.avro' is part of the keys of 2 entries" in capsys.readouterr().err
+    assert "2 entries are called '…/t+0+1.avro'" in capsys.readouterr().err
 
 
 def test_the_list_says_which_rule_excluded_rows(configured, capsys):
@@ -303,18 +303,6 @@ def test_rows_in_quarantine_have_a_newer_version_too(configured, capsys):
     settled(configured, [merged])
     assert run(["quarantine", "list", "--json"]) == 0
     assert [entry["newer_version"] for entry in describe(capsys)["entries"]] == [merged.version]
-
-
-def test_too_short_a_beginning_of_an_id_is_refused_with_the_fewest_characters(configured, capsys):
-    assert run(["quarantine", "show", "3f2a9"]) == 2
-    assert (
-        "error: '3f2a9' is too short for the beginning of an id: 6 characters are the fewest" in capsys.readouterr().err
-    )
-    assert run(["quarantine", "show", "no-id"]) == 2
-    assert "is called 'no-id'" in capsys.readouterr().err
-    for verb in ("show", "retry", "discard"):
-        assert run(["quarantine", verb, "--help"]) == 0
-        assert "6 characters" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_retry_takes_the_yes_of_other_verbs_and_asks_nothing(configured, invoked, capsys):
@@ -589,8 +577,7 @@ def test_parked_objects_are_discarded_by_topic_and_all_at_once(configured, capsy
         return [record.state for record in configured.ledger.objects.get([*of_one, of_other, bad]).values()]
 
     assert run(["quarantine", "discard", "--parked"]) == 2
-    step = "Name entries by their id, or use --topic, --code or --all too; `sluice quarantine list --parked` shows them"
-    assert f"error: Nothing is chosen\nnext step: {step}\n" in capsys.readouterr().err
+    assert "error: Nothing is chosen\n" in capsys.readouterr().err
     assert run(["quarantine", "list", "--parked", "--topic", "scratch", "--json"]) == 0
     listed = describe(capsys)["entries"]
     assert {entry["key"] for entry in listed} == {item.key for item in of_one}
@@ -740,7 +727,7 @@ def test_a_discard_without_a_terminal_needs_yes(configured, capsys):
     bad = configured.admit(put(configured, 1), items.QUARANTINED, code="not_avro", reason="no")
     assert run(["quarantine", "discard", "--all"]) == 2
     assert configured.ledger.objects.get([bad])[bad].state == items.QUARANTINED
-    assert "Use --yes to go on without a question, or use `sluice quarantine list`" in capsys.readouterr().err
+    assert "Use --yes to go on without a question" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("answer", [False, True], ids=["no", "yes"])

@@ -60,6 +60,24 @@ def test_only_the_account_spells_commands():
     assert {name: number for name, number in found.items() if number} == SPELLED
 
 
+#: The verbs whose next steps are all those of the account.
+WITHOUT_STEPS = (
+    "config/push.py",
+    "ingest/backfill.py",
+    "ingest/put.py",
+    "ingest/quarantine.py",
+    "ingest/set_aside.py",
+    "ops/batches.py",
+    "ops/dead_letters.py",
+    "ops/logs.py",
+)
+
+
+def test_these_verbs_make_no_step_of_their_own():
+    trees = dict(modules())
+    assert [name for name in WITHOUT_STEPS if list(steps(trees[name]))] == []
+
+
 def command_of(words):
     """The command of `sluice` that these words call."""
     found = built()

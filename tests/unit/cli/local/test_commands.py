@@ -94,7 +94,7 @@ def test_a_yes_ends_the_stack_and_says_what_is_gone(owner, monkeypatch, capsys, 
 def test_without_a_terminal_nothing_is_discarded_unless_yes_is_given(owner, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     assert run(["local", "down"]) == 2
-    assert owner.poll() is None and "Use --yes to go on without a question, or use --keep" in capsys.readouterr().err
+    assert owner.poll() is None and "Use --yes to go on without a question" in capsys.readouterr().err
     assert run(["local", "down", "--yes"]) == 0
     assert owner.wait(10) == -signal.SIGTERM and "are gone" in capsys.readouterr().err
 

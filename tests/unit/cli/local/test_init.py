@@ -101,7 +101,7 @@ def test_a_project_is_not_renewed_without_a_yes(terminal, project, tmp_path, mon
     if terminal:
         assert all(name in asked[0] for name in RENEWED) and "tables.schema.json" not in asked[0]
     else:
-        assert "--yes to go on without a question, or use another FOLDER" in capsys.readouterr().err
+        assert "--yes to go on without a question" in capsys.readouterr().err
 
 
 def test_a_distribution_gives_the_same_sources_as_a_clone(tmp_path, monkeypatch):

@@ -1,0 +1,21 @@
+"""The steps that help in several places, each with what it does: verbs name them, and write none of their own."""
+
+from __future__ import annotations
+
+from sluice.lane.machine import HALTED, PAUSED, LaneState
+from sluice_cli.terminal.step import Step, in_order
+
+CHECKS = Step("doctor", note="checks the stack")
+TABLES_AND_LANES = Step("status", note="shows the tables and lanes")
+ENTRIES = Step("quarantine list", note="lists what was set aside, with --parked parked objects")
+OPEN_BATCHES = Step("batch show", note="lists the open batches")
+NEWEST_OBJECTS = Step("history", note="lists the newest objects with their batches")
+RUNS = Step("runs", note="lists the runs of the last days")
+MERGED = Step("wait", note="waits until they are merged")
+FIRST_OBJECTS = (Step("put", "FILES"), Step("wait"))
+PUT_FIRST = in_order(FIRST_OBJECTS)
+
+
+def at_rest(lane: LaneState) -> str:
+    """That a lane is paused or halted, and what resumes it; empty for any other lane."""
+    return f"{lane.lane} is {lane.state}: {Step('resume', lane.lane)}" if lane.state in (PAUSED, HALTED) else ""
