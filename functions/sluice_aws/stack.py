@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
@@ -31,7 +30,6 @@ STACK_VARIABLE = "SLUICE_STACK"
 HOME_VARIABLE = "SLUICE_HOME"  # the folder that holds local.json
 HOME_FOLDER, LOCAL_FILE = ".sluice", "local.json"
 NAME_A_DEPLOYED_ONE = f"name a deployed one with --stack NAME or {STACK_VARIABLE}"  # of a command's next step
-ENDED_FILE = "ended"  # of a local stack whose emulator ended unexpectedly, with the time; until the next start
 
 _REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}")
 _OUTPUTS = {"bronze": "BronzeBucket", "silver": "SilverBucket", "artifacts": "ArtifactBucket", "ledger": "LedgerTable"}
@@ -194,19 +192,6 @@ def find_target(stack: str | None, environment: Mapping[str, str], folder: Path)
         return deployed_target(name, environment)
     file = local_file(environment, folder)
     if file is None:
-        ended = _ended_stack(environment, folder)
-        if ended is not None:
-            raise NoTarget(
-                f"No stack to work on: the emulator of the local stack in {ended[0]} ended unexpectedly at {ended[1]}",
-                next_step=_started_again(ended[0] / f"{ENDED_FILE}.log", f"; or {NAME_A_DEPLOYED_ONE}"),
-            )
-        home = environment.get(HOME_VARIABLE)
-        if home:
-            raise NoTarget(
-                f"No stack to work on: no local stack runs in {home}, which {HOME_VARIABLE} names",
-                next_step=f"Correct or unset {HOME_VARIABLE}, start one there with `sluice local up`, or "
-                f"{NAME_A_DEPLOYED_ONE}",
-            )
         raise NoTarget(
             "No stack to work on",
             next_step=f"Start one with `sluice local up`, or {NAME_A_DEPLOYED_ONE}",
@@ -225,43 +210,6 @@ def _homes(environment: Mapping[str, str], folder: Path) -> list[Path]:
     if home:
         return [Path(home), Path(home) / HOME_FOLDER]
     return [parent / HOME_FOLDER for parent in (folder, *folder.parents)]
-
-
-def _ended_stack(environment: Mapping[str, str], folder: Path) -> tuple[Path, str] | None:
-    """The folder of a local stack whose emulator ended unexpectedly, and when; None after a regular end."""
-    for home in _homes(environment, folder):
-        note = home / ENDED_FILE
-        if note.is_file():
-            return home, note.read_text(encoding="utf-8")
-    return None
-
-
-def after_unexpected_end(url: str, environment: Mapping[str, str], folder: Path) -> tuple[str, str] | None:
-    """What happened where nothing answers at a URL of the local stack that runs by its own record, and the next step.
-
-    None for the URL of anything else. A stack removes its record before it ends.
-    """
-    try:
-        file = local_file(environment, folder)
-        target = None if file is None else local_target(file)
-    except NoTarget:
-        return None
-    if file is None or target is None or urlsplit(url).netloc not in _places(target):
-        return None
-    return f"the local stack in {file.parent} stopped unexpectedly", _started_again(
-        file.parent / "emulator" / "emulator.log"
-    )
-
-
-def _places(target: Target) -> list[str]:
-    return [urlsplit(url).netloc for url in (target.endpoint, target.emr_endpoint) if url]
-
-
-def _started_again(log: Path, otherwise: str = "") -> str:
-    return (
-        "`sluice local up` says what is lost and starts the stack again, with the data that `sluice local down --keep` "
-        f"kept last{otherwise}. Its emulator's log is {log}"
-    )
 
 
 def local_target(file: Path) -> Target:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
 from pathlib import Path
 
-from sluice_aws.stack import ENDED_FILE
 from sluice_local.cache import locked
 from sluice_local.emulators.ministack_program import ASKED, COMPLETE
 from sluice_local.errors import AlreadyRunning, NotRunning
@@ -90,42 +87,6 @@ class Home:
         addresses = json.loads((self.kept / _ADDRESSES).read_text())
         return int(addresses["port"]), int(addresses["emr_port"])
 
-    def note_lost(self, at: datetime, log: Path) -> None:
-        """Note that the emulator ended unexpectedly, and copy its log, which the next start removes."""
-        shutil.copyfile(log, self.path / f"{ENDED_FILE}.log")
-        (self.path / ENDED_FILE).write_text(f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC", encoding="utf-8")
-
-    def lost(self) -> str | None:
-        """What is lost since the last stack or its emulator ended unexpectedly; None after a regular end."""
-        gone = "Its buckets, tables and ledger were in its memory and are gone with it" + (
-            ", but for what `--keep` kept before: `sluice local up` restores that" if self.has_kept() else ""
-        )
-        ended = self.path / ENDED_FILE
-        if not ended.exists():
-            if not self.file.exists() or self.owner() is not None:
-                return None
-            return (
-                f"The last stack was killed, or the machine stopped. {gone}. "
-                "`sluice local down --keep` keeps them across a regular stop"
-            )
-        logs = " and ".join(str(log) for log in (self.path / f"{ENDED_FILE}.log", self.log) if log.exists())
-        return (
-            f"The emulator of the last stack ended unexpectedly at {ended.read_text(encoding='utf-8')}. {gone}. "
-            f"Its output is in {logs}. "
-            "`sluice local down --keep` keeps them across a regular stop"
-        )
-
-    def forget_lost(self) -> None:
-        """Remove what `lost` tells from, after it was shown to whoever starts a stack."""
-        (self.path / ENDED_FILE).unlink(missing_ok=True)
-        if self.owner() is None:
-            self.file.unlink(missing_ok=True)
-
-    def await_release(self) -> None:
-        """Wait until no process owns the folder."""
-        with (self.path / "owner").open("a+") as handle:
-            locked(handle, wait=True)
-
     @contextmanager
     def own(self) -> Iterator[None]:
         """Own the folder for the length of a block. The kernel releases it when this process ends in any way.
@@ -169,10 +130,7 @@ class Home:
     def description(self) -> Description:
         """The description of the running stack. Raises NotRunning."""
         if self.owner() is None or not self.file.exists():
-            lost = self.lost()
-            raise NotRunning(
-                f"No local stack runs in {self.path}{'' if lost is None else f'. {lost}'}", home=str(self.path)
-            )
+            raise NotRunning(f"No local stack runs in {self.path}", home=str(self.path))
         return Description(**json.loads(self.file.read_text()))
 
 

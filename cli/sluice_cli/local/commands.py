@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import datetime, timezone
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +19,6 @@ from typing import Annotated
 import typer
 
 from sluice.errors import CommandFailed, UsageError
-from sluice_aws.stack import after_unexpected_end
 from sluice_cli.local.progress import progress_lines
 from sluice_cli.terminal.interaction import Yes, ask, following
 from sluice_cli.terminal.output import Json, print_json, say, say_next_step
@@ -131,13 +129,6 @@ def up(
         from sluice_cli.config.push import read_file
 
         read_file(config)  # report a mistake before anything starts
-    lost = home.lost()
-    if lost is not None:
-        say(f"warning: {lost}")
-        home.forget_lost()
-        if home.owner() is not None:
-            say("Waiting until the last stack has ended")
-            home.await_release()
     chosen = Options(
         port=port,
         emr_port=emr_port,
@@ -175,11 +166,12 @@ def up(
                 was_asked = True
             _ignore_signals()  # a second Ctrl-C must not interrupt the clean-up
             if not was_asked:
-                home.note_lost(datetime.now(timezone.utc), stack.emulator.log)
+                shutil.copyfile(stack.emulator.log, home.path / "ended.log")  # the next start removes the other
             keeps = home.is_asked_to_keep()
             say("Ending")
     if not was_asked:
-        raise DidNotStart(str(home.lost()), log=str(stack.emulator.log))
+        log = home.path / "ended.log"
+        raise DidNotStart(f"The emulator ended unexpectedly, its data is gone; its output is in {log}", log=str(log))
     say(_ended(home, restored=keeps and home.has_kept()))
 
 
@@ -257,11 +249,10 @@ def info(as_json: Json = False) -> None:
     home = running_home(os.environ, Path.cwd())
     description = home.description()
     if not is_answering(description.endpoint):
-        ended = after_unexpected_end(description.endpoint, os.environ, Path.cwd())
         raise NotRunning(
             f"No local stack runs in {home.path}: nothing answers at {description.endpoint}",
             home=str(home.path),
-            next_step=ended[1] if ended else f"Start it again with {Step('local up')}",
+            next_step=f"Start it again with {Step('local up')}",
         )
     _show(description, home, as_json=as_json)
 

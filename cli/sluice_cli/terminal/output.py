@@ -38,8 +38,6 @@ named_stack: ContextVar[str | None] = ContextVar("named_stack", default=None)
 stacks_named: ContextVar[set[str] | None] = ContextVar("stacks_named", default=None)
 # The command line, for records of decisions; the root command sets it.
 command_line: ContextVar[str] = ContextVar("command_line", default="sluice")
-# Bytes on the disk with a local stack's folder. A function unpacks 30 MB there before it starts.
-NO_SPACE = 64 << 20
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
 
@@ -54,23 +52,9 @@ def chosen_target(stack: str | None) -> Target:
     stacks = stacks_named.get()
     if stacks is None or target.described not in stacks:
         say(target.described)
-        full = full_disk(target)
-        if full is not None:
-            say(f"warning: {full}")
     if stacks is not None:
         stacks.add(target.described)
     return target
-
-
-def full_disk(target: Target) -> str | None:
-    """What follows from a disk without space for a local stack; None where there is some, or of another stack."""
-    left = target.space_left
-    if left is None or left >= NO_SPACE:
-        return None
-    return (
-        f"the disk with {visible(str(target.home))} is full ({human_bytes(left)} left): functions and runs of the "
-        "local stack fail, and nothing is merged"
-    )
 
 
 def say(line: str, style: str = "", *, whole: str = "") -> None:

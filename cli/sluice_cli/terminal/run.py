@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import (
@@ -20,14 +19,12 @@ from botocore.exceptions import (
     ClientError,
     ConnectionClosedError,
     ConnectTimeoutError,
-    EndpointConnectionError,
     ReadTimeoutError,
 )
 from typer.core import TyperGroup
 
 from sluice.errors import FAILED, CommandFailed, NoTarget, SluiceError, UsageError
 from sluice_aws.failures import NO_STACK, SEE_DOCTOR, SEE_STACK, failure_of
-from sluice_aws.stack import after_unexpected_end
 from sluice_cli.errors import OutputLost, ReaderGone, plain_reason
 from sluice_cli.terminal.guard import escaped, guarded_output, is_text, visible
 from sluice_cli.terminal.output import command_line, say_error
@@ -154,22 +151,12 @@ def unanswered(error: Exception) -> str:
 
 def _failed(error: SluiceError | ClientError | BotoCoreError) -> int:
     """Say what failed, and return the exit code."""
-    ended = _unexpected_end(error)
     if isinstance(error, SluiceError):
-        step = ended[1] if ended else completed(error.next_step)
-        say_error(f"{error.message}: {ended[0]}" if ended else error.message, step)
+        say_error(error.message, completed(error.next_step))
         if isinstance(error, NoTarget):
             return NO_STACK
         return error.exit_code if isinstance(error, CommandFailed) else FAILED
     in_doctor = "doctor" in shlex.split(command_line.get())
     aws = failure_of(error, otherwise=SEE_STACK if in_doctor else SEE_DOCTOR)
-    say_error(f"{aws.sentence}: {ended[0]}" if ended else aws.sentence, ended[1] if ended else completed(aws.next_step))
+    say_error(aws.sentence, completed(aws.next_step))
     return aws.exit_code
-
-
-def _unexpected_end(error: Exception) -> tuple[str, str] | None:
-    """What happened to the local stack where an error is that nothing answers there, and the next step."""
-    cause = error.__cause__ if isinstance(error, SluiceError) else error
-    if not isinstance(cause, (EndpointConnectionError, ConnectTimeoutError)):
-        return None
-    return after_unexpected_end(str(cause.kwargs.get("endpoint_url")), os.environ, Path.cwd())

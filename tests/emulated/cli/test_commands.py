@@ -1,7 +1,6 @@
 """The verbs on an emulated stack: S3, DynamoDB and CloudFormation."""
 
 from dataclasses import replace
-from datetime import datetime, timezone
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +16,6 @@ from sluice_aws import stack as aws_stack
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.configuration import PUSHES
 from sluice_cli.main import run
-from sluice_local.home import Home
 
 TABLES = """
 defaults: {record_key: [id]}
@@ -51,31 +49,6 @@ def test_without_any_stack_the_next_step_is_printed(stack, monkeypatch, capsys):
         capsys.readouterr().err == "error: No stack to work on\n"
         "next step: Start one with `sluice local up`, or name a deployed one with --stack NAME or SLUICE_STACK\n"
     )
-
-
-def test_a_sluice_home_without_a_stack_is_named(stack, monkeypatch, tmp_path, capsys):
-    monkeypatch.delenv("SLUICE_STACK")
-    monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "elsewhere"))
-    assert run(["status"]) == 5
-    said = capsys.readouterr().err
-    assert f"error: No stack to work on: no local stack runs in {tmp_path / 'elsewhere'}, which SLUICE_HOME" in said
-    assert "next step: Correct or unset SLUICE_HOME" in said
-
-
-def test_a_local_stack_whose_emulator_ended_is_named(stack, monkeypatch, tmp_path, capsys):
-    monkeypatch.delenv("SLUICE_STACK")
-    home = Home(tmp_path / ".sluice")
-    home.path.mkdir()
-    (tmp_path / "emulator.log").write_text("out of memory")
-    home.note_lost(datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc), tmp_path / "emulator.log")
-    (tmp_path / "below").mkdir()
-    monkeypatch.chdir(tmp_path / "below")
-    assert run(["status"]) == 5
-    said = capsys.readouterr().err
-    assert f"emulator of the local stack in {home.path} ended unexpectedly at 2026-01-02 03:04:05 UTC\n" in said
-    assert "`sluice local up` says what is lost" in said and f"log is {home.path / 'ended.log'}\n" in said
-    home.forget_lost()
-    assert run(["status"]) == 5 and capsys.readouterr().err.startswith("error: No stack to work on\n")
 
 
 def test_put_keeps_paths_inside_a_folder_and_the_name_of_a_file(stack, tmp_path, capsys):
@@ -587,16 +560,13 @@ def test_doctor_finds_what_is_not_set_up_yet(stack, capsys):
     }
 
 
-def test_a_full_disk_of_the_local_stack_is_said_by_every_verb(stack, monkeypatch, capsys, tmp_path):
+def test_doctor_fails_a_full_disk_of_the_local_stack(stack, monkeypatch, capsys, tmp_path):
     found = aws_stack.deployed_target
     monkeypatch.setattr(aws_stack, "deployed_target", lambda *named: replace(found(*named), home=tmp_path))
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=4096))
-    assert run(["status"]) == 0
-    full = f"the disk with {tmp_path} is full (4.0 KiB left): functions and runs of the local stack fail"
-    assert f"warning: {full}" in capsys.readouterr().err
     run(["doctor", "--json"])
     disk = next(item for item in describe(capsys) if item["about"] == "disk")
-    assert disk["result"] == "fail" and disk["found"].startswith(full) and "Free some space" in disk["advice"]
+    assert disk["result"] == "fail" and disk["found"].startswith("4.0 KiB left") and "Free some space" in disk["advice"]
 
 
 def test_doctor_says_why_a_lane_that_runs_again_is_a_warning(stack, capsys):

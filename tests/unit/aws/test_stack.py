@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from sluice.errors import NoTarget
-from sluice_aws.clients import ClientOptions
-from sluice_aws.stack import _outputs, after_unexpected_end, find_target, local_file, local_target
+from sluice_aws.stack import _outputs, find_target, local_file, local_target
 from sluice_cli.ingest.put import joined
 from sluice_cli.main import run
 
@@ -96,28 +95,6 @@ def test_a_file_that_describes_no_stack_is_reported(described, text):
     described.write_text(text)
     with pytest.raises(NoTarget, match="sluice local up"):
         local_target(described)
-
-
-def test_a_stack_that_stopped_unexpectedly_is_reported_with_its_log(described, monkeypatch, tmp_path, capsys):
-    monkeypatch.chdir(tmp_path)
-    for name in ("SLUICE_STACK", "SLUICE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    one_attempt = ClientOptions(attempts=1)  # the pauses between attempts are botocore's
-    monkeypatch.setattr("sluice_aws.clients.COMMAND", one_attempt)
-    assert run(["status"]) == 6
-    assert capsys.readouterr().err.splitlines() == [
-        "local stack sluice-local at http://127.0.0.1:1",
-        f"error: Nothing answers at http://127.0.0.1:1/: the local stack in {described.parent} stopped unexpectedly",
-        "next step: `sluice local up` says what is lost and starts the stack again, with the data that `sluice local "
-        f"down --keep` kept last. Its emulator's log is {described.parent / 'emulator' / 'emulator.log'}",
-    ]
-
-
-def test_another_endpoint_says_nothing_of_the_local_stack(described, tmp_path):
-    assert after_unexpected_end("http://127.0.0.1:1/bucket", {}, tmp_path) is not None
-    assert after_unexpected_end("http://127.0.0.1:9/", {}, tmp_path) is None
-    described.write_text("{}")
-    assert after_unexpected_end("http://127.0.0.1:1/", {}, tmp_path) is None
 
 
 @pytest.mark.parametrize(
