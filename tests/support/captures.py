@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -87,6 +89,22 @@ def objects_of(name: str) -> dict[str, bytes]:
     home = HOME / name / "bronze"
     files = sorted(path for path in home.rglob("*") if path.is_file())
     return {path.relative_to(home).as_posix(): path.read_bytes() for path in files}
+
+
+def database_rows(name: str) -> list[dict[str, Any]]:
+    """The rows that the database of a real writer had at the end."""
+    text = (HOME / name / "rows.json").read_text(encoding="utf-8")
+    return sorted(json.loads(text, parse_float=Decimal), key=str)
+
+
+def as_database(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with the columns that the database had at the end, in its order, and its exact numbers."""
+    columns = list(database_rows(name)[0])
+    exact = [
+        {column: Decimal(repr(it)) if isinstance(it := row[column], float) else it for column in columns}
+        for row in rows
+    ]
+    return sorted(exact, key=str)
 
 
 def play(bodies: Mapping[str, bytes], configuration: Configuration) -> Played:

@@ -19,7 +19,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.captures import HOME, SAMPLES, HeldObjects, Played, objects_of, play, rules
+from support.captures import SAMPLES, HeldObjects, Played, as_database, database_rows, objects_of, play, rules
 from support.shapes import lines
 
 from sluice.batch.claim import PendingObject
@@ -49,22 +49,6 @@ def test_a_sample_ends_right_or_is_refused_by_its_name(name: str) -> None:
         return
     key, name_column = sample["rule"]["record_key"], next(name for name in played.rows[0] if name.lower() == "name")
     assert [[row[key], row[name_column]] for row in played.rows] == sample.get("rows", RIGHT)
-
-
-def database_rows(name: str) -> list[dict[str, Any]]:
-    """The rows that the database of a real writer had at the end."""
-    text = (HOME / name / "rows.json").read_text(encoding="utf-8")
-    return sorted(json.loads(text, parse_float=Decimal), key=str)
-
-
-def as_database(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows with the columns that the database had at the end, in its order, and its exact numbers."""
-    columns = list(database_rows(name)[0])
-    exact = [
-        {column: Decimal(repr(it)) if isinstance(it := row[column], float) else it for column in columns}
-        for row in rows
-    ]
-    return sorted(exact, key=str)
 
 
 def rows_of(*records: Any, key: str = "id", name: str = "topics/s.cust/s.cust+0+0.json", **settings: Any) -> Played:
