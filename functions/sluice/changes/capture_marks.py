@@ -41,13 +41,21 @@ def _words(deletions: str, before: str, others: str, deletion: str = "D") -> Voc
 # https://docs.delta.io/latest/delta-change-data-feed.html
 _COMMON = _words(
     "d delete deleted -d",
-    "update_preimage update_before -u",
-    "i c r l u t insert create read load update upsert merge truncate refresh update_postimage update_after +i +u",
+    "update_preimage update_before update-delete -u",
+    "i c r l u t insert create read load update upsert merge truncate refresh update_postimage update_after "
+    "update-insert +i +u",
 )
 _COMMON_COLUMNS = frozenset(
     "op _op __op op_type optype operation _operation operation_type _operation_type change_type _change_type "
     "change_operation cdc_operation _cdc_operation cdc_op _cdc_op dml_type row_kind _row_kind rowkind _meta_op "
-    "ticdc_meta_operation metadata_action __crdb__event_type _metadata_change_type ibmsnap_operation".split()
+    "ticdc_meta_operation metadata_action __crdb__event_type _metadata_change_type ibmsnap_operation "
+    "sys_change_operation dmltype__".split()
+)
+# SAP's replication flows, ODP and SLT, and IBM's InfoSphere write letters more: deletions of keys alone, and images of
+# an update. In other columns they may be data. https://userapps.support.sap.com/sap/support/knowledge/en/3427972
+_LETTERS = Vocabulary(_COMMON.deletions | {"x"}, _COMMON.before | {"b"}, _COMMON.others | {"a"})
+_LETTER_COLUMNS = frozenset(
+    "change_type operation_type __operation_type odq_changemode iuuc_operation _1dh_operation dm_operation_type".split()
 )
 _QLIK_END = "change_oper"  # behind a prefix of the task's own, header__ by default
 _QLIK = _words("d", "b", "i u", "D")
@@ -55,7 +63,10 @@ _NUMBERED: Mapping[str, Vocabulary] = {
     "___operation": _words("1", "3", "2 4 5", "1"),  # SQL Server's __$operation
     "hvr_op": _words("0 8 10", "3 4", "1 2 5 11 12 22 32 42 52", "0"),
     "_peerdb_record_type": _words("2", "", "0 1", "2"),
-    "a_enttyp": _words("dl dr", "ub br", "pt px up ur rr cr", "DL"),  # IBM's journal entry types
+    "sdc_operation_type": _words("2", "", "1 3 4 5 6 7 8", "2"),  # StreamSets
+    **dict.fromkeys(
+        ("a_enttyp", "_enttyp"), _words("dl dr", "ub br", "pt px up ur rr cr", "DL")
+    ),  # IBM's journal entries
 }
 # Columns of flags and of times of deletion: the values that mark one, none where any value but null does.
 _FLAGS: Mapping[str, tuple[str, ...]] = {
@@ -65,6 +76,9 @@ _FLAGS: Mapping[str, tuple[str, ...]] = {
     "hoodie_is_deleted": ("true",),  # _hoodie_is_deleted, whose name Hudi keeps for itself
     "_peerdb_is_deleted": ("true",),
     "_metadata_deleted": ("true",),  # Google's Datastream
+    "_snowflake_deleted": ("true",),  # Openflow
+    "__hevo__marked_deleted": ("true",),
+    "_sling_deleted_at": (),
 }
 # Where a deletion that this other column marks as well is the first half of an update.
 _OF_UPDATES: Mapping[str, str] = {"metadata_action": "METADATA_ISUPDATE"}  # Snowflake's streams
@@ -87,6 +101,8 @@ def vocabulary(column: str) -> Vocabulary | None:
     name = stored_name(column).lower()
     if name.endswith(_QLIK_END):
         return _QLIK
+    if name in _LETTER_COLUMNS:
+        return _LETTERS
     return _COMMON if name in _COMMON_COLUMNS else _NUMBERED.get(name)
 
 
@@ -129,7 +145,7 @@ def _operations_marking(words: Vocabulary | None, texts: Collection[str | None])
     ):
         return None
     deletions = tuple(sorted(text for text in listed if text.lower() in words.deletions))
-    return deletions or (_in_the_form_of(listed) if words is _COMMON else words.deletion,)
+    return deletions or (_in_the_form_of(listed) if words in (_COMMON, _LETTERS) else words.deletion,)
 
 
 def _in_the_form_of(operations: Sequence[str]) -> str:

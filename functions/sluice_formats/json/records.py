@@ -19,7 +19,7 @@ from sluice.config import placeholders as unavailable
 from sluice.config.json_types import BASE64, HEX, JSON_TEXT, declared_type
 from sluice.config.limits import Limits
 from sluice.errors import EmptyObject, SluiceError
-from sluice.schema.avro import WriterForm, WriterSchema, read_writer_schema
+from sluice.schema.avro import MESSAGES, WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
 from sluice.schema.capture_order import moment_count, moment_nanos
 from sluice.schema.columns import TIMESTAMP_MICROS, TIMESTAMP_MILLIS, TIMESTAMP_NANOS, ZONED_TIMESTAMP
@@ -79,7 +79,10 @@ def json_schemas(
         else:
             carried[id(schema)] = schema
     if inference is not None:
-        return [inference.schema()], True
+        schema = inference.schema()
+        if broken is not None and schema.get(MESSAGES):  # nothing else would show it where there is no table yet
+            raise broken
+        return [schema], True
     if not carried:
         raise broken or NotJsonLines("The object has no record", bytes=len(body))
     return [avro_form(schema) for schema in carried.values()], False

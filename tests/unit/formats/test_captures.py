@@ -117,6 +117,16 @@ def qlik(operation: str, at: int, data: Any, before: Any = None) -> dict[str, An
     return {"magic": "atMSG", "type": "DT", "message": {"data": data, "beforeData": before, "headers": headers}}
 
 
+def masked(operation: str, data: Any, columns: str) -> dict[str, Any]:
+    change = qlik(operation, 1, data)
+    change["message"]["headers"]["columnMask"] = columns
+    return change
+
+
+def estuary(op: str, at: int, document: Any) -> dict[str, Any]:
+    return {"_meta": {"op": op, "uuid": f"0000000{at}-cb4c-11f0-8000-000000000001"}, **document}
+
+
 def peerdb(kind: int, at: int, data: Any, unchanged: str = "") -> dict[str, Any]:
     beside = {"_peerdb_uid": "u", "_peerdb_timestamp": 1764230000000000000 + at, "_peerdb_match_data": ""}
     row = {"_peerdb_data": json.dumps(data), "_peerdb_record_type": kind, "_peerdb_unchanged_toast_columns": unchanged}
@@ -124,7 +134,7 @@ def peerdb(kind: int, at: int, data: Any, unchanged: str = "") -> dict[str, Any]
 
 
 def salesforce(kind: str, at: int, *ids: str, **fields: Any) -> dict[str, Any]:
-    lists = {name: fields.pop(name) for name in ("changedFields", "nulledFields") if name in fields}
+    lists = {name: fields.pop(name) for name in ("changedFields", "nulledFields", "diffFields") if name in fields}
     header = {"entityName": "Account", "recordIds": [*ids], "changeType": kind, "commitNumber": at, "sequenceNumber": 1}
     return {"ChangeEventHeader": {**header, "commitTimestamp": 1764230000000, **lists}, **fields}
 
@@ -148,6 +158,7 @@ def cells(**row: Any) -> dict[str, Any]:
     return {name: {"value": value, "set": True} for name, value in row.items()}
 
 
+SECOND = "2026-11-27T09:00:00.000000Z"
 WIDE = {"id": 1, "name": "Anna", "note": "kept", "n": 7}
 CASES: dict[str, tuple[list[Any], list[Any]]] = {
     "maxwell, an update of a minimal row image": (
@@ -161,6 +172,13 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
             maxwell("insert", 1, WIDE),
         ],
         [WIDE],
+    ),
+    "maxwell, nulls that output_nulls=false leaves out": (
+        [
+            maxwell("insert", 1, WIDE),
+            maxwell("update", 2, {"id": 1, "name": "b"}, old={"name": "Anna", "note": "kept"}),
+        ],
+        [{**WIDE, "name": "b", "note": None}],
     ),
     "goldengate, an update without columns that it left alone": (
         [goldengate("I", 1, after=WIDE), goldengate("U", 2, before={"id": 1}, after={"id": 1, "name": "Anna2"})],
@@ -296,6 +314,17 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
         [goldengate("I", 1, after=WIDE), goldengate("U", 2, before={"id": 1}, after={"name": "b"})],
         [{**WIDE, "name": "b"}],
     ),
+    "airbyte, rows of the first sync without a place in the log": (
+        [airbyte(1, WIDE, _ab_cdc_lsn=None), airbyte(2, {**WIDE, "name": "b"}, _ab_cdc_lsn=24012656.0)],
+        [{**WIDE, "name": "b"}],
+    ),
+    "airbyte, rows of the first sync without a place in the binlog": (
+        [
+            airbyte(1, WIDE, _ab_cdc_log_file=None, _ab_cdc_log_pos=None),
+            airbyte(2, {**WIDE, "name": "b"}, _ab_cdc_log_file="bin.000001", _ab_cdc_log_pos=4.0),
+        ],
+        [{**WIDE, "name": "b"}],
+    ),
     "airbyte, a deletion": ([airbyte(1, WIDE, _ab_cdc_lsn=1.0), airbyte(2, WIDE, deleted=True, _ab_cdc_lsn=2.0)], []),
     "dms, a load and changes, with its control messages": (
         [
@@ -310,6 +339,33 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
     "dms, an update of the key with an image before it": (
         [dms("load", WIDE), {**dms("update", {**WIDE, "id": 2}), "BI": {"id": 1}}],
         [{**WIDE, "id": 2}],
+    ),
+    "dms, transactions of one second, whose numbers begin anew": (
+        [
+            dms("insert", {**WIDE, "name": "b"}, **{"commit-timestamp": SECOND, "transaction-record-id": 5}),
+            dms("update", WIDE, **{"commit-timestamp": SECOND, "transaction-record-id": 1}),
+        ],
+        [WIDE],
+    ),
+    "dms, a truncate": (
+        [dms("load", WIDE), dms("truncate-table", kind="control"), dms("insert", {**WIDE, "id": 2})],
+        [{**WIDE, "id": 2}],
+    ),
+    "qlik, a table's structure, and masks of all columns": (
+        [
+            {"magic": "atMSG", "type": "MD", "message": {"schemaId": "1", "tableStructure": {"tableColumns": {}}}},
+            masked("UPDATE", WIDE, "0F"),
+        ],
+        [WIDE],
+    ),
+    "estuary, documents with their operation beside the fields": (
+        [
+            estuary("d", 3, {"id": 2}),
+            estuary("u", 2, {**WIDE, "name": "b"}),
+            estuary("c", 1, WIDE),
+            estuary("c", 1, {**WIDE, "id": 2}),
+        ],
+        [{**WIDE, "name": "b"}],
     ),
     "qlik, changes and a reload": (
         [qlik("REFRESH", 0, WIDE), qlik("UPDATE", 2, {**WIDE, "id": 5}, WIDE), qlik("INSERT", 1, {**WIDE, "id": 2})],
@@ -385,6 +441,8 @@ def test_messages_that_come_before_any_row_make_no_table(capture: str) -> None:
     assert rows_of(*ALONE[capture], types={"id": "int"}) == Played()
     played = rows_of(*ALONE[capture], {"op": "t", "before": None, "after": None, "source": {}})
     assert played.refused == ["incompatible_schema"]
+    played = rows_of(*ALONE[capture], {"Records": [stream("MODIFY", 1)]})
+    assert played.refused == ["unusable_schema"]
 
 
 def test_times_of_postgresql_may_have_a_zone_of_hours_alone() -> None:
@@ -396,7 +454,10 @@ REFUSED = {
     "spanner": ([debezium("spanner", "u", {"id": 1}, value_capture_type="NEW_VALUES")], "NEW_ROW"),
     "dynamodb_stream": ([stream("MODIFY", 1)], "StreamViewType"),
     "mongodb": ([mongo("update", 1, 1, updateDescription={"updatedFields": {"a.b": 1}})], "updateLookup"),
+    "qlik": ([masked("UPDATE", {**WIDE, "note": None}, "0B")], "supplemental"),
     "salesforce": ([salesforce("GAP_UPDATE", 1, "001")], "GAP_UPDATE"),
+    "salesforce, fields by bits": ([salesforce("UPDATE", 1, "001", changedFields=["0x400002"], City="Y")], "bit"),
+    "salesforce, a text's difference": ([salesforce("UPDATE", 1, "001", diffFields=["Note"], Note="@@ -1")], "bit"),
     "canal": (
         [
             {
@@ -414,10 +475,37 @@ REFUSED = {
 @pytest.mark.parametrize("dialect", REFUSED)
 def test_a_change_that_lacks_what_a_row_needs_is_set_aside_alone(dialect: str) -> None:
     records, step = REFUSED[dialect]
+    dialect = dialect.partition(",")[0]
     (_, sound), *_ = [(case, rows) for case, rows in CASES.items() if case.startswith(dialect)] or [("", ([], []))]
     key = "_id" if dialect == "mongodb" else "Id" if dialect == "salesforce" else "id"
     played = rows_of(*records, *sound[0][:1], key=key)
     assert set(played.refused) == {"unusable_schema"} and step in played.reasons[0]
+
+
+@pytest.mark.parametrize("around", ["payload", "detail", "detail.payload", "data.payload"])
+def test_events_of_salesforce_may_lie_in_a_field_of_what_carried_them(around: str) -> None:
+    record: Any = salesforce("CREATE", 1, "001", Name="A")
+    for name in reversed(around.split(".")):
+        record = {name: record, "id": "7", "schema": "s"}
+    assert rows_of(record, key="Id").rows == [{"Id": "001", "Name": "A"}]
+
+
+ENVELOPES = {
+    "Azure SQL": {"id": 1, "specversion": "1.0", "logicalid": "a:0", "operation": "INS", "data": '{"eventrow": {}}'},
+    "EventBridge": {"id": 1, "detail-type": "Order", "source": "shop", "detail": WIDE},
+    "Datastream": {"id": 1, "object": "s_cust", "source_metadata": {"change_type": "INSERT"}, "payload": WIDE},
+    "Cosmos DB": {"id": 1, "current": WIDE, "metadata": {"operationType": "create"}},
+    "Spanner": {"id": 1, "modType": "INSERT", "rowType": [{}], "mods": [{"keysJson": "{}"}]},
+    "Snowflake": {"id": 1, "RECORD_METADATA": {"offset": 1}, "RECORD_CONTENT": WIDE},
+    "CockroachDB": {"id": 1, "payload": [{"after": WIDE, "key": [1]}], "length": 1},
+}
+
+
+@pytest.mark.parametrize("product", ENVELOPES)
+def test_an_envelope_that_is_not_read_is_refused_by_its_products_name(product: str) -> None:
+    played = rows_of(ENVELOPES[product])
+    assert played.refused == ["deletions_unmarked"] and product in played.reasons[0]
+    assert rows_of(ENVELOPES[product], delete_when="off").rows
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.json.gz", "x.json.zst"])

@@ -45,6 +45,20 @@ FEEDS = {
     "estuary": ("_meta/op", "c", None, "u", "d", "column: _meta_op, values: [d]"),
     "peerdb": ("_peerdb_record_type", 0, None, 1, 2, "column: _peerdb_record_type, values: [2]"),
     "dms": ("Op", "I", None, "U", "D", "column: Op, values: [D]"),
+    "sap": ("__operation_type", "I", "B", "A", "D", "column: __operation_type, values: [D]"),
+    "sap odp": ("ODQ_CHANGEMODE", "C", None, "U", "D", "column: ODQ_CHANGEMODE, values: [D]"),
+    "sap slt": ("/1DH/OPERATION", "I", None, "U", "D", "column: _1DH_OPERATION, values: [D]"),
+    "infosphere": ("DM_OPERATION_TYPE", "I", "B", "A", "D", "column: DM_OPERATION_TYPE, values: [D]"),
+    "change tracking": ("SYS_CHANGE_OPERATION", "I", None, "U", "D", "column: SYS_CHANGE_OPERATION, values: [D]"),
+    "streamsets": ("sdc.operation.type", 1, None, 3, 2, "column: sdc_operation_type, values: [2]"),
+    "datastream": (
+        "_metadata_change_type",
+        "INSERT",
+        "UPDATE-DELETE",
+        "UPDATE-INSERT",
+        "DELETE",
+        "column: _metadata_change_type, values: [DELETE]",
+    ),
     "dms, bytes": ("Op", b"I", None, b"U", b"D", "column: Op, values: [D]"),
 }
 FLAGS = {
@@ -53,6 +67,9 @@ FLAGS = {
     "fivetran": ("_fivetran_deleted", True, False, "column: _fivetran_deleted, values: [true]"),
     "hudi": ("_hoodie_is_deleted", True, False, "column: hoodie_is_deleted, values: [true]"),
     "datastream": ("_metadata_deleted", True, False, "column: _metadata_deleted, values: [true]"),
+    "openflow": ("_snowflake_deleted", True, False, "column: _snowflake_deleted, values: [true]"),
+    "hevo": ("__hevo__marked_deleted", True, False, "column: __hevo__marked_deleted, values: [true]"),
+    "sling": ("_sling_deleted_at", "2026-11-27T09:00:00Z", None, "column: _sling_deleted_at, is: not null"),
 }
 
 

@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from sluice.changes.dialects.nested import Reading, Record, TypedForm, change, nanos, placed, whole
-from sluice.changes.hidden_columns import DELETE, UPDATE
+from sluice.changes.hidden_columns import DELETE, SNAPSHOT_READ, UPDATE
 from sluice.changes.position import NUMBER_FIELD, STEP_FIELD
 
 _DATA = "_airbyte_data"
@@ -66,11 +66,7 @@ class Airbyte:
         """The columns beside the metadata."""
         if _DATA in names:
             return None
-        of_logs = {
-            "log_file": ("file", "pos", "row"),
-            "event_serial_no": ("commit_lsn", "change_lsn", "event_serial_no"),
-        }
-        named = (place for name, place in of_logs.items() if f"{_CAPTURED}{name}" in names)
+        named = (place for name, place in _LOGS.items() if f"{_CAPTURED}{name}" in names)
         of_log = next(named, (NUMBER_FIELD, STEP_FIELD))
         return TypedForm(("",), ("ts_ms", *of_log), own=_is_metadata)
 
@@ -87,11 +83,12 @@ class Airbyte:
         captured = reading.parse(data) if isinstance(data, str) else data
         row = {name: value for name, value in captured.items() if not _is_metadata(name)}
         time = next((at for name in _AT if (at := _millis(record.get(name))) is not None), None)
-        place = _place(captured) or placed(time)
-        source = {**({} if time is None else {"ts_ms": time}), **place}
+        place, of_log = _place(captured), any(name.startswith(_CAPTURED) for name in captured)
+        source = {**({} if time is None else {"ts_ms": time}), **(place or placed(None if of_log else time))}
         if captured.get(_DELETED) is not None:
             return [change(DELETE, row, None, source)]
-        return [change(UPDATE, None, row, source)]
+        # The first sync of a log's source has rows without a place in it: they come before all of its changes.
+        return [change(SNAPSHOT_READ if of_log and not place else UPDATE, None, row, source)]
 
 
 AIRBYTE = Airbyte()

@@ -1,28 +1,31 @@
-"""Changes whose row and operation are declared by paths alone: AWS DMS's and Qlik's messages, and PeerDB's records.
+"""Changes whose row and operation are declared by paths: messages of AWS DMS and Qlik, records of PeerDB and Estuary.
 
 https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.Kinesis.html
 https://help.qlik.com/en-US/replicate/Content/Global_Common/Content/SharedReplicateHDD/Kafka/Kafka_message_format.htm
 https://docs.peerdb.io
+https://docs.estuary.dev/concepts/collections/
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from string import hexdigits
 from typing import Any
 
 from sluice.changes.dialects.nested import ChangePaths, Reading, Record, at, nanos, placed, whole
-from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, UPDATE
+from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, TRUNCATE, UPDATE
+from sluice.errors import UnusableSchema
 
-_DMS_STATEMENTS = "create-table drop-table rename-table truncate-table add-column drop-column rename-column".split()
+_DMS_STATEMENTS = "create-table drop-table rename-table add-column drop-column rename-column".split()
 
 
 def _of_dms(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
-    """With `IncludeTransactionDetails` the commit's time, and the number of the record in its transaction."""
+    """With `IncludeTransactionDetails` the commit's time, whole seconds in some sources; then offsets order."""
     written = nanos(at(record, "metadata.timestamp"))
     source = {} if written is None else {"ts_ms": written // 10**6}
-    commit, number = nanos(at(record, "metadata.commit-timestamp")), whole(at(record, "metadata.transaction-record-id"))
-    return {**source, **(placed(commit, number) if commit is not None and number is not None else {})}
+    return {**source, **placed(nanos(at(record, "metadata.commit-timestamp")))}
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ DMS_MESSAGES = DmsMessages(
         "insert": CREATE,
         "update": UPDATE,
         "delete": DELETE,
+        "truncate-table": TRUNCATE,
         **dict.fromkeys((*_DMS_STATEMENTS, "change-columns", "column-type-change"), MESSAGE),
     },
     row="data",
@@ -59,7 +63,27 @@ def _of_qlik(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     return placed(whole(at(record, "message.headers.changeSequence")))
 
 
-QLIK_MESSAGES = ChangePaths(
+@dataclass(frozen=True)
+class QlikMessages(ChangePaths):
+    """The dialect of Qlik Replicate, also for its messages of tables' structures, which concern no rows."""
+
+    def _op(self, part: Record) -> str | None:
+        return MESSAGE if at(part, "message.tableStructure") is not None else super()._op(part)
+
+    def _of_part(self, part: Record, reading: Reading) -> list[dict[str, Any]]:
+        row, mask = at(part, self.row), str(at(part, "message.headers.columnMask") or "")
+        present = sum(bin(int(digit, 16)).count("1") for digit in mask if digit in hexdigits)
+        if self._op(part) == UPDATE and isinstance(row, dict) and 0 < present < len(row):
+            raise UnusableSchema(
+                f"An update of Qlik Replicate has {present} of the {len(row)} columns, by its columnMask: nulls stand "
+                "for the others",
+                next_step="Let the source log all columns: full supplemental logging, or REPLICA IDENTITY FULL",
+                column="columnMask",
+            )
+        return super()._of_part(part, reading)
+
+
+QLIK_MESSAGES = QlikMessages(
     "qlik",
     fields=frozenset(("message",)),
     operation="message.headers.operation",
@@ -93,4 +117,37 @@ PEERDB = ChangePaths(
     decoded=_changed,
     partial=True,
     texts=True,
+)
+
+
+@dataclass(frozen=True)
+class EstuaryDocuments(ChangePaths):
+    """The dialect of Estuary's documents, which hold their operation and the place of it beside their fields."""
+
+    def _parts(self, record: Record) -> list[Record] | None:
+        if not isinstance(at(record, "_meta.uuid"), str):
+            return None
+        document = {name: value for name, value in record.items() if name != "_meta"}
+        return [{self.row: document, "_meta": record["_meta"]}]
+
+
+_TIMED_UUID = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-1([0-9a-f]{3})-([0-9a-f]{4})-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def _of_estuary(record: Record, reading: Reading) -> dict[str, Any]:
+    """The time at which the document was captured, and the count of those at once, of its UUID (version 1)."""
+    parts = _TIMED_UUID.fullmatch(at(record, "_meta.uuid"))
+    if parts is None:
+        return {}
+    low, mid, high, sequence = parts.groups()
+    return placed(int(high + mid + low, 16), int(sequence, 16) >> 10 & 15)
+
+
+ESTUARY = EstuaryDocuments(
+    "estuary",
+    fields=frozenset(("_meta",)),
+    operation="_meta.op",
+    operations={"c": CREATE, "u": UPDATE, "d": DELETE},
+    row="document",
+    place=_of_estuary,
 )

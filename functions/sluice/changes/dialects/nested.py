@@ -290,10 +290,12 @@ class ChangePaths:
                 continue
             if row is None:
                 raise UnusableSchema(f"A change in the form `{self.name}` has no row after it")
-            partial = {SENT: list(row)} if self.partial and op == UPDATE else {}
             named = {**(reading.key_of(before) if before and self.partial else {}), **(key or {})}
             row = {**named, **row} if named else row
-            before = {**row, **old} if old and op == UPDATE else before
+            if old and op == UPDATE:  # what changed and isn't in the row is null now, where a writer leaves nulls out
+                row = {**dict.fromkeys(old), **reading.key_of(old), **row}
+                before = {**row, **old}
+            partial = {SENT: list(row)} if self.partial and op == UPDATE else {}
             if op == UPDATE and before and any(row.get(name) != it for name, it in reading.key_of(before).items()):
                 made.append(change(DELETE, {**row, **before}, None, dict(source)))
             whole_before = before if before and before.keys() >= row.keys() else None

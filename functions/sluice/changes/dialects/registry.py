@@ -13,7 +13,7 @@ from sluice.changes.dialects.cockroachdb import COCKROACHDB
 from sluice.changes.dialects.dynamodb import DYNAMODB_EXPORTS, DYNAMODB_STREAMS
 from sluice.changes.dialects.goldengate import GOLDENGATE
 from sluice.changes.dialects.maxwell import MAXWELL
-from sluice.changes.dialects.messages import DMS_MESSAGES, PEERDB, QLIK_MESSAGES
+from sluice.changes.dialects.messages import DMS_MESSAGES, ESTUARY, PEERDB, QLIK_MESSAGES
 from sluice.changes.dialects.mongodb import MONGODB_EVENTS
 from sluice.changes.dialects.nested import UNTOLD, CaptureDialect, Reading, in_order
 from sluice.changes.dialects.salesforce import SALESFORCE
@@ -35,6 +35,7 @@ _ALL: tuple[CaptureDialect, ...] = (
     DMS_MESSAGES,
     QLIK_MESSAGES,
     PEERDB,
+    ESTUARY,
     SALESFORCE,
 )
 DIALECTS = {dialect.name: dialect for dialect in _ALL}

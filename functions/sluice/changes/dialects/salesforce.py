@@ -14,6 +14,12 @@ from sluice.changes.hidden_columns import CREATE, DELETE, UPDATE
 from sluice.errors import UnusableSchema
 
 _HEADER, _ID = "ChangeEventHeader", "Id"
+_AROUND = (
+    "payload",
+    "detail",
+    "detail.payload",
+    "data.payload",
+)  # what the event bus and its subscribers put around it
 _OPERATIONS = {"CREATE": CREATE, "UNDELETE": CREATE, "UPDATE": UPDATE, "DELETE": DELETE, "GAP_DELETE": DELETE}
 
 
@@ -22,15 +28,17 @@ class ChangeEvents(JsonOnly):
     """The dialect: the fields of a record that changed beside a header, with the ids of all records of the change."""
 
     name: str = "salesforce"
-    shapes: tuple[frozenset[str], ...] = (frozenset((_HEADER,)),)
+    shapes: tuple[frozenset[str], ...] = tuple(frozenset(path.split(".")[:1]) for path in (_HEADER, *_AROUND))
 
     def recognises(self, record: Record, *, named: bool = False) -> bool:
         """Whether a record has the header of a change."""
-        ids, kind = at(record, f"{_HEADER}.recordIds"), at(record, f"{_HEADER}.changeType")
+        event = _event(record)
+        ids, kind = at(event, f"{_HEADER}.recordIds"), at(event, f"{_HEADER}.changeType")
         return isinstance(ids, list) and isinstance(kind, str) and all(isinstance(id, str) for id in ids)
 
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
         """A change of each record. Raises UnusableSchema for an event that doesn't say what changed, or in what."""
+        record = _event(record)
         header = record[_HEADER]
         op = _OPERATIONS.get(header["changeType"])
         if op is None or not header["recordIds"] or any("*" in id for id in header["recordIds"]):
@@ -38,6 +46,13 @@ class ChangeEvents(JsonOnly):
                 f"The event {header['changeType'][:40]} of Salesforce doesn't say what changed",
                 next_step="Read the records from Salesforce and load them again under a higher generation, then "
                 "`sluice quarantine discard` the event",
+                column=_HEADER,
+            )
+        listed = [*(header.get("changedFields") or ()), *(header.get("nulledFields") or ())]
+        if header.get("diffFields") or any(str(name).startswith("0x") for name in listed):
+            raise UnusableSchema(
+                "The event of Salesforce names its fields by bits, or has the difference of a long text",
+                next_step="Let the subscriber decode the bit fields of the header, and write whole texts",
                 column=_HEADER,
             )
         number, step = whole(header.get("commitNumber")), whole(header.get("sequenceNumber"))
@@ -49,6 +64,12 @@ class ChangeEvents(JsonOnly):
             source[SENT] = [_ID, *fields]
         rows = [{_ID: id, **fields} for id in header["recordIds"]]
         return [change(op, None, row, source) if op != DELETE else change(op, row, None, source) for row in rows]
+
+
+def _event(record: Record) -> Record:
+    """The event, in a record that may hold it in a field."""
+    inner = (at(record, path) for path in _AROUND if _HEADER not in record)
+    return next((event for event in inner if isinstance(event, dict) and _HEADER in event), record)
 
 
 def _columns(record: Record, header: Record) -> dict[str, Any]:

@@ -27,10 +27,12 @@ _AIVEN = "Let the sink write the record alone: format.output.fields=value and fo
 # https://docs.airbyte.com/integrations/destinations/s3, https://docs.peerdb.io, https://github.com/eulerto/wal2json
 # https://docs.oracle.com/en/middleware/goldengate/big-data, https://www.mongodb.com/docs/manual/reference/change-events
 # https://www.cockroachlabs.com/docs/stable/changefeed-messages, https://github.com/Aiven-Open/s3-connector-for-apache-kafka
+_CHANGE = "Say by `change` in the table's rule where the row, its key and its order lie, push it, and retry"
 _TEXTS = (  # names that nothing else has: of text, too
     _wrapper("Airbyte's records without flattening", "_airbyte_data", step=_TYPED.format("airbyte")),
     _wrapper("PeerDB's raw records", "_peerdb_data", step=_TYPED.format("peerdb")),
     _wrapper("Salesforce's change events", "ChangeEventHeader"),
+    _wrapper("Azure SQL's change events", "data", "specversion operation logicalid", _CHANGE),
     _wrapper("TiCDC's rows in Avro, without those of deletions", "_tidb_op", step="Let TiCDC write canal-json or CSV"),
 )
 _RECORDS = (
@@ -48,6 +50,13 @@ _RECORDS = (
     _wrapper("wal2json's changes", "change", "xid"),
     _wrapper("CockroachDB's wrapped changefeeds", "after", "updated", _TYPED.format("cockroachdb")),
     _wrapper("records of Aiven's sink beside their Kafka keys", "value", "key offset", _AIVEN),
+    _wrapper("EventBridge's events", "detail", "detail-type source", _CHANGE),
+    _wrapper("events of Google's Datastream", "payload", "source_metadata object", _CHANGE),
+    _wrapper("the change feed of Cosmos DB", "current", "metadata", _CHANGE),
+    _wrapper("the change feed of Cosmos DB", "previous", "metadata", _CHANGE),
+    _wrapper("change records of Spanner", "mods", "modType rowType", _CHANGE),
+    _wrapper("records of Snowflake's Kafka connector", "RECORD_CONTENT", "RECORD_METADATA", _CHANGE),
+    _wrapper("batches of CockroachDB's webhooks", "payload", "length", _CHANGE),
     _wrapper("CockroachDB's bare changefeeds", "__crdb__", step="Set envelope=wrapped or enriched"),
 )
 _ALONE = _wrapper("DynamoDB's exports", "Item")
@@ -58,6 +67,6 @@ def wrapper_of(names: Collection[str], records: Collection[str]) -> Wrapper | No
     present, nested = frozenset(names), frozenset(records)
     if present == nested == {_ALONE.row}:
         return _ALONE
-    wrappers = [wrapper for wrapper in _TEXTS if wrapper.row in present]
+    wrappers = [wrapper for wrapper in _TEXTS if wrapper.row in present and wrapper.beside <= present]
     wrappers += [wrapper for wrapper in _RECORDS if wrapper.row in nested and wrapper.beside <= present]
     return wrappers[0] if wrappers else None
