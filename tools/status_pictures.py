@@ -151,6 +151,9 @@ def lane(
         "summary": summary,
         "run": run,
         "job_run": None,
+        "application": None,
+        "progress_at": None,
+        "stuck": False,
         "last_run": last_run,
         "failures": failures,
         "reason": reason,
@@ -187,6 +190,7 @@ def table(
         "backoff_until": None,
         "paused": False,
         "blocked": None,
+        "next_step": None,
         "notes": [],
         "freshness_s": None,
         "late": False,
@@ -237,6 +241,7 @@ def aside(objects: int, *reasons: tuple[str, int, str]) -> dict[str, Any]:
         "by_table": {},
         "without_rule": 0,
         "rules_proposed": 0,
+        "tables_left": [],
         "at_admission": {},
         "reasons": [
             {

@@ -71,8 +71,8 @@ class TableWentBack(SluiceError):
 
     code = "table_went_back"
     next_step = (
-        "To have all of its rows again, rebuild it: `sluice pause LANE`, `sluice rebuild table TABLE`, "
-        "`sluice resume LANE`. To go on with the table as it is, run `sluice table accept TABLE`"
+        "To have all of its rows again, rebuild it: `sluice pause LANE && sluice rebuild table TABLE && "
+        "sluice resume LANE`. To go on with the table as it is, run `sluice table accept TABLE`"
     )
 
     @classmethod

@@ -131,7 +131,7 @@ class ConfigurationMissing(ConfigurationUnreadable):
 
     code = "configuration_missing"
     next_step = (
-        "Run `sluice config push tables.yaml`, or restore an older version of the object;"
+        "Run `sluice config push tables.yaml`, of which `sluice config show --earlier 1` prints the last one;"
         " notices wait in the queue until then"
     )
 

@@ -134,7 +134,7 @@ def new_deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
         monkeypatch.setenv(name, value)
     calls: list[str] = []
     monkeypatch.setattr("sluice_aws.clients.boto3", SimpleNamespace(Session=lambda **_: SHARED))
-    _keep_job_runs_submitted()
+    keep_job_runs_submitted(SHARED, REGION)
     with emulated_aws(), observing(lambda model, params: calls.append(model.name)):
         made = Deployment(monkeypatch)
         made.calls = calls
@@ -144,15 +144,15 @@ def new_deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
 
 
 @cache
-def _keep_job_runs_submitted() -> None:
-    """The emulator's job runs end as they start; a deployment's are ended by its tests."""
+def keep_job_runs_submitted(session: Any, region: str) -> None:
+    """The emulator's job runs end as they start; those of this session are ended by its tests."""
 
     def submitted(parsed: dict[str, Any], **_: Any) -> None:
-        for run in emrserverless_backends[DEFAULT_ACCOUNT_ID][REGION].job_runs.get(parsed.get("applicationId", ""), []):
+        for run in emrserverless_backends[DEFAULT_ACCOUNT_ID][region].job_runs.get(parsed.get("applicationId", ""), []):
             if run.id == parsed["jobRunId"]:
                 run.state = "SUBMITTED"
 
-    SHARED.events.register("after-call.emr-serverless.StartJobRun", submitted)
+    session.events.register("after-call.emr-serverless.StartJobRun", submitted)
 
 
 def avro(schema: dict[str, Any] = SCHEMA, rows: int = 1, codec: str = "null") -> bytes:

@@ -9,14 +9,30 @@ from typing import Any
 
 from sluice.batch.claim import TableState
 from sluice.lane.machine import HALTED, IDLE, LEDGER_LOST, PAUSED, RUNNING, STARTING, LaneState, wants_run
+from sluice_cli.account.steps import ledger_back
 from sluice_cli.terminal.output import counted, human_age
 from sluice_cli.terminal.step import Step
 
 LAPSED = "lapsed"  # a run that ended without releasing its lane
+STUCK_MS = 30 * 60_000  # a run without progress for so long is to be looked at; a part may take longer
 
 
-def describe_lane(lane: LaneState, now: int, resting: Collection[str] = ()) -> str:
-    """A lane's activity in a few words. `now` is epoch ms. `resting` are the lanes that a standstill paused."""
+def progressed_at(lane: LaneState, parts: Iterable[Mapping[str, Any]] = ()) -> int | None:
+    """When a run last did something for its lane (epoch ms): it began, looked for work, or settled a part of a batch.
+
+    `parts` are those of its open batches, as stored. None without a run that holds the lane.
+    """
+    if lane.state != RUNNING:
+        return None
+    times = (lane.held_at, lane.alive_at, *(part.get("settled_at") for part in parts))
+    return max((at for at in times if at), default=None)
+
+
+def describe_lane(lane: LaneState, now: int, resting: Collection[str] = (), progress: int | None = None) -> str:
+    """A lane's activity in a few words. `now` is epoch ms. `resting` are the lanes that a standstill paused.
+
+    `progress` is that of `progressed_at`, which is said where it is long ago.
+    """
     if lane.state == STARTING:
         since = f" ({human_age(now - lane.start_requested_at)})" if lane.start_requested_at else ""
         ending = ", then the lane pauses" if lane.pause_requested else ""
@@ -26,6 +42,8 @@ def describe_lane(lane: LaneState, now: int, resting: Collection[str] = ()) -> s
             ends = datetime.fromtimestamp(lane.idle_until // 1000, timezone.utc)
             return f"Spark waits for objects until {ends:%H:%M:%S} UTC"
         ending = ", pauses after its batch" if lane.pause_requested else ""
+        if progress is not None and now - progress > STUCK_MS:
+            ending = f", without progress for {human_age(now - progress)}{ending}"
         return f"Spark is running{f' for {human_age(now - lane.held_at)}' if lane.held_at else ''}{ending}"
     if lane.state == HALTED:
         waits = (lane.backoff_until or 0) - now
@@ -52,20 +70,29 @@ def state_of_lane(lane: Mapping[str, Any]) -> str:
 
 
 def lane_entry(
-    lane: LaneState, now: int, resting: Collection[str] = (), rebuilds: Mapping[str, str] = MappingProxyType({})
+    lane: LaneState,
+    now: int,
+    resting: Collection[str] = (),
+    rebuilds: Mapping[str, str] = MappingProxyType({}),
+    parts: Iterable[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """A lane as `sluice status --json` has it, before what waits in it is counted. `now` is epoch ms.
 
-    `resting` are the lanes that a standstill paused, `rebuilds` those of `rebuilds_by_lane`.
+    `resting` are the lanes that a standstill paused, `rebuilds` those of `rebuilds_by_lane`, `parts` those of its open
+    batches.
     """
+    progress = progressed_at(lane, parts)
     return {
         "lane": lane.lane,
         "state": lane.state,
         "standstill": lane.state == PAUSED and lane.lane in resting,
         "rebuilding": rebuilds.get(lane.lane),  # the table of it whose data is being moved aside
-        "summary": describe_lane(lane, now, resting),
+        "summary": describe_lane(lane, now, resting, progress),
+        "progress_at": progress,
+        "stuck": progress is not None and (lane.idle_until or 0) <= now and now - progress > STUCK_MS,
         "run": lane.run_id,
         "job_run": lane.job_run_id,
+        "application": lane.application_id,
         "last_run": lane.last_run_id,
         "failures": lane.failures + lane.capacity_failures,
         "reason": lane.reason,
@@ -73,16 +100,25 @@ def lane_entry(
 
 
 def steps_of_lane(lane: Mapping[str, Any]) -> tuple[Step, ...]:
-    """What helps a lane, by its entry: one that is halted, paused or failing."""
-    if lane["state"] in (HALTED, PAUSED):
-        logs = [Step("logs", lane["last_run"])] if lane["last_run"] and lane["state"] == HALTED else []
-        return (*logs, resumption(lane))
-    return (Step("runs", "--lane", lane["lane"], "--failed", note="shows how each ended"),) if lane["failures"] else ()
+    """What helps a lane, by its entry: one that is halted, paused, failing, or whose run makes no progress."""
+    if lane["state"] == PAUSED:
+        return (resumption(lane),)
+    if lane["stuck"]:
+        names = f"--application-id {lane['application']} --job-run-id {lane['job_run']}"
+        ends = f"`aws emr-serverless cancel-job-run {names}` ends it, as supervise does after two hours"
+        return (Step("logs", lane["run"], note=f"shows what it does. {ends}, and the next run takes its batch over"),)
+    if not lane["failures"]:
+        return ()
+    runs = Step("runs", "--lane", lane["lane"], "--failed", note="shows how each ended")
+    cause = Step("logs", lane["last_run"]) if lane["last_run"] else runs
+    return (cause, resumption(lane)) if lane["state"] in (HALTED, IDLE) else (cause,)
 
 
 def resumption(lane: Mapping[str, Any]) -> Step:
     """What has a lane run again, by its entry. One with a table being rebuilt can't be resumed before that is done."""
     resume = Step("resume", lane["lane"])
+    if lane["state"] == PAUSED and lane["reason"] == LEDGER_LOST:
+        return ledger_back(lane["lane"])
     if lane["rebuilding"]:
         return Step("rebuild table", lane["rebuilding"], note=f"continues it, then {resume}")
     if lane["standstill"]:

@@ -46,6 +46,12 @@ def taken(table: str) -> str:
     return f"{table} takes it now, and a {Step('config push')} of the same file makes it pending"
 
 
+def ways_out() -> str:
+    """What ends an entry in quarantine; nothing does so by itself."""
+    retry, discard = Step("quarantine retry", "ID"), Step("quarantine discard", "ID")
+    return f"{retry} merges an entry once its cause is gone, {discard} gives it up"
+
+
 def waits_for_rule(record: ObjectRecord) -> bool:
     """True if no rule takes a parked object, as `judged_now` returns it: others have a table, or a code."""
     return record.state == PARKED and record.code is None and record.table is None
@@ -72,11 +78,21 @@ def tells_topic(key: str) -> bool:
     return layout is not None and layout.route(key, 1).kind == CHANGE_FILE
 
 
-def rule_steps(proposed: int, unnamed: int) -> list[str]:
-    """What brings rules to waiting objects: so many for which discover proposes one, and so many others."""
-    lines = []
+def earlier_rules() -> Step:
+    """What undoes a push."""
+    note = f"prints the rules before the last push, and {Step('config push', 'tables.yaml')} brings them back"
+    return Step("config show", "--earlier", "1", note=note)
+
+
+def rule_steps(proposed: int, unnamed: int, tables: Sequence[str] = ()) -> list[str]:
+    """What brings rules to waiting objects: so many for which discover proposes one, and so many others.
+
+    `tables` are those whose topics had a rule before.
+    """
+    lines = [f"No rule takes the topic of {', '.join(tables)} any longer: {earlier_rules()}"] if tables else []
     if proposed:
-        lines.append(f"{Step('config discover')} proposes rules for {f'{proposed:,} of ' if unnamed else ''}them")
+        some = f"{proposed:,} of " if unnamed else ""
+        lines.append(f"{Step('config discover')} proposes rules for {some}them; --write adds those to tables.yaml")
     if unnamed:
         lines.append(f"{counted(unnamed, 'name tells', 'names tell')} no topic or format: {UNNAMED}")
     return lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sluice.lane.machine import HALTED, PAUSED, LaneState
+from sluice.lane.machine import HALTED, LEDGER_LOST, PAUSED, LaneState
 from sluice_cli.terminal.step import Step, in_order
 
 CHECKS = Step("doctor", note="checks the stack")
@@ -18,4 +18,10 @@ PUT_FIRST = in_order(FIRST_OBJECTS)
 
 def at_rest(lane: LaneState) -> str:
     """That a lane is paused or halted, and what resumes it; empty for any other lane."""
-    return f"{lane.lane} is {lane.state}: {Step('resume', lane.lane)}" if lane.state in (PAUSED, HALTED) else ""
+    step = ledger_back(lane.lane) if lane.reason == LEDGER_LOST else Step("resume", lane.lane)
+    return f"{lane.lane} is {lane.state}: {step}" if lane.state in (PAUSED, HALTED) else ""
+
+
+def ledger_back(lane: str) -> Step:
+    """What helps a lane that paused itself: resumed before, it would merge its objects under other generations."""
+    return Step("rebuild ledger", note=f"brings back what the ledger lost, then {Step('resume', lane)}")

@@ -14,10 +14,12 @@ from sluice.batch.claim import TableState, fed_by
 from sluice.batch.kafka_watch import KafkaWatch
 from sluice.changes.outdated import is_outdated_note, outdated_note
 from sluice.config.document import Configuration
+from sluice.config.pinned_topic import pinned_topic
 from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused, TwoTopics
 from sluice.ledger.keys import PENDING, UNCOUNTED
 from sluice.ledger.records import ObjectRecord
+from sluice_cli.account.object import earlier_rules
 from sluice_cli.terminal.output import counted, cut, human_age
 from sluice_cli.terminal.step import Step, completed
 
@@ -50,6 +52,7 @@ def table_entry(state: TableState, now: int, config: TableConfig | None = None) 
         "backoff_until": state.backoff_until if backs_off else None,
         "paused": config is not None and config.paused,
         "blocked": state.blocked["error"] if state.blocked else None,
+        "next_step": unblocking(state, lane) if state.blocked else None,
         "notes": list(_notes(state, config)),
     }
 
@@ -121,7 +124,24 @@ def steps_of_table(table: Mapping[str, Any], again: Step | None) -> tuple[Step, 
     """What helps a table, or shows more. `again` is what has its lane run again, if the lane is known."""
     if table["last_error"] and not table["blocked"]:
         return (Step("logs"), *([again] if again else []))
-    return (Step("history", "--table", table["table"]),)
+    return () if table["blocked"] else (Step("history", "--table", table["table"]),)
+
+
+def unpausing() -> str:
+    """The step that ends a pause by a rule."""
+    return f"Remove `paused` from its rule in tables.yaml, and run {Step('config push')}"
+
+
+def note_misfit(table: dict[str, Any], state: TableState, configuration: Configuration | None) -> None:
+    """Have a table whose waiting objects no run will claim, by the rules in force, say so as a blocked one does.
+
+    Those of a pause or a rebuild are said by their own words.
+    """
+    topic = pinned_topic(state.pinned)
+    if table["blocked"] or table["paused"] or state.rebuild or topic is None or not table["pending"]["objects"]:
+        return
+    if why := _why_blocked(state, table["lane"] or "", topic, configuration):
+        table.update(blocked=f"{state.table} {why[0]}", next_step=why[1])
 
 
 def unblocking(state: TableState, lane: str | None) -> str:
@@ -175,11 +195,11 @@ def _why_blocked(
     if state.blocked:
         return f"is blocked: {state.blocked['error']}", unblocking(state, lane)
     if config is not None and config.paused:
-        return "is paused", f"Remove `paused` from its rule in tables.yaml, and run {Step('config push')}"
+        return "is paused", unpausing()
     if configuration is None:
         return None
     if config is None:
-        step = f"Run {Step('config push')} with a rule for it in tables.yaml"
+        step = f"Run {Step('config push')} with a rule for it in tables.yaml; {earlier_rules()}"
         return f"is fed by topic {topic}, which no rule takes any longer", step
     if config.table != table:
         return None

@@ -12,21 +12,30 @@ from sluice.services.requests import FAILED
 from sluice_cli.account.lane import resumption, steps_of_lane
 from sluice_cli.account.object import reasons_by_code
 from sluice_cli.account.service import describe_error, steps_of_service
-from sluice_cli.account.table import steps_of_table
+from sluice_cli.account.table import steps_of_table, unpausing
 from sluice_cli.terminal.output import counted, cut, human_age
-from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.step import Step, in_order
 
 SHOWN = 6  # of one kind; the sections below list all
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """One thing that is wrong: its state in a word, a sentence, the section that shows more, and steps that help."""
+    """One thing that is wrong: its state in a word, a sentence, the section that shows more, and steps that help.
+
+    `words` stand in place of steps where the error that blocks a table says what helps.
+    """
 
     name: str
     text: str
     section: str
     steps: tuple[Step, ...] = ()
+    words: str = ""
+
+    @property
+    def advice(self) -> str:
+        """What helps, as a sentence; empty where nothing is known to."""
+        return self.words or in_order(self.steps)
 
 
 def troubles(status: Mapping[str, Any]) -> tuple[Trouble, ...]:
@@ -37,6 +46,7 @@ def troubles(status: Mapping[str, Any]) -> tuple[Trouble, ...]:
     kinds = (
         [_lane("halted", lane) for lane in lanes if lane["state"] == HALTED],
         [_lane("failing", lane) for lane in lanes if lane["failures"] and lane["state"] not in (HALTED, PAUSED)],
+        [_lane("stuck", lane) for lane in lanes if lane["stuck"] and not lane["failures"]],
         [_failing_table(table, again.get(table["lane"])) for table in failing],
         [_failed_service(entry) for entry in status["services"] if entry["state"] == FAILED],
         list(_quarantined(status)),
@@ -62,7 +72,8 @@ def _lane(name: str, lane: Mapping[str, Any]) -> Trouble:
 
 def _failing_table(table: Mapping[str, Any], again: Step | None) -> Trouble:
     text = f"Table {table['table']}: {cut(table['blocked'] or table['last_error'])}"
-    return Trouble("blocked" if table["blocked"] else "failing", text, "tables", steps_of_table(table, again))
+    steps, words = steps_of_table(table, again), table["next_step"] or ""
+    return Trouble("blocked" if table["blocked"] else "failing", text, "tables", steps, words)
 
 
 def _failed_service(entry: Mapping[str, Any]) -> Trouble:
@@ -104,13 +115,14 @@ def _parked(status: Mapping[str, Any]) -> Iterator[Trouble]:
     aside = status["set_aside"][PARKED]
     if aside["objects"]:
         text = f"{_number(aside, 'objects', 'object')}, most often: {cut(aside['reasons'][0]['reason'])}"
-        rules = (Step("config discover"),) if aside["rules_proposed"] else ()
+        lost = (Step("config show", "--earlier", "1"),) if aside["tables_left"] else ()
+        rules = (*lost, *([Step("config discover")] if aside["rules_proposed"] else []))
         yield Trouble("parked", text, "aside", (Step("quarantine list", "--parked"), *rules))
 
 
 def _paused_table(table: Mapping[str, Any]) -> Trouble:
     waits = counted(table["pending"]["objects"], "object")
-    return Trouble("paused", f"Table {table['table']}: {waits} pending", "tables", (Step("config show"),))
+    return Trouble("paused", f"Table {table['table']}: {waits} pending", "tables", words=unpausing())
 
 
 def _number(aside: Mapping[str, Any], name: str, noun: str) -> str:

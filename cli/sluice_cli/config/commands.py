@@ -9,12 +9,12 @@ import typer
 
 from sluice.config.document import Configuration
 from sluice.cost import Assumptions, Load, freshness_advice
-from sluice.errors import CommandFailed
+from sluice.errors import CommandFailed, UsageError
 from sluice_cli.config.push import File, fit_of_stack, read_with_warnings, summary
 from sluice_cli.config.rule_text import configuration_text
 from sluice_cli.config.yaml_lines import ConfigurationMistakes, name_of
 from sluice_cli.terminal.guard import json_escaped
-from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line, say
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.stack import configuration_in_force
 from sluice_cli.terminal.step import Step
 
@@ -83,25 +83,36 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
 
 
 @app.command()
-def show(as_json: Json = False, stack: Stack = None) -> None:
+def show(
+    earlier: Annotated[
+        int, typer.Option("--earlier", metavar="N", min=0, help="The one before the last N pushes that changed it.")
+    ] = 0,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
     """Print the configuration in force as a tables.yaml: what differs from the defaults in each rule.
 
-    --json prints what functions and Spark read.
+    --json prints what functions and Spark read. With --earlier, a push of the output goes back.
 
     Examples:
 
       sluice config show
 
       sluice config show --json | jq '.rules[].table'
+
+      sluice config show --earlier 1 > tables.yaml && sluice config push tables.yaml
     """
     target = chosen_target(stack)
-    configuration = target.configuration()
+    configuration = target.config_store.earlier(earlier) if earlier else target.configuration()
+    if configuration is None and earlier:
+        raise UsageError(f"There were fewer than {counted(earlier, 'push', 'pushes')} before", next_step="Ask for less")
     if configuration is None:
         raise CommandFailed(NOTHING_PUSHED, next_step=f"{Step('config push', 'tables.yaml')}")
     if as_json:
         print(json_escaped(configuration.to_json()))
     else:
-        print(f"# In force: {summary(configuration)}\n{configuration_text(configuration)}", end="")
+        when = "Earlier" if earlier else "In force"
+        print(f"# {when}: {summary(configuration)}\n{configuration_text(configuration)}", end="")
 
 
 @app.command()

@@ -16,7 +16,7 @@ from sluice.objects import ObjectId
 from sluice_aws.admission.admit import open_admission
 from sluice_aws.clock import epoch_ms
 from sluice_aws.stack import Target
-from sluice_cli.account.object import is_proposed, judged_now, rule_steps, waits_for_rule
+from sluice_cli.account.object import is_proposed, judged_now, rule_steps, waits_for_rule, ways_out
 from sluice_cli.ingest.entry import SHORT_ID, codes, describe, describe_decision, described
 from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice, missing_changes, newer_versions
 from sluice_cli.ingest.quarantine_entries import print_entry, print_groups, print_left, print_lines
@@ -120,6 +120,8 @@ def list_entries(
         say(f"Nothing is {'parked' if parked else 'in quarantine'}{chosen}")
     if more:
         say(f"Only the first {limit:,} are shown; --limit shows more")
+    if shown and not parked:
+        say_next_step(ways_out())
     waiting = [is_proposed(record) for record in shown if waits_for_rule(record)]
     for step in rule_steps(sum(waiting), waiting.count(False)):
         say_next_step(step)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from sluice.batch.claim import TableState, claimable_at
 from sluice.config.document import Configuration
@@ -13,7 +15,7 @@ from sluice.lane.machine import HALTED, PAUSED, RUNNING, STARTING, LaneState
 from sluice.ledger.keys import CLAIMED, PARKED, PENDING, QUARANTINED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_cli.account.lane import describe_lane
+from sluice_cli.account.lane import describe_lane, progressed_at
 from sluice_cli.terminal.output import counted, human_age
 
 UNSEEN = "unseen"  # in bronze, but not in the ledger yet
@@ -123,13 +125,21 @@ def describe_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[name]:,} {name}" for name in names if counts.get(name)) or "no objects"
 
 
-def _merging(survey_: Survey, lane: LaneState) -> str:
+def _merging(survey_: Survey, lane: LaneState, now: int, parts: Sequence[Mapping[str, Any]]) -> str:
+    """What a run merges, how many tables of its batch are settled, and how long ago it last did something.
+
+    `parts` are those of the lane's open batches, as stored.
+    """
     tables = survey_.merging(lane.lane)
     if not tables or lane.state != RUNNING:  # a run that died left its objects claimed, and nothing merges them
         return ""
+    settled = sum(part["state"] != CLAIMED for part in parts)
+    progress = progressed_at(lane, parts)
+    done = f", {settled} of {counted(len(parts), 'table')} settled" if len(parts) > 1 else ""
+    last = "" if progress is None else f", last progress {human_age(max(0, now - progress))} ago"
     tables_shown = [f"{table} ({counted(tables[table], 'object')})" for table in sorted(tables)[:TABLES_SHOWN]]
     more = f" and {len(tables) - TABLES_SHOWN:,} more" if len(tables) > TABLES_SHOWN else ""
-    return f", merging {', '.join(tables_shown)}{more}"
+    return f", merging {', '.join(tables_shown)}{more}{done}{last}"
 
 
 def describe_tables(
@@ -154,19 +164,28 @@ def describe_tables(
 
 
 def progress_line(
-    survey_: Survey, now: int, seconds: float, tables: Sequence[str] = (), waited_for: Set[str] = frozenset()
+    survey_: Survey,
+    now: int,
+    seconds: float,
+    tables: Sequence[str] = (),
+    waited_for: Set[str] = frozenset(),
+    parts: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> str:
     """One line of progress. `tables` are the texts of `describe_tables`.
 
-    `waited_for` are the tables that have had waiting objects since the wait began.
+    `waited_for` are the tables that have had waiting objects since the wait began, `parts` by lane those of its open
+    batches.
     """
     settled = len(waited_for - survey_.waiting_tables)
-    parts = [
+    said = [
         *([f"{settled} of {counted(len(waited_for), 'table')}"] if len(waited_for) > 1 else []),
         describe_counts(survey_.counts),
-        *(f"{lane.lane}: {describe_lane(lane, now)}{_merging(survey_, lane)}" for lane in survey_.lanes),
+        *(
+            f"{lane.lane}: {describe_lane(lane, now)}{_merging(survey_, lane, now, parts.get(lane.lane, ()))}"
+            for lane in survey_.lanes
+        ),
         *tables[:TABLES_SHOWN],
     ]
     if len(tables) > TABLES_SHOWN:
-        parts.append(f"{counted(len(tables) - TABLES_SHOWN, 'more table')} waiting")
-    return f"[{seconds:.0f} s] {' · '.join(parts)}"
+        said.append(f"{counted(len(tables) - TABLES_SHOWN, 'more table')} waiting")
+    return f"[{seconds:.0f} s] {' · '.join(said)}"

@@ -134,11 +134,17 @@ class Waiter:
                 if line not in noted:
                     noted.add(line)
                     self._note(line)
-            self._show(progress_line(state, self._now(), seconds, held, waited_for))
+            parts = {lane.lane: self._parts(lane.lane) for lane in state.lanes if state.merging(lane.lane)}
+            self._show(progress_line(state, self._now(), seconds, held, waited_for, parts))
             if state.counts.get("unseen") and self._clock() - listed_at > LISTING_EVERY_S:
                 listed, listed_at = self._bronze.identities(), self._clock()
             pause = min(max(PAUSE_PER_POLL * (self._clock() - polled_at), SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
             self._sleep(max(0.0, min(pause, timeout_s - seconds)))
+
+    def _parts(self, lane: str) -> list[Mapping[str, Any]]:
+        """The parts of a lane's open batches, as stored."""
+        batches = self._ledger.batches
+        return [part for pointer in batches.unsettled(lane) for part in batches.parts(pointer.batch).values()]
 
     def _notes(self, state: Survey, held: Sequence[str], seconds: float) -> Iterator[str]:
         """What is worth a line that stays: the error of each table that failed, and how a local stack waits less."""

@@ -21,9 +21,10 @@ from sluice_aws.s3.lost_properties import lost_properties
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import NO_RELEASE
 from sluice_aws.stack import LOCAL, Target
-from sluice_cli.account.lane import lane_entry, rebuilds_by_lane, steps_of_lane
+from sluice_cli.account.lane import steps_of_lane
+from sluice_cli.account.object import ways_out
 from sluice_cli.account.service import service_entries
-from sluice_cli.account.table import unblocking
+from sluice_cli.account.table import steps_of_table
 from sluice_cli.errors import BucketElsewhere
 from sluice_cli.ingest.set_aside import in_quarantine
 from sluice_cli.ops.adopt_bucket import announces, configured, has_rule, queue_arn, region_of
@@ -288,45 +289,41 @@ def _configuration(target: Target) -> Iterator[Finding]:
 
 
 def _lanes(target: Target) -> Iterator[Finding]:
-    lanes = target.ledger.lanes
-    resting, rebuilds = lanes.paused_for_standstill(), rebuilds_by_lane(target.ledger.tables.all())
-    for lane in lanes.all():
-        failed = lane.failures + lane.capacity_failures
-        result = FAIL if lane.state == HALTED else WARN if lane.state == PAUSED or failed else OK
-        entry = lane_entry(lane, epoch_ms(), resting, rebuilds)
-        text = entry["summary"]
-        if failed and lane.state in (STARTING, RUNNING):
+    for lane in lanes_and_tables(target.ledger, epoch_ms())[0]:
+        failed, state = lane["failures"], lane["state"]
+        result = FAIL if state == HALTED else WARN if state == PAUSED or failed or lane["stuck"] else OK
+        text = lane["summary"]
+        if failed and state in (STARTING, RUNNING):
             text = f"{text}, after {counted(failed, 'failed run')}"
-        yield Finding(f"lane {lane.lane}", result, text, in_order(steps_of_lane(entry)))
+        yield Finding(f"lane {lane['lane']}", result, text, in_order(steps_of_lane(lane)))
 
 
 def _tables(target: Target) -> Iterator[Finding]:
     silver = TimelineReader(target.silver_files)
     ledger = target.ledger
-    _, described = lanes_and_tables(ledger, epoch_ms())
-    failing = {table["table"] for table in described if table["last_error"]}
-    lanes = {table["table"]: table["lane"] for table in described}
+    _, listed = lanes_and_tables(ledger, epoch_ms(), target.config_store.load())
+    described = {table["table"]: table for table in listed}
+    lanes = {name: table["lane"] for name, table in described.items()}
     for table in ledger.tables.all():
         if table.last_instant and not table.rebuild and lost_properties(silver.files, table.table):
             lost = TableWentBack.without_properties(table.table, table.last_instant)
             step = completed(lost.next_step, TABLE=table.table)
             yield Finding(f"table {table.table}", FAIL, lost.message, step)
-        elif table.blocked:
-            step = unblocking(table, lanes[table.table])
-            yield Finding(f"table {table.table}", FAIL, str(table.blocked["error"]), step)
+        elif (of_table := described[table.table])["blocked"]:
+            yield Finding(f"table {table.table}", FAIL, of_table["blocked"], of_table["next_step"])
         elif gone := _gone(table, silver):
             yield Finding(
                 f"table {table.table}",
                 FAIL,
                 f"{gone} is gone: it was deleted, or restored to an earlier state",
-                TableWentBack.next_step,
+                completed(TableWentBack.next_step, TABLE=table.table, LANE=lanes[table.table]),
             )
-        elif table.last_error and table.table in failing:
+        elif table.last_error and described[table.table]["last_error"]:
             yield Finding(
                 f"table {table.table}",
                 WARN if table.failures < FAILS_AGAIN else FAIL,
                 f"{counted(table.failures, 'failure')}: {table.last_error.splitlines()[0][:300]}",
-                f"{Step('status')} shows when it is retried",
+                in_order(steps_of_table(described[table.table], Step("resume", lanes[table.table]))),
             )
 
 
@@ -363,9 +360,7 @@ def _set_aside(target: Target) -> Iterator[Finding]:
             "quarantine",
             WARN,
             f"not merged: {quarantined.described}",
-            f"Nothing retries these by itself: {Step('quarantine list')} shows which and why, "
-            f"{Step('quarantine retry')} merges them once the cause is gone, "
-            f"{Step('quarantine discard')} gives them up",
+            f"Nothing retries these by itself: {Step('quarantine list')} shows which and why, {ways_out()}",
             facts={"objects": quarantined.objects, "rows": quarantined.rows},
         )
 

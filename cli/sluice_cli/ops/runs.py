@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from sluice.batch.outcome import COMMITTED
+from sluice.lane.machine import PAUSED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.history import RUN_DAYS, died
 from sluice_aws.s3.past_batches import PastBatch, batches_by_run
-from sluice_cli.account.lane import batches_of_run, run_ms
+from sluice_cli.account.lane import batches_of_run, lane_entry, run_ms, steps_of_lane
 from sluice_cli.account.window import Nearest
 from sluice_cli.terminal.known_names import check_lane
 from sluice_cli.terminal.output import (
@@ -28,6 +29,7 @@ from sluice_cli.terminal.output import (
     say_next_step,
     say_skipped,
 )
+from sluice_cli.terminal.step import in_order
 from sluice_read.moments import clock, instant_of, point_in_time, refuse_backwards
 
 MANIFESTS_READ = 2_000  # at most, newest first
@@ -96,7 +98,8 @@ def runs(
     wanted = (
         item for item in ledger.history.runs() if lane in (None, item.get("lane")) and not (failed and not died(item))
     )
-    lanes = frozenset(state.lane for state in ledger.lanes.all() if lane in (None, state.lane))
+    lane_states = [state for state in ledger.lanes.all() if lane in (None, state.lane)]
+    lanes = frozenset(state.lane for state in lane_states)
     items, nearest = under_way(wanted, lanes, begins, ends, limit)
     if not items:
         check_lane(target, lane)
@@ -147,6 +150,10 @@ def runs(
         states=(4,),
         minor=(6, 1, 5, 7),
     )
+    for state in lane_states:
+        entry = lane_entry(state, now)
+        if entry["failures"] and state.state != PAUSED and any(run.lane == state.lane for run in listed):
+            say_next_step(f"lane {state.lane}: {in_order(steps_of_lane(entry))}")
 
 
 def under_way(

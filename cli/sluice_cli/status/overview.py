@@ -11,7 +11,7 @@ from typing import Any
 from sluice.admission.notices import TEST_EVENT
 from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
-from sluice.config.pinned_topic import config_by_pinned_topic, config_in_force
+from sluice.config.pinned_topic import config_by_pinned_topic, config_in_force, pinned_topic
 from sluice.config.table import TableConfig
 from sluice.cost import Load, freshness_advice, observed_monthly, streaming_monthly
 from sluice.errors import NotConfigured
@@ -22,7 +22,7 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_cli.account.lane import lane_entry, rebuilds_by_lane
 from sluice_cli.account.object import is_proposed, judged_now, waits_for_rule
 from sluice_cli.account.service import due_entries, service_entries
-from sluice_cli.account.table import is_late, nothing_merged, table_entry
+from sluice_cli.account.table import is_late, note_misfit, nothing_merged, table_entry
 from sluice_cli.ingest.entry import reason_of
 from sluice_cli.ingest.set_aside import ReasonOfRows
 
@@ -48,8 +48,9 @@ def gather(
     configuration = configured()
     lanes, tables = lanes_and_tables(ledger, now, configuration)
     requests = [request for lane in lanes for request in ledger.services.of_lane(lane["lane"])]
+    fed = {topic: state.table for state in states if (topic := pinned_topic(state.pinned))}
     aside = {
-        state: _aside(judged_now(record, configuration) for record in ledger.objects.in_state(state))
+        state: _aside((judged_now(record, configuration) for record in ledger.objects.in_state(state)), fed)
         for state in (PARKED, QUARANTINED, IGNORED, SUPERSEDED)
     }
     rows = _rows(ledger.quarantine.objects_with_rows(), reason_of_rows)
@@ -105,13 +106,16 @@ def lanes_and_tables(
         if ledger.pending.oldest(name, 1)
     ]
     lanes = []
+    state_by_table = {state.table: state for state in states}
     resting = ledger.lanes.paused_for_standstill() if any(lane.state == PAUSED for lane in all_lanes) else ()
     for lane in all_lanes:
         pending = ledger.pending.counts(lane.lane)
         unsettled = ledger.batches.unsettled(lane.lane)
+        parts_by_batch = {pointer.batch: ledger.batches.parts(pointer.batch) for pointer in unsettled}
+        parts = [part for of_batch in parts_by_batch.values() for part in of_batch.values()]
         lanes.append(
             {
-                **lane_entry(lane, now, resting, rebuilds),
+                **lane_entry(lane, now, resting, rebuilds, parts),
                 "pending": _waiting(pending.values(), now),
                 "unsettled_batches": [pointer.batch for pointer in unsettled],
             }
@@ -119,8 +123,9 @@ def lanes_and_tables(
         for name, count in pending.items():
             table = tables.setdefault(name, unmerged(name))
             table.update(lane=lane.lane, pending=_waiting([count], now))
-        for pointer in unsettled:
-            for name, part in ledger.batches.parts(pointer.batch).items():
+            note_misfit(table, state_by_table.get(name, TableState(name)), configuration)
+        for of_batch in parts_by_batch.values():
+            for name, part in of_batch.items():
                 if part["state"] == CLAIMED:
                     table = tables.setdefault(name, unmerged(name))
                     table["lane"] = lane.lane
@@ -192,16 +197,18 @@ def _config(configuration: Configuration | None, state: TableState) -> TableConf
         return None
 
 
-def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
+def _aside(records: Iterable[ObjectRecord], fed: Mapping[str, str]) -> dict[str, Any]:
     """The objects of one state by reason, the most frequent first, with a few keys each.
 
     `by_table` counts all of them by table, `at_admission` those that never were in a batch, and `without_rule` those
-    that wait for a rule, of which `rules_proposed` get one by `sluice config discover`.
+    that wait for a rule, of which `rules_proposed` get one by `sluice config discover`; `tables_left` are the tables
+    whose topics they are of, by `fed`, which names tables by the topics of their data.
     """
     counts: Counter[str] = Counter()
     by_table: Counter[str] = Counter()
     at_admission: Counter[str] = Counter()
     without_rule = rules_proposed = 0
+    tables_left: set[str] = set()
     codes: dict[str, str | None] = {}
     examples: dict[str, list[str]] = {}
     counted_records = iter(records)
@@ -209,6 +216,8 @@ def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
         reason = _why(record)
         counts[reason] += 1
         without_rule += waits_for_rule(record)
+        if waits_for_rule(record) and record.topic and record.topic in fed:
+            tables_left.add(fed[record.topic])
         rules_proposed += is_proposed(record)
         if record.table:
             by_table[record.table] += 1
@@ -226,6 +235,7 @@ def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
         "reasons": reasons,
         "without_rule": without_rule,
         "rules_proposed": rules_proposed,
+        "tables_left": sorted(tables_left),
         "by_table": dict(by_table),
         "at_admission": {table: objects for table, objects in at_admission.items() if objects},
     }

@@ -122,6 +122,7 @@ def _trouble(all_troubles: Sequence[Trouble]) -> Node:
             state(trouble.name, kind_of(trouble.name)),
             tag("div", prose(trouble.text), " ", tag("a", "show", href=f"#{trouble.section}")),
             tag("div", *map(shell, trouble.steps), class_="commands") if trouble.steps else None,
+            tag("div", prose(trouble.words)) if trouble.words else None,
         )
         for trouble in all_troubles
     ]

@@ -17,6 +17,7 @@ from sluice_aws.stack import LOCAL
 from sluice_cli.account.object import reasons_by_code, rule_steps
 from sluice_cli.account.service import describe_due, describe_error, describe_report, describe_since
 from sluice_cli.account.table import trouble_of_table
+from sluice_cli.account.trouble import troubles
 from sluice_cli.ingest.set_aside import reasons_of_rows
 from sluice_cli.status.overview import gather
 from sluice_cli.terminal.durations import TimeSpan, at_least
@@ -158,7 +159,7 @@ def print_services(entries: Iterable[Mapping[str, Any]], now: int) -> None:
 def print_status(document: Mapping[str, Any], now: int) -> None:
     """Print the state that `gather` found at `now` (epoch ms)."""
     unruled, proposed = (document["set_aside"][PARKED][name] for name in ("without_rule", "rules_proposed"))
-    steps = rule_steps(proposed, unruled - proposed)
+    steps = rule_steps(proposed, unruled - proposed, document["set_aside"][PARKED]["tables_left"])
     if not document["lanes"] and not document["tables"]:
         waiting = f"{counted(unruled, 'object waits', 'objects wait')} for a rule"
         came = any(counts["objects"] for counts in document["set_aside"].values())
@@ -184,6 +185,10 @@ def print_status(document: Mapping[str, Any], now: int) -> None:
     if document["quarantined_rows"]["reasons"] and not document["set_aside"][QUARANTINED]["reasons"]:
         print_line(f"  {LISTS_QUARANTINE}")
     _print_reasons("ignored messages", document["ignored_messages"], "messages")
+    # The steps of what was set aside stand below its reasons; of several lanes at rest one step is the same.
+    wrong = [one for one in troubles(document) if one.advice and one.name not in (PARKED, QUARANTINED)]
+    for step in dict.fromkeys(f"{one.name}: {one.advice}" for one in wrong):
+        say_next_step(step)
 
 
 def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:

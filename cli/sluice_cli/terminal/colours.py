@@ -11,7 +11,7 @@ from collections.abc import Mapping
 # Words of states and of results of checks; of those that are well only where it helps to see the others.
 STATES: Mapping[str, str] = {
     **dict.fromkeys(("fail", "halted", "failing", "failed", "retrying", "lapsed", "blocked", "quarantined"), "red"),
-    **dict.fromkeys(("warn", "late", "parked", "paused"), "yellow"),
+    **dict.fromkeys(("warn", "late", "parked", "paused", "stuck"), "yellow"),
     "ok": "green",
 }
 

@@ -59,12 +59,14 @@ def completed(text: str, **names: str | None) -> str:
     """
 
     def command(match: re.Match[str]) -> str:
-        words = match[1]
-        if names.get("TABLE") and _RETRY_OF_CODE.search(words):
-            words += " --table TABLE"
-        for place, name in names.items():
-            words = re.sub(rf"\b{place}\b", lambda _, name=name: shell_text([name]), words) if name else words
-        return f"`{_beginning()}{_typed(words)}`"
+        commands = []
+        for words in match[1].split(" && sluice "):
+            if names.get("TABLE") and _RETRY_OF_CODE.search(words):
+                words += " --table TABLE"
+            for place, name in names.items():
+                words = re.sub(rf"\b{place}\b", lambda _, name=name: shell_text([name]), words) if name else words
+            commands.append(f"{_beginning()}{_typed(words)}")
+        return f"`{' && '.join(commands)}`"
 
     return _COMMAND.sub(command, text)
 

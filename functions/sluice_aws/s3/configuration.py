@@ -78,6 +78,20 @@ class ConfigStore:
         """The last one read: it stays in force while a newer one is invalid."""
         return self._loaded
 
+    def earlier(self, pushes: int) -> Configuration | None:
+        """The configuration before so many pushes that changed it, by the times in the history; None for no such one.
+
+        One that came back counts by its last push alone. Where the one in force is lost, it is the first of these.
+        """
+        try:
+            current = self.load()
+        except ConfigurationUnreadable:
+            current = None
+        listed = sorted(self._objects.documents(self._bucket, HISTORY_PREFIX), key=lambda entry: -entry.put_at)
+        keys = [entry.key for entry in listed if current is None or not entry.key.endswith(f"/{current.version}.json")]
+        document = self._objects.get(self._bucket, keys[pushes - 1]) if len(keys) >= pushes else None
+        return None if document is None else self._parse(document.data)
+
     def _was_pushed(self) -> bool:
         """By this process, the ledger, or the history in S3: each can be lost without the others."""
         return (

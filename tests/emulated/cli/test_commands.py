@@ -579,7 +579,7 @@ def test_doctor_says_why_a_lane_that_runs_again_is_a_warning(stack, capsys):
     found = {item["about"]: item for item in describe(capsys)}["lane main"]
     assert found["result"] == "warn"
     assert found["found"].endswith(", after 1 failed run")
-    assert found["advice"] == "`sluice ops runs --lane main --failed` shows how each ended"
+    assert found["advice"] == "`sluice ops logs run-1`"
 
 
 def test_doctor_fails_an_unversioned_bucket(stack, capsys):
@@ -638,7 +638,7 @@ def test_doctor_fails_a_table_that_fails_again_and_again(stack, tables, capsys):
 def test_an_accepted_table_goes_on_at_its_newest_commit(went_back, invoked, capsys):
     ledger = went_back.ledger
     ledger.tables.block("crm.user", TableWentBack("crm.user is behind", table="crm.user"), NOW)
-    rebuilt = "rebuild it: `sluice pause main`, `sluice rebuild table crm.user`, `sluice resume main`"
+    rebuilt = "rebuild it: `sluice pause main && sluice rebuild table crm.user && sluice resume main`"
     waiting = went_back.admit(went_back.write("b"))
     arrivals = ledger.lanes.get("main").arrivals
     run(["doctor", "--json"])
@@ -792,7 +792,8 @@ def test_put_says_how_many_names_no_rule_takes(stack, tables, tmp_path, capsys):
     err = capsys.readouterr().err
     assert "No rule takes 2 of 3 names" in err
     assert "\n  topic crm.public.other: no rule of tables.yaml takes this topic: crm.public.other+0+1.avro\n" in err
-    assert "`sluice config discover` proposes rules for 1 of them\n1 name tells no topic or format" in err
+    assert "`sluice config discover` proposes rules for 1 of them; --write" in err
+    assert "\n1 name tells no topic or format" in err
     assert run(["put", "in/notes.txt"]) == 0
     assert "discover" not in capsys.readouterr().err
     assert run(["put", "in", "--json"]) == 0

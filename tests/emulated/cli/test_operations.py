@@ -1,18 +1,17 @@
 """Headings of docs/operations.md as an operator meets them: the symptom, the page's steps, the system well again."""
 
 import json
+from pathlib import Path
 
 import pytest
 from admit.handler import handler as admit
 from announce.handler import handler as announce
 from emulation.deployment import SCHEMA, context, failed_items, forget_processes, s3_body, sqs_event
-from emulation.stack import REGION, SHARED, cloudformation, describe
+from emulation.operated_stack import merge, operated
+from emulation.stack import SHARED, cloudformation, describe
 from reconcile.handler import handler as reconcile
-from supervise.handler import handler as supervise
 from support.builders import avro_object, halt
 
-from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
-from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.ledger import keys as items
 from sluice.objects import ObjectId
 from sluice_aws.ledger import expressions as codec
@@ -21,49 +20,15 @@ from sluice_cli.main import run
 
 TABLES = "tables: [{topic: shop.public.orders, table: public.orders, record_key: id}]\n"
 KEY = "topics/shop.public.orders/partition=0/shop.public.orders+0+{:010d}.avro"
-FUNCTIONS = {"s-supervise": supervise, "s-reconcile": reconcile}
 
 
 @pytest.fixture
 def system(stack, monkeypatch, tmp_path):
-    """The stack with its functions: those that commands invoke run at once, and what they raise is kept."""
-    emr = SHARED.client("emr-serverless")
-    application = emr.create_application(name="s", releaseLabel="emr-7.14.0", type="SPARK", clientToken="o")
-    sqs = SHARED.client("sqs")
-    names = ("QueueUrl", "UnannouncedQueueUrl", "UnreconciledQueueUrl", "UndeliveredQueueUrl")
-    queues = {output: sqs.create_queue(QueueName=output)["QueueUrl"] for output in names}
-    outputs = {**cloudformation().outputs, **queues, "ReconcileFunction": "s-reconcile"}
-    cloudformation().outputs = {**outputs, "ApplicationId": application["applicationId"]}
-    for name, value in {
-        "STACK_NAME": "s",
-        "LEDGER_TABLE": "s-ledger",
-        "BRONZE_BUCKET": "s-bronze",
-        "SILVER_BUCKET": "s-silver",
-        "ARTIFACT_BUCKET": "s-artifacts",
-        "APPLICATION_ID": application["applicationId"],
-        "JOB_ROLE_ARN": "arn:aws:iam::123456789012:role/sluice-job",
-        "RELEASE": "r1",
-        "HUDI_JARS": "file:///usr/lib/hudi/hudi-spark-bundle.jar",
-        "ARCHITECTURE": "X86_64",
-        "EVENT_BUS": "default",
-        "RECONCILE_GRACE_SECONDS": "0",
-        "AWS_REGION": REGION,
-    }.items():
-        monkeypatch.setenv(name, value)
-    forget_processes()
-
-    class Lambda:
-        def invoke(self, FunctionName, InvocationType, Payload):
-            FUNCTIONS[FunctionName](json.loads(Payload), context(400_000))
-
-    whole = Target.client
-    monkeypatch.setattr(
-        Target, "client", lambda self, service: Lambda() if service == "lambda" else whole(self, service)
-    )
-    (tmp_path / "tables.yaml").write_text(TABLES)
-    assert run(["config", "push", "tables.yaml"]) == 0
-    yield stack
-    forget_processes()
+    """The stack with its functions, configured."""
+    with operated(stack, monkeypatch) as working:
+        (tmp_path / "tables.yaml").write_text(TABLES)
+        assert run(["config", "push", "tables.yaml"]) == 0
+        yield working
 
 
 def put(system, number):
@@ -111,18 +76,26 @@ def test_a_notification_that_never_came(system, capsys):
     assert state_of(system, identity) == "pending"
 
 
-def test_the_configuration_is_broken(system, capsys):
+@pytest.mark.parametrize("lost", [False, True], ids=["damaged", "gone"])
+def test_the_configuration_is_broken(system, capsys, lost):
     identity = put(system, 1)
-    system.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=b"{")
+    if lost:
+        system.s3.delete_object(Bucket="s-artifacts", Key="config/tables.json")
+    else:
+        system.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=b"{")
     forget_processes()
     with pytest.raises(Exception, match="configuration"):
         admit(sqs_event(s3_body(identity)), context())
     assert state_of(system, identity) is None, "nothing is parked meanwhile"
     send("DeadLetterQueueUrl", s3_body(identity))
+    capsys.readouterr()
+    assert run(["config", "show", "--earlier", "1"]) == 0
+    Path("tables.yaml").write_text(capsys.readouterr().out)
     assert run(["config", "push", "tables.yaml", "--yes"]) == 0
     forget_processes()
     assert run(["ops", "dlq", "redrive", "notices"]) == 0
     assert deliver() == [] and state_of(system, identity) == "pending"
+    assert run(["config", "show", "--earlier", "1"]) == 2, "there was none before"
 
 
 def test_a_lane_has_halted(system, capsys):
@@ -142,21 +115,6 @@ def test_a_lane_has_halted(system, capsys):
     assert system.ledger.lanes.get("main").state == "starting", "a run starts at once"
 
 
-def committed(system):
-    identity = put(system, 1)
-    assert failed_items(admit(sqs_event(s3_body(identity)), context())) == []
-    ledger, lane = system.ledger, system.ledger.lanes.get("main")
-    assert ledger.lanes.hold("main", lane.run_id, lane.job_run_id, 1, 1)
-    item = ManifestObject("s-bronze", identity.key, identity.version, 1, None, "avro", "shop.public.orders", 0, 1, 1)
-    config = {"table": "public.orders"}
-    manifest = open_manifest("main", lane.run_id, 1, "c", {"public.orders": TablePart(config, (item,))})
-    assert ledger.batches.open(manifest, "k", lane.run_id, lane.job_run_id) and ledger.batches.claim(manifest)
-    outcome = Outcome(manifest.batch, "public.orders", COMMITTED, 2, instant="1", counts={"read": 1})
-    assert ledger.batches.settle("main", manifest.batch, outcome, [identity], lane.run_id, 2)
-    assert ledger.batches.close("main", manifest.batch, lane.run_id, 3)
-    return manifest.batch
-
-
 class Bus:
     """An event bus that is out of order until it is mended."""
 
@@ -174,7 +132,9 @@ class Bus:
 def test_commits_are_not_announced(system, monkeypatch, capsys):
     bus = Bus()
     monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: bus))
-    batch = committed(system)
+    identity = put(system, 1)
+    assert failed_items(admit(sqs_event(s3_body(identity)), context())) == []
+    batch = merge(system, "public.orders", identity)
     stored = codec.item({**items.batch_key(batch), **system.ledger.batches.get(batch)})
     change = {"NewImage": stored, "OldImage": {**stored, "state": {"S": "claimed"}}, "SequenceNumber": "1"}
     assert failed_items(announce({"Records": [{"eventID": "1", "dynamodb": change}]}, context())) == ["1"]

@@ -54,6 +54,7 @@ class SteppingStack:
             lanes=SimpleNamespace(all=self.lanes),
             tables=SimpleNamespace(all=lambda: self.known, get_many=self.table_states),
             objects=SimpleNamespace(get=self.get_objects),
+            batches=SimpleNamespace(unsettled=lambda lane: []),
         )
 
     def lanes(self):
@@ -119,11 +120,23 @@ def test_progress_counts_the_tables_that_are_settled_and_names_those_in_work():
     line = progress_line(seen("committed", "claimed", "committed", "pending"), NOW, 7.0, waited_for=first)
     assert line == (
         "[7 s] 1 of 3 tables · 2 committed, 1 claimed, 1 pending"
-        " · main: Spark is running for 5 s, merging crm.user (1 object)"
+        " · main: Spark is running for 5 s, merging crm.user (1 object), last progress 5 s ago"
     )
     assert "merging crm.city (1 object), crm.land (1 object) and 1 more" in progress_line(
         seen("claimed", "claimed", "claimed", "claimed"), NOW, 1.0
     )
+
+
+def test_progress_tells_a_slow_batch_from_one_that_hangs():
+    lane = LaneState("main", "running", run_id="r", job_run_id="j", held_at=NOW - 600_000, alive_at=NOW - 300_000)
+    record = ObjectRecord(A, "claimed", NOW, lane="main", table="crm.user")
+    seen = survey([A], {A: record}, [lane])
+    parts = [{"state": "committed", "settled_at": NOW - age} for age in (12_000, 40_000)] + [{"state": "claimed"}]
+    line = progress_line(seen, NOW, 7.0, parts={"main": parts})
+    assert line.endswith(
+        "running for 10 min, merging crm.user (1 object), 2 of 3 tables settled, last progress 12 s ago"
+    )
+    assert progress_line(seen, NOW, 7.0).endswith("merging crm.user (1 object), last progress 5 min ago")
 
 
 def aside(key, state, at, rows=0, **more):

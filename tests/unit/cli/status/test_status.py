@@ -39,6 +39,7 @@ def quiet(tables):
         "more": False,
         "without_rule": 0,
         "rules_proposed": 0,
+        "tables_left": [],
     }
     aside = {name: nothing for name in document["set_aside"]}
     parts = {"set_aside": aside, "quarantined_rows": nothing, "ignored_messages": nothing}
@@ -137,6 +138,7 @@ def parked(document, code=None):
             "reasons": reasons,
             "without_rule": 0 if code else 23,
             "rules_proposed": 0 if code else 23,
+            "tables_left": [],
         },
     }
     return {**document, "set_aside": aside}
@@ -192,5 +194,5 @@ def test_an_example_stands_on_one_line_with_its_words(monkeypatch, capsys, width
 def test_versions_of_one_object_are_one_example():
     versions = (("a", "1"), ("a", "2"), ("b", "1"))
     records = [ObjectRecord(ObjectId("bronze", key, number), "ignored", NOW, rule="r") for key, number in versions]
-    (reason,) = _aside(records)["reasons"]
+    (reason,) = _aside(records, {})["reasons"]
     assert (reason["objects"], reason["examples"]) == (3, ["a", "b"])
