@@ -47,9 +47,9 @@ _COMMON = _words(
 )
 _COMMON_COLUMNS = frozenset(
     "op _op __op op_type optype operation _operation operation_type _operation_type change_type _change_type "
-    "change_operation cdc_operation _cdc_operation cdc_op _cdc_op dml_type row_kind _row_kind rowkind _meta_op "
+    "change_operation _cdc_operation cdc_op _cdc_op dml_type row_kind _row_kind rowkind _meta_op "
     "ticdc_meta_operation metadata_action __crdb__event_type _metadata_change_type ibmsnap_operation "
-    "sys_change_operation dmltype__".split()
+    "sys_change_operation dmltype__ hoodie_operation".split()
 )
 # SAP's replication flows, ODP and SLT, and IBM's InfoSphere write letters more: deletions of keys alone, and images of
 # an update. In other columns they may be data. https://userapps.support.sap.com/sap/support/knowledge/en/3427972
@@ -63,6 +63,9 @@ _NUMBERED: Mapping[str, Vocabulary] = {
     "___operation": _words("1", "3", "2 4 5", "1"),  # SQL Server's __$operation
     "hvr_op": _words("0 8 10", "3 4", "1 2 5 11 12 22 32 42 52", "0"),
     "_peerdb_record_type": _words("2", "", "0 1", "2"),
+    "cdc_operation": Vocabulary(  # ScyllaDB's numbers, or others' words
+        _COMMON.deletions | set("345678"), _COMMON.before | {"0"}, _COMMON.others | set("129")
+    ),
     "sdc_operation_type": _words("2", "", "1 3 4 5 6 7 8", "2"),  # StreamSets
     **dict.fromkeys(
         ("a_enttyp", "_enttyp"), _words("dl dr", "ub br", "pt px up ur rr cr", "DL")

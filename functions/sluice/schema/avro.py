@@ -373,8 +373,8 @@ def _envelope(types: NamedTypes, fields: dict[str, Mapping[str, Any]]) -> tuple[
         raise UnusableSchema(f"The envelope's source is {source['type']!r}, not a record", column="source")
     if rows[0].columns and all(_is_cell(column) for column in rows[0].columns):
         raise UnusableSchema(
-            "The columns of the rows are records of `value` and `set`, as YugabyteDB's connector writes them: only "
-            "their JSON without a schema is read",
+            "The columns of the rows are records of `value` and `set`, as YugabyteDB's and Cassandra's connectors "
+            "write them: only their JSON without a schema is read",
             column="after",
             next_step=YUGABYTEDB_STEP,
         )
@@ -385,7 +385,7 @@ def _envelope(types: NamedTypes, fields: dict[str, Mapping[str, Any]]) -> tuple[
 
 
 def _is_cell(column: Column) -> bool:
-    return [field.name for field in column.fields] == ["value", "set"]
+    return [field.name for field in column.fields if field.name != "deletion_ts"] == ["value", "set"]
 
 
 # https://debezium.io/documentation/reference/3.5/transformations/mongodb-event-flattening.html

@@ -159,6 +159,13 @@ def cells(**row: Any) -> dict[str, Any]:
 
 
 SECOND = "2026-11-27T09:00:00.000000Z"
+
+
+def cassandra(op: str, at: int, **row: Any) -> dict[str, Any]:
+    after = {name: {**cell, "deletion_ts": None} for name, cell in cells(**row).items()}
+    return {"op": op, "source": {"connector": "cassandra", "table": "cust", "ts_micro": at}, "after": after}
+
+
 WIDE = {"id": 1, "name": "Anna", "note": "kept", "n": 7}
 CASES: dict[str, tuple[list[Any], list[Any]]] = {
     "maxwell, an update of a minimal row image": (
@@ -397,6 +404,15 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
             cockroach(5, {**WIDE, "id": 3}),
         ],
         [{**WIDE, "id": 3}],
+    ),
+    "cassandra, an insert of some columns is an update": (
+        [
+            cassandra("i", 3, id=2, name="b"),
+            cassandra("d", 4, id=2),
+            cassandra("i", 2, id=1, name="b"),
+            cassandra("i", 1, **WIDE),
+        ],
+        [{**WIDE, "name": "b"}],
     ),
     "yugabytedb, an update without columns that it left alone": (
         [
