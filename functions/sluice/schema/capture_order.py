@@ -36,13 +36,18 @@ _NEXT_STEP = "Name a column in `position` that holds whole numbers, dates or tim
 
 def check_position_column(column: Column) -> None:
     """Raises Incompatible for a column that can't order rows: neither a whole number nor a point in time."""
-    if column.kind not in _STEPS and column.kind not in _TEXTS:
+    if column.kind not in _STEPS and column.kind not in _TEXTS and not _is_whole(column):
         raise Incompatible(
             f"The position column {column.name} is {column.source_type or column.spark_type}",
             column=column.name,
             types=[column.spark_type, "a number or time"],
             next_step=_NEXT_STEP,
         )
+
+
+def _is_whole(column: Column) -> bool:
+    """Whether a column holds decimals of no fraction: Oracle's numbers, and unsigned ones of 64 bits."""
+    return column.kind == kinds.DECIMAL and column.scale == 0
 
 
 def is_change_sequence(text: str) -> bool:
@@ -82,11 +87,13 @@ def _place(column: Column, value: Any) -> str:
             value="null",
             next_step="Let the query leave out rows without it, or name another column in `position`",
         )
-    if isinstance(value, bytes):
+    if _is_whole(column):
+        value = int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else int(value)
+    elif isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if column.kind in _PLAIN_TEXTS and (digits := _sequence(value)) is not None:
         return digits
-    count = _count(column, value) if column.kind in _TEXTS else value * _STEPS[column.kind]
+    count = _count(column, value) if column.kind in _TEXTS else value * _STEPS.get(column.kind, 1)
     if not -_BIAS < count < _BIAS:
         raise Unordered(f"The position column {column.name} is out of range", field=column.name, value=str(value)[:100])
     return f"{count + _BIAS:027d}"

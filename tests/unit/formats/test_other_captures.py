@@ -11,6 +11,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.captures import play, rules
 from support.shapes import config, item, lines, picked
 
 from sluice.batch.row_errors import RowError
@@ -253,6 +254,15 @@ def test_a_deletion_that_has_the_key_alone_says_what_it_lacks():
     found = read("parquet", DeleteWhen(column="Op", values=("D",)), *rows, bad=bad)
     assert picked(found, "id") == [(1,)]
     assert bad[0].code == "unordered_change" and "deletion has no value of the position column seq" in bad[0].reason
+
+
+@pytest.mark.parametrize("kind", [pa.uint64(), pa.decimal128(19, 0), pa.decimal128(38, 0)])
+def test_a_position_may_be_a_number_of_more_digits_than_a_long(kind: Any):
+    sink = io.BytesIO()
+    numbers = pa.array([300, 5, 299], pa.int64()).cast(kind)
+    pq.write_table(pa.table({"id": [1, 1, 1], "name": ["new", "old", "mid"], "at": numbers}), sink)
+    rule = {"topic": "s.cust", "table": "d.cust", "record_key": "id", "position": "at"}
+    assert [row["name"] for row in play({"topics/s.cust/x.parquet": sink.getvalue()}, rules(rule)).rows] == ["new"]
 
 
 def test_a_position_in_bytes_without_a_type_is_read_as_text():
