@@ -17,6 +17,7 @@ def nested_rows(writer: WriterSchema, *, append_only: bool, rule: DeleteWhen) ->
     if append_only or not rule.on or writer.of_changes:
         return None
     written = [column.written_name for column in writer.row.columns]
+    written += [f"{column.written_name}.{field.name}" for column in writer.row.columns for field in column.fields]
     nested = [column.written_name for column in writer.row.columns if holds_records(column)]
     wrapper = wrapper_of(written, nested)
     return None if wrapper is None else DeletionsUnmarked.nested(wrapper)

@@ -558,6 +558,17 @@ def test_messages_in_the_wire_format_of_a_registry_are_named(begin: bytes) -> No
         assert "wire format" in played.reasons[0] and "AvroConverter" in played.reasons[0]
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_updates_that_lack_columns_or_hold_their_mark_are_read_from_json_alone(named: bool) -> None:
+    of_maxwell = {**maxwell("update", 2, {"id": 1, "name": "b"}), "old": {"name": "a"}}
+    for record, own in ((of_maxwell, "maxwell"), (estuary("d", 1, WIDE), "estuary")):
+        sink = io.BytesIO()
+        pq.write_table(pa.Table.from_pylist([record]), sink)
+        rule = {**PLAIN, **({"format": own} if named else {})}
+        played = play({"topics/s.cust/x.parquet": sink.getvalue()}, rules(rule))
+        assert played.refused == ["unusable_schema" if named else "deletions_unmarked"]
+
+
 def in_avro(record: dict[str, Any], *records: dict[str, Any], row: Any = None) -> bytes:
     """Avro of records whose fields are those of the first; `row` are the fields of those that are rows."""
     kinds: dict[type, str] = {str: "string", int: "long", bool: "boolean"}

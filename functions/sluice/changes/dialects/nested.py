@@ -224,8 +224,11 @@ class ChangePaths:
         return (self.fields,)
 
     def typed(self, names: Collection[str]) -> TypedForm | None:
-        """The columns of the row after a change or before it, where these are records."""
-        if self.listed or self.decoded is not _as_it_is and not self.typed_rows:
+        """The columns of the row after a change or before it, where these are records.
+
+        In these a column that an update left out is null as well, so that updates must not lack any, or say so.
+        """
+        if self.listed or (self.partial or self.decoded is not _as_it_is) and not self.typed_rows:
             return None
         has_place = any(path.partition(".")[0] in names for path in self.order)
         source = (*self.source, *((NUMBER_FIELD, STEP_FIELD) if has_place else ()), *((SENT,) if self.partial else ()))

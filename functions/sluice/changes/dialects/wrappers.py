@@ -49,6 +49,7 @@ _RECORDS = (
     _wrapper("wal2json's changes", "identity", "action schema table"),
     _wrapper("wal2json's changes", "change", "xid"),
     _wrapper("CockroachDB's wrapped changefeeds", "after", "updated", _TYPED.format("cockroachdb")),
+    _wrapper("Estuary's documents", "_meta", "_meta.op _meta.uuid"),
     _wrapper("records of Aiven's sink beside their Kafka keys", "value", "key offset", _AIVEN),
     _wrapper("EventBridge's events", "detail", "detail-type source", _CHANGE),
     _wrapper("events of Google's Datastream", "payload", "source_metadata object", _CHANGE),
@@ -63,9 +64,12 @@ _ALONE = _wrapper("DynamoDB's exports", "Item")
 
 
 def wrapper_of(names: Collection[str], records: Collection[str]) -> Wrapper | None:
-    """The form of records with these fields, of which `records` hold objects or arrays; None for rows."""
+    """The form of records with these fields, of which `records` hold objects or arrays; None for rows.
+
+    The fields of a field are named by their path (`_meta.op`), where a schema tells them.
+    """
     present, nested = frozenset(names), frozenset(records)
-    if present == nested == {_ALONE.row}:
+    if nested == {_ALONE.row} and all(name.startswith(_ALONE.row) for name in present):
         return _ALONE
     wrappers = [wrapper for wrapper in _TEXTS if wrapper.row in present and wrapper.beside <= present]
     wrappers += [wrapper for wrapper in _RECORDS if wrapper.row in nested and wrapper.beside <= present]
