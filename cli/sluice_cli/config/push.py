@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -11,30 +11,19 @@ from typing import Annotated, Any
 
 import typer
 
-from sluice.catalog.tables import names_of
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import pinned_topic
 from sluice.errors import ChangeRefused, CommandFailed, DamagedObject
 from sluice.ledger.keys import PARKED, QUARANTINED
 from sluice.ledger.records import ObjectRecord
-from sluice.silver_keys import REPLACED
 from sluice_aws.admission.reassign import Unparked, is_freed, renamed, reroute, unpark
-from sluice_aws.catalog.glue import has_other_partitions
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import HISTORY_PREFIX, PUSHES
 from sluice_aws.stack import Target
 from sluice_cli.account.steps import at_rest
-from sluice_cli.config.plan import (
-    Fit,
-    ObjectsWaiting,
-    Plan,
-    PlannedTable,
-    known_topics,
-    lines_of,
-    plan_push,
-    with_misfits,
-)
+from sluice_cli.config.plan import Fit, ObjectsWaiting, Plan, PlannedTable, known_topics, plan_push, with_misfits
+from sluice_cli.config.plan_text import lines_of
 from sluice_cli.config.review import (
     TableInUse,
     absent_secrets,
@@ -44,7 +33,6 @@ from sluice_cli.config.review import (
     review,
     with_open_batches,
 )
-from sluice_cli.config.risks import drop_in_glue
 from sluice_cli.config.yaml_lines import STDIN, ConfigurationMistakes, text_of_file, text_of_stdin
 from sluice_cli.errors import PushedMeanwhile
 from sluice_cli.terminal.guard import visible
@@ -277,38 +265,10 @@ def _planned(
     made, unasked = with_misfits(made, fit)
     warnings = (
         *(remark.text for remark in reviewed.warnings),
-        *_other_partitions(target, made, before, configuration),
         *absent_secrets(target, before, configuration),
         *map(str, unasked),
     )
     return made, warnings, before
-
-
-def _other_partitions(target: Target, plan: Plan, before: Configuration | None, after: Configuration) -> Iterator[str]:
-    """Yield a warning for each table that a rebuild writes with other partitions, which Glue can't change in place."""
-    for table in plan.tables:
-        changes = {setting.key: setting for setting in table.settings}
-        if before is None or "partition_by" not in changes:
-            continue
-        old = before.own_or_first(changes["topic"].old if "topic" in changes else table.topic, table.table)
-        new = after.own_or_first(table.topic, table.table)
-        if old is None or new is None or not (old.catalog.sync and new.catalog.sync):
-            continue
-        old_names, new_names = (names_of(config) for config in (old, new))
-        same = {entry.table for entry in old_names.entries} & {entry.table for entry in new_names.entries}
-        if old_names.database != new_names.database or not same:
-            continue
-        rebuilt = f"{REPLACED}{table.table}/"  # a table that never had data is not in the catalog
-        change = changes["partition_by"]
-        keeps = f"{table.table} gets other partitions, and Glue can't change those that it has"
-        if change.rebuild:
-            drop = drop_in_glue(target, old_names.database, sorted(same), new.lane)
-            yield f"{keeps}. After the rebuild, and {drop}"
-        elif not change.of_data and next(target.objects.keys(target.silver, rebuilt), None):
-            glue = target.client("glue")
-            same = {name for name in same if has_other_partitions(glue, old_names.database, name, new.partition_by)}
-            if same:
-                yield f"{keeps}: {drop_in_glue(target, old_names.database, sorted(same), new.lane)}"
 
 
 class _Counted:

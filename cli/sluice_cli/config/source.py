@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from sluice.changes.dialects.registry import DIALECTS
 from sluice.config.document import Configuration
-from sluice.config.hudi_overrides import PREFIX, refusal, unknown
+from sluice.config.hudi_overrides import unknown
 from sluice.config.key_pattern import LAST_OFFSET, OFFSET, TOPIC_GROUP, groups_of
 from sluice.config.lane import LaneConfig, bytes_to_read
 from sluice.config.rules.change_rule import ChangeRule
@@ -20,7 +20,7 @@ from sluice.config.rules.table_rule import TableRule, history_taken
 from sluice.config.setting import settings_of
 from sluice.config.table import HARD, IGNORE, RECORD, TableSettings
 from sluice.config.values import DURATION, GIB, PLACEHOLDER
-from sluice.names import LANE, NAME, did_you_mean, meant_name
+from sluice.names import LANE, NAME, did_you_mean
 from sluice_cli.config.model import Ignored, Lane, Rule, Settings, TablesFile, built, field_values, laid_over
 from sluice_cli.config.yaml_lines import ConfigurationMistakes, Path, YamlLines
 from sluice_cli.terminal.output import shortened, visible
@@ -29,6 +29,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 _SECRET = "key"  # under columns
 _VALUE_SHOWN = 60  # characters of a wrong value
 _FEW_NAMES = 12  # that are all named where none of them is like an unknown one
+NO_MAPPING = "must be a mapping of keys to values"
 
 
 def read_tables(text: str, *, defaults: Mapping[str, Any] | None = None, may_be_empty: bool = False) -> Configuration:
@@ -49,7 +50,7 @@ def read_with_warnings(
     raw_defaults = raw.get("defaults")
     shared = {**(raw_defaults if isinstance(raw_defaults, dict) else {}), **(defaults or {})}
     if raw_defaults is not None and not isinstance(raw_defaults, dict):
-        tree.mistake(("defaults",), "must be a mapping of keys to values")
+        tree.mistake(("defaults",), NO_MAPPING)
     for key in raw:
         if key not in TablesFile.model_fields:
             tree.mistake((key,), f"is unknown{_meant(key, TablesFile.model_fields)}")
@@ -95,14 +96,6 @@ def _unknown_options(tree: YamlLines, rules: Iterable[tuple[int, TableRule]]) ->
     yield from (f"line {line}: {warning}" for line, warning in sorted(warnings))
 
 
-def _quotes(given: Any, message: str) -> str:
-    """The advice to quote a column that YAML takes for true or false."""
-    names = given if isinstance(given, list) else [given]
-    if "column name" in message and any(isinstance(name, bool) for name in names):
-        return "; put no, yes, on and off in quotes, which are true and false in YAML"
-    return ""
-
-
 def _needed(key: Any, given: Any, message: str) -> str:
     """The message about a value, with the value: `'often' is not one of soft, hard`. A list or mapping is not shown.
 
@@ -119,7 +112,7 @@ def _needed(key: Any, given: Any, message: str) -> str:
 def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -> _Model | None:
     """Return the model of what is written. Keys with mistakes are left out, so that the others are checked too."""
     if not isinstance(written, dict):
-        tree.mistake(path, _no_mapping(written))
+        tree.mistake(path, NO_MAPPING)
         return None
     try:
         return model.model_validate(written)
@@ -128,33 +121,21 @@ def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -
     for place, fault in sorted(wrong.items(), key=lambda item: item[1]["type"] == "missing"):
         message = fault["msg"].removeprefix("Value error, ")
         if fault["type"] == "extra_forbidden":
-            keys = _keys(model, place[:-1])
-            message = f"is unknown{_meant(place[-1], keys)}"
-            meant = meant_name(str(place[-1]), keys)
-            if meant is not None:
-                tree.misnamed((*path, *place[:-1], meant))
-            if model is Settings and place[-1] in Rule.model_fields and len(place) == 1:
-                message = "is a setting of a rule alone: write it under tables"
+            message = f"is unknown{_meant(place[-1], _keys(model, place[:-1]))}"
         elif fault["type"] == "missing":
             if tree.has_mistake((*path, *place)):
                 continue
             message = "is missing"
         elif fault["type"] == "model_type":
-            message = _no_mapping(fault["input"])
+            message = NO_MAPPING
         else:
-            given = fault.get("input")
-            message = f"{_needed(place[-1], given, message)}{_quotes(given, message)}"
+            message = _needed(place[-1], fault.get("input"), message)
         tree.mistake((*path, *place), message)
     rest = {key: value for key, value in written.items() if key not in {place[0] for place in wrong}}
     try:
         return model.model_validate(rest)
     except ValidationError:  # a required key is missing, and that was noted
         return None
-
-
-def _no_mapping(written: Any) -> str:
-    joined = isinstance(written, str) and ":" in written  # `topic:crm.user` is text to YAML
-    return f"must be a mapping of keys to values{', with a blank after each colon' if joined else ''}"
 
 
 def _keys(model: type[BaseModel], place: Path) -> Collection[str]:
@@ -439,7 +420,5 @@ def _check_reachable(tree: YamlLines, rules: list[tuple[int, TableRule]], ignore
 
 
 def _meant(written: Any, keys: Any) -> str:
-    if "hudi" in keys and str(written).startswith(PREFIX):
-        return f"; it {refusal(str(written)) or 'is an option of Hudi: write it under hudi'}"
     few = f"; known are {', '.join(map(str, keys))}" if len(keys) <= _FEW_NAMES else ""
     return did_you_mean(str(written), keys) or few

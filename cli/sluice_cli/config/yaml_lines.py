@@ -120,16 +120,11 @@ class YamlLines:
     def __init__(self, value: dict[str, Any], lines: dict[Path, int]) -> None:
         self.value = value
         self.mistakes: list[Mistake] = []
-        self._misnamed: set[Path] = set()
         self._lines = lines
 
     def has_mistake(self, path: Path) -> bool:
-        """Return whether a mistake at this very path was noted, or one of a key that was written in its place."""
-        return path in self._misnamed or any(mistake.where == _describe(path) for mistake in self.mistakes)
-
-    def misnamed(self, path: Path) -> None:
-        """Take a path as one with a mistake: an unknown key, whose mistake is noted, was written in its place."""
-        self._misnamed.add(path)
+        """Return whether a mistake at this very path was noted."""
+        return any(mistake.where == _describe(path) for mistake in self.mistakes)
 
     @classmethod
     def of(cls, text: str) -> YamlLines:

@@ -32,12 +32,12 @@ from sluice_cli.terminal.output import (
     human_age,
     print_json,
     print_line,
-    print_table,
     say,
     say_next_step,
 )
 from sluice_cli.terminal.run import AWS_ERRORS
 from sluice_cli.terminal.stack import operator_of, readable_configuration, supervise_now
+from sluice_cli.terminal.tables import print_table
 
 LISTED, ROWS_SHOWN = 200, 20
 

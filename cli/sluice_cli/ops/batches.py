@@ -26,10 +26,10 @@ from sluice_cli.terminal.output import (
     is_named,
     print_json,
     print_line,
-    print_table,
     say,
 )
 from sluice_cli.terminal.stack import operator_of, supervise_now
+from sluice_cli.terminal.tables import print_table
 
 MAX_REASON = 500
 SHORT_ID = 14  # "b-" and 12 digits

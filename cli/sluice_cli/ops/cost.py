@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from itertools import islice
 from typing import Annotated, Any
 
@@ -20,7 +20,6 @@ from sluice.cost import (
     FRESHNESS_CHOICES_S,
     Assumptions,
     Load,
-    Throughput,
     ceiling_a_day,
     commits_a_minute,
     crossover_hours_a_day,
@@ -28,17 +27,13 @@ from sluice.cost import (
     fixed_monthly,
     lanes_needed,
     on_top_monthly,
-    other_usd,
     scheduled_monthly,
     sluice_monthly,
-    smallest_run_bill,
     streaming_monthly,
 )
 from sluice.errors import UsageError
-from sluice.prices import AS_OF, REGION, priced_for, spark_usd
-from sluice_aws.lanes.job_runs import JobRuns
-from sluice_aws.s3.past_batches import PastBatch
-from sluice_aws.stack import LOCAL, Target
+from sluice.prices import AS_OF, REGION, priced_for
+from sluice_cli.ops.bills import _ended, _line, _remarks, _usd, besides_runs, by_table
 from sluice_cli.terminal.durations import TimeSpan, at_least, seconds
 from sluice_cli.terminal.output import (
     Json,
@@ -48,11 +43,11 @@ from sluice_cli.terminal.output import (
     described_documents,
     named_stack,
     print_json,
-    print_table,
     say,
     say_skipped,
 )
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.tables import print_table
 
 app = typer.Typer(help="The cost of past runs, and estimates of monthly cost.", no_args_is_help=True)
 LOADS = (
@@ -73,25 +68,7 @@ SERVICES = {
     "logs": "logs",
     "cloudwatch": "CloudWatch",
 }
-GB = 1e9
 LARGEST = {"MaximumCpu": "16 vCPU", "MaximumMemory": "128 GB"}  # the template's defaults
-OWN = ("run-", "trial-")  # prefixes of runs and trials; an existing application may have other jobs too
-
-
-@dataclass(frozen=True)
-class RunCost:
-    """A job run that has ended. `state` is the ledger's, of a trial EMR Serverless's.
-
-    `usd` is None until EMR Serverless reports the billed resources. With `estimated` it ran on the local stack, and the
-    rest is what EMR Serverless would bill for its seconds.
-    """
-
-    run: str
-    state: str
-    vcpu_hours: float
-    memory_gb_hours: float
-    usd: float | None
-    estimated: bool = False
 
 
 @app.command("runs")
@@ -284,25 +261,6 @@ def _largest(parameters: Mapping[str, str]) -> tuple[float, float]:
     return vcpu, memory
 
 
-def besides_runs(runs: Iterable[RunCost], batches: Iterable[PastBatch]) -> dict[str, Any]:
-    """Estimate the cost of these runs' batches in all services but Spark.
-
-    The time that lanes were up follows from the smallest run's size, which makes it an upper bound.
-    """
-    given, listed = Assumptions(), list(runs)
-    names = {one.run for one in listed}
-    manifests = [batch.manifest for batch in batches if batch.manifest.run in names]
-    parts = [part for manifest in manifests for part in manifest.tables.values()]
-    up_s = sum(one.vcpu_hours for one in listed) * 3600 / (given.driver_vcpu + given.executor_vcpu)
-    through = Throughput(sum(len(part.objects) for part in parts), len(manifests), len(parts), up_s)
-    return {
-        "objects": through.objects,
-        "batches": through.batches,
-        "commits": through.commits,
-        "usd": other_usd(through, given),
-    }
-
-
 def crossover_lines(tables: Iterable[int]) -> list[str]:
     """The point from which a lane costs more than streaming, for each number of tables."""
     lines = []
@@ -317,89 +275,6 @@ def crossover_lines(tables: Iterable[int]) -> list[str]:
                 f"that is with arrivals at least {interval / 60:.0f} minutes apart"
             )
     return lines
-
-
-def by_table(usd: Mapping[str, float], batches: Iterable[PastBatch]) -> dict[str, dict[str, Any]]:
-    """The cost of runs by table, in proportion to the bytes in their batches. A run without batches is "(idle)"."""
-    sizes: dict[str, dict[str, int]] = {}
-    for batch in batches:
-        of_run = sizes.setdefault(batch.manifest.run, {})
-        for table, part in batch.manifest.tables.items():
-            of_run[table] = of_run.get(table, 0) + part.bytes
-    gb: dict[str, float] = {}
-    cost: dict[str, float] = {}
-    for run, dollars in usd.items():
-        parts = sizes.get(run) or {"(idle)": 0}
-        whole = sum(parts.values())
-        for table, size in parts.items():
-            gb[table] = gb.get(table, 0.0) + size / GB
-            cost[table] = cost.get(table, 0.0) + dollars * (size / whole if whole else 1 / len(parts))
-    return {
-        table: {"gb": gb[table], "usd": cost[table], "usd_per_gb": cost[table] / gb[table] if gb[table] else None}
-        for table in sorted(cost)
-    }
-
-
-def _ended(target: Target) -> Iterator[RunCost]:
-    history = target.ledger.history
-    listed = set()
-    for one in _billed(target):
-        listed.add(one.run)
-        record = history.run(one.run) or {}  # a trial is in no ledger
-        yield replace(one, state=str(record.get("state") or one.state))
-    if target.kind == LOCAL:  # where `sluice local down --keep` ends the list of job runs, and keeps the ledger
-        for item in history.runs():
-            began, ended = item.get("started_at"), item.get("ended_at")
-            if item["run"] not in listed and began and ended:
-                bill = smallest_run_bill((ended - began) / 1000)
-                yield RunCost(item["run"], str(item.get("state")), **asdict(bill), estimated=True)
-
-
-def _billed(target: Target) -> Iterator[RunCost]:
-    """The runs with the states of EMR Serverless."""
-    emr, application, local = target.client("emr-serverless"), target.outputs["ApplicationId"], target.kind == LOCAL
-    architecture = emr.get_application(applicationId=application)["application"].get("architecture", "X86_64")
-    job_runs = JobRuns(emr, application)
-    for page in emr.get_paginator("list_job_runs").paginate(
-        applicationId=application, states=["SUCCESS", "FAILED", "CANCELLED"]
-    ):
-        for summary in page["jobRuns"]:
-            if not summary.get("name", "").startswith(OWN):
-                continue
-            if local:
-                bill = smallest_run_bill(job_runs.seconds(summary["id"]) or 0.0)
-                yield RunCost(summary["name"], summary["state"], **asdict(bill), estimated=True)
-                continue
-            billed = job_runs.billed(summary["id"])
-            if billed is None:
-                yield RunCost(summary.get("name", ""), summary["state"], 0.0, 0.0, None)
-            else:
-                usd = spark_usd(
-                    architecture,
-                    vcpu_hours=billed.vcpu_hours,
-                    memory_gb_hours=billed.memory_gb_hours,
-                    storage_gb_hours=billed.storage_gb_hours,
-                )
-                yield RunCost(billed.name, summary["state"], billed.vcpu_hours, billed.memory_gb_hours, usd)
-
-
-def _remarks(costs: Iterable[RunCost]) -> Iterator[str]:
-    """What the figures of these runs are, where they are no bill."""
-    if any(one.estimated for one in costs):
-        yield (
-            "Local runs cost nothing. Estimated: what EMR Serverless would bill for their seconds, at least a minute "
-            "each, with a driver and one executor"
-        )
-    unbilled = sum(one.usd is None for one in costs)
-    if unbilled:
-        have, whose = ("has", "the run's") if unbilled == 1 else ("have", "a run's")
-        yield f"{counted(unbilled, 'run')} {have} no bill yet: EMR Serverless reports it some time after {whose} end"
-
-
-def _line(one: RunCost) -> tuple[str, ...]:
-    if one.usd is None:
-        return one.run, one.state, "-", "-", "-"
-    return one.run, one.state, f"{one.vcpu_hours:.3f}", f"{one.memory_gb_hours:.3f}", _usd(one.usd)
 
 
 def _figures(load: Load, freshness_s: int) -> dict[str, Any]:
@@ -418,7 +293,3 @@ def _figures(load: Load, freshness_s: int) -> dict[str, Any]:
         "streaming": streaming_monthly(load.tables),
         "hourly_jobs": scheduled_monthly(load),
     }
-
-
-def _usd(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"

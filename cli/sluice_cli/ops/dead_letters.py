@@ -26,10 +26,10 @@ from sluice_cli.terminal.output import (
     human_age,
     print_json,
     print_line,
-    print_table,
     say,
 )
 from sluice_cli.terminal.stack import output_of
+from sluice_cli.terminal.tables import print_table
 
 NOTICES, EVENTS, CALLS, RULES = "notices", "events", "calls", "rules"
 _OUTPUTS = {

@@ -11,16 +11,8 @@ from typing import Annotated
 import typer
 
 from sluice.errors import NoRegion, NoTarget, UsageError
-from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    human_bytes,
-    named_stack,
-    print_json,
-    print_table,
-    say,
-)
+from sluice_cli.terminal.output import Json, Stack, chosen_target, human_bytes, named_stack, print_json, say
+from sluice_cli.terminal.tables import print_table
 from sluice_deploy.functions import build_functions
 from sluice_deploy.parameters import TEMPLATE, given_parameters
 from sluice_deploy.pythons import find_python

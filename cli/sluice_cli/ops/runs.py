@@ -24,12 +24,12 @@ from sluice_cli.terminal.output import (
     described_documents,
     human_age,
     print_json,
-    print_table,
     say,
     say_next_step,
     say_skipped,
 )
 from sluice_cli.terminal.step import in_order
+from sluice_cli.terminal.tables import print_table
 from sluice_read.moments import clock, instant_of, point_in_time, refuse_backwards
 
 MANIFESTS_READ = 2_000  # at most, newest first

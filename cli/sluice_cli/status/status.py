@@ -34,7 +34,6 @@ from sluice_cli.terminal.output import (
     path_shortened,
     print_json,
     print_line,
-    print_table,
     say,
     say_next_step,
     say_skipped,
@@ -42,6 +41,7 @@ from sluice_cli.terminal.output import (
 )
 from sluice_cli.terminal.stack import configuration_in_force
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.tables import print_table
 
 REASONS_SHOWN = 10
 EXAMPLE, EXAMPLE_INDENT = "(for example {})", 9  # where it has a line of its own, behind a number of one digit

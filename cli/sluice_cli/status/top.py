@@ -25,19 +25,9 @@ from sluice_cli.account.table import trouble_of_table
 from sluice_cli.status.overview import lanes_and_tables
 from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.guard import escaping_console
-from sluice_cli.terminal.output import (
-    GAP,
-    Json,
-    Stack,
-    chosen_target,
-    counted,
-    human_age,
-    human_bytes,
-    print_json,
-    state_text,
-    visible,
-)
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, human_age, human_bytes, print_json, visible
 from sluice_cli.terminal.run import AWS_ERRORS, unanswered
+from sluice_cli.terminal.tables import GAP, state_text
 from sluice_read.moments import clock
 
 EVERY_S, LEAST_EVERY_S = TimeSpan(2), 0.5

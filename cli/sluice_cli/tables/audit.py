@@ -49,11 +49,11 @@ from sluice_cli.terminal.output import (
     key_in_line,
     print_json,
     print_line,
-    print_table,
     say_skipped,
     visible,
 )
 from sluice_cli.terminal.stack import readable_configuration, supervise_now
+from sluice_cli.terminal.tables import print_table
 
 SHOWN = 10  # contradictions of each kind, for people
 GRACE_PARAMETER = "ReconcileGraceSeconds"

@@ -31,12 +31,12 @@ from sluice_cli.terminal.output import (
     chosen_target,
     counted,
     print_json,
-    print_table,
     say,
     say_error,
     stderr_console,
 )
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.tables import print_table
 
 app = typer.Typer(
     name="catalog",

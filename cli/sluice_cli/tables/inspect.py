@@ -17,11 +17,11 @@ from sluice_cli.terminal.output import (
     human_bytes,
     print_json,
     print_line,
-    print_table,
     say,
     stderr_console,
     visible,
 )
+from sluice_cli.terminal.tables import print_table
 
 if TYPE_CHECKING:
     from sluice_aws.stack import Target

@@ -30,11 +30,11 @@ from sluice_cli.terminal.output import (
     human_age,
     print_json,
     print_line,
-    print_table,
     say,
     say_skipped,
 )
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.tables import print_table
 
 SHORT = 12  # digits shown of a fingerprint
 STORED = "stored"  # in place of a fingerprint: the table's own columns

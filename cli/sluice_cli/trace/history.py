@@ -25,7 +25,6 @@ from sluice_cli.terminal.output import (
     described_documents,
     human_bytes,
     print_json,
-    print_table,
     say,
     say_next_step,
     say_skipped,
@@ -33,6 +32,7 @@ from sluice_cli.terminal.output import (
     visible,
 )
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.tables import print_table
 from sluice_cli.trace.history_search import MANIFESTS_AT_MOST, Gathered, Histories, HistoryQuery
 from sluice_cli.trace.object_history import Claim, Entry, describe_entry, totals
 from sluice_cli.trace.stages import reason_now

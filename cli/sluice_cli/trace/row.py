@@ -324,12 +324,7 @@ def _say_sources(document: Mapping[str, Any]) -> None:
     if document["set_aside"]:
         say(f"Records in quarantine are not in the table: {listed} says what to do")
     elif not changes:
-        others = f"; {Step('history', '--table')} lists the table's objects" if document["complete"] else ""
-        say(
-            "No record with this key was found. "
-            "Of a key, whole numbers, decimals and times are compared by their values, and all else as text, "
-            f"in the order of `record_key`{others}"
-        )
+        say("No record with this key was found. A key has its values in the order of `record_key`")
     if document["forgotten"] and document["objects_read"]:
         say(
             "The row was forgotten. Values from before then are not in silver: they are read from objects in bronze. "

@@ -33,7 +33,7 @@ from sluice.changes.row_history import (
 )
 from sluice.changes.source_tables import Floors
 from sluice.config.table import IGNORE, TableConfig
-from sluice.errors import SluiceError, UsageError
+from sluice.errors import SluiceError
 from sluice.hudi.own_metadata import FLOOR_PROPERTY, FORGOTTEN_PROPERTY, PURGED_PROPERTY
 from sluice.ledger.keys import COMMITTED
 from sluice.ledger.recovery import end_states
@@ -44,25 +44,21 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.s3.past_rebuilds import PastRebuilds
+from sluice_cli.account.steps import TABLES_AND_LANES
 from sluice_cli.ingest.set_aside import InQuarantine, in_quarantine
-from sluice_cli.terminal.step import Step
 from sluice_cli.trace.row_changes import Key, keyed_changes
 from sluice_cli.trace.row_life import open_from, row_versions, stored_key_hash
 from sluice_read.errors import NoCommit, UnknownTable
 from sluice_read.moments import NOW
-from sluice_read.place import SilverPlace, history_folder, table_of_history
+from sluice_read.place import SilverPlace, history_folder
 from sluice_read.reading import Shown, SilverTable, open_table
 from sluice_read.values import rows_of
 
 KEYS_AT_ONCE = 100_000  # of one pass over the objects: their changes are held in memory
 AT_ONCE = 8  # objects fetched ahead of the one that is decoded
 EXPECT = "expect"
-RULES = (
-    "columns",
-    EXPECT,
-    "shape",
-    "format",
-)  # settings of a rule that decide what a row's values are, or whether it is merged
+# Settings of a rule that decide what a row's values are, or whether it is merged.
+RULES = ("columns", EXPECT, "shape", "format")
 
 
 @dataclass(frozen=True)
@@ -166,8 +162,8 @@ class Verification:
         """Compare the table as of its last batch that was read; with `sample` only about so many keys of it.
 
         Keys are divided by a hash, and each division takes one pass over the objects, so that rows that the table lacks
-        are found in a sample, too. Raises UnknownTable where no batch of the table is kept, UsageError
-        for a history table.
+        are found in a sample, too. Raises UnknownTable where no batch of the table is kept, as of a
+        history table.
         """
         merged, instant = self._merged(table)
         opened = open_from(self._place, table, instant)
@@ -220,17 +216,10 @@ class Verification:
                     changed = {name for name in RULES if getattr(later.config, name) != getattr(config, name)}
                     taken[item.id.hash] = replace(later, changed=later.changed | changed)
         if not newest:
-            owner = table_of_history(self._place, table)
-            if owner is not None:
-                raise UsageError(
-                    f"{table} is a history table, and {Step('verify')} compares tables of the present state",
-                    next_step=f"{Step('verify', owner)} compares its table",
-                )
             raise UnknownTable(
                 f"No commit of a table {table!r} is kept",
                 table=table,
-                next_step=f"{Step('status')} lists the tables, by database.table, and their objects in quarantine, "
-                "of which no commit is made",
+                next_step=str(TABLES_AND_LANES),
             )
         return list(taken.values()), newest
 

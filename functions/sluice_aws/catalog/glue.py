@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from sluice.catalog.partitions import CREATE_BATCH, DELETE_BATCH, GET_BATCH, UPDATE_BATCH, Values, batches
 from sluice.catalog.tables import TableInput
@@ -189,17 +189,6 @@ class GlueCatalog:
             return call()
         except ClientError as error:
             raise _explained(name, error) from error
-
-
-def has_other_partitions(glue: Any, database: str, name: str, partition_by: Iterable[str]) -> bool:
-    """Whether Glue has a table with other partition columns; true also where it can't be looked at."""
-    try:
-        definition = glue.get_table(DatabaseName=database, Name=name)["Table"]
-    except ClientError as error:
-        return _code(error) != "EntityNotFoundException"
-    except BotoCoreError:
-        return True
-    return [key["Name"] for key in definition.get("PartitionKeys", ())] != [column.lower() for column in partition_by]
 
 
 def _explained(name: str, error: ClientError) -> Exception:

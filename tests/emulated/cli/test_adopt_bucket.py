@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 from emulation.stack import SHARED, cloudformation, describe
 
 from sluice_cli.main import run
-from sluice_cli.ops import adopt_bucket, doctor
+from sluice_cli.ops import adopt_bucket, checks
 from sluice_cli.ops.adopt_bucket import region_of
 
 TOPIC = {"Id": "t", "TopicArn": "arn:aws:sns:eu-central-1:123456789012:t", "Events": ["s3:ObjectRemoved:*"]}
@@ -99,7 +99,7 @@ def test_another_way_than_the_two_is_a_wrong_command_line(stack):
 @pytest.fixture
 def elsewhere(stack, monkeypatch):
     """Buckets of another Region."""
-    for module in (adopt_bucket, doctor):
+    for module in (adopt_bucket, checks):
         monkeypatch.setattr(module, "region_of", lambda s3, bucket: "us-west-2")
 
 

@@ -476,57 +476,11 @@ def test_another_lane_or_table_is_refused_while_the_first_batch_is_open(stack, p
 BY_DAY = TABLES.replace("crm.user}", "crm.user, partition_by: [day]}")
 
 
-def other_partitions(push, text, capsys):
-    """The warnings of a plan about a table of other partitions in the catalog."""
-    capsys.readouterr()
-    push(text, "--json", verb="plan")
-    return [each for each in describe(capsys)["warnings"] if "gets other partitions" in each]
-
-
-def test_other_partitions_name_what_to_drop_in_the_catalog(stack, push, capsys):
-    push(TABLES)
-    assert other_partitions(push, BY_DAY, capsys) == [], "a table that never had data is not in the catalog"
-    stack.ledger.tables.pin("crm.user", PINNED)
-    (warning,) = other_partitions(push, BY_DAY, capsys)
-    assert "`aws glue delete-table --database-name crm --name user_all`" in warning
-    assert "before `sluice resume main`" in warning
-    assert push(BY_DAY) == 1 and capsys.readouterr().err.count("aws glue delete-table") == 1
-    assert other_partitions(push, TABLES.replace("[id]", "[uid]"), capsys) == []
-    off = BY_DAY.replace("[day]", "[day], catalog: off")
-    assert other_partitions(push, off, capsys) == []
-
-
-def test_a_push_after_the_rebuild_names_what_is_still_to_drop(stack, push, monkeypatch, capsys):
-    push(TABLES)
-    stack.s3.put_object(Bucket="s-silver", Key="_sluice/replaced/crm.user/0000000000001/rebuild.json", Body=b"{}")
-    in_glue = {"user_all": []}
-
-    def get_table(*, DatabaseName, Name):
-        if Name in in_glue:
-            return {"Table": {"PartitionKeys": [{"Name": name} for name in in_glue[Name]]}}
-        raise ClientError({"Error": {"Code": in_glue.get("refused", "EntityNotFoundException")}}, "GetTable")
-
-    client, glue = Target.client, SimpleNamespace(get_table=get_table)
-    monkeypatch.setattr(Target, "client", lambda self, name: glue if name == "glue" else client(self, name))
-    (warning,) = other_partitions(push, BY_DAY, capsys)
-    assert "that it has: before `sluice resume main`, drop" in warning and "After the rebuild" not in warning
-    assert warning.count("aws glue delete-table") == 1, "Glue has no other table of the topic's"
-    in_glue["user_all"] = ["day"]
-    assert other_partitions(push, BY_DAY, capsys) == [], "the sync made it anew"
-    del in_glue["user_all"]
-    assert other_partitions(push, BY_DAY, capsys) == [], "it was dropped"
-    in_glue["refused"] = "AccessDeniedException"
-    assert len(other_partitions(push, BY_DAY, capsys)) == 1
-    renamed = BY_DAY.replace("[day]", "[day], catalog: {tables: 'new_{table}'}")
-    assert other_partitions(push, renamed, capsys) == [], "the sync makes another table"
-
-
 def test_the_value_that_the_data_has_is_restored_without_a_rebuild(stack, push, capsys):
     push(BY_DAY)
     stack.ledger.tables.pin("crm.user", PINNED)
     rebuild = "_sluice/replaced/crm.user/0000000000001/rebuild.json"
     stack.s3.put_object(Bucket="s-silver", Key=rebuild, Body=b"{}")
-    assert other_partitions(push, TABLES, capsys) == []
     assert push(TABLES) == 0
     out = capsys.readouterr().out
     assert "partition_by: day -> none: as the table's data has it\n" in out and "rebuild" not in out

@@ -150,7 +150,7 @@ def test_the_release_names_its_version_and_commit_and_another_command_is_said(em
     built = {"version": "r1", "sluice": "9.9.9", "commit": "0123456789ab", "files": {}}
     stack.s3.put_object(Bucket="s-artifacts", Key="releases/r1/release.json", Body=json.dumps(built).encode())
     for own, result in (("9.9.9", "ok"), ("0.1.0", "warn")):
-        monkeypatch.setattr("sluice_cli.ops.doctor.distribution_version", lambda own=own: own)
+        monkeypatch.setattr("sluice_cli.ops.checks.distribution_version", lambda own=own: own)
         capsys.readouterr()
         run(["doctor", "--json"])
         (found,) = [one for one in json.loads(capsys.readouterr().out) if one["about"] == "release"]

@@ -458,13 +458,3 @@ def test_the_verdict_says_how_much_of_the_table_is_in_quarantine(opened, capsys)
     ]
     assert run(["verify", source.table, "--json"]) == 0
     assert describe(capsys)["quarantined"] == {"objects": 1, "rows": 1_800}
-
-
-def test_a_history_table_is_refused_with_the_name_of_its_table(stack, tmp_path):
-    shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
-    put_history(tmp_path / "silver", [kept_change(1, "a", 1)])
-    source = Source(stack, "crm.user")
-    source.place = SilverFolder(tmp_path / "silver")
-    with pytest.raises(UsageError, match=r"crm\.user_history is a history table") as refused:
-        source.verify(table="crm.user_history")
-    assert "`sluice verify crm.user`" in refused.value.next_step

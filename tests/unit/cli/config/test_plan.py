@@ -4,7 +4,8 @@ import pytest
 
 from sluice.config.setting import settings_of
 from sluice.config.table import TableSettings
-from sluice_cli.config.plan import ObjectsWaiting, lines_of, plan_push
+from sluice_cli.config.plan import ObjectsWaiting, plan_push
+from sluice_cli.config.plan_text import lines_of
 from sluice_cli.config.review import Remark, Review
 from sluice_cli.config.risks import OF_STORED_ROWS, RISKS, risk_of
 from sluice_cli.config.source import read_tables

@@ -29,18 +29,8 @@ from sluice.cost import (
     upkeep_monthly,
 )
 from sluice_cli.main import run
-from sluice_cli.ops.cost import (
-    LARGEST,
-    LOADS,
-    RunCost,
-    besides_runs,
-    by_table,
-    crossover_lines,
-    freshness_rows,
-    on_top_of,
-    services_of,
-    table_of,
-)
+from sluice_cli.ops.bills import RunCost, besides_runs, by_table
+from sluice_cli.ops.cost import LARGEST, LOADS, crossover_lines, freshness_rows, on_top_of, services_of, table_of
 from sluice_cli.status.overview import lane_advice
 from sluice_deploy.template import read_template
 

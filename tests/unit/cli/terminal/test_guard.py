@@ -21,8 +21,9 @@ from rich.text import Text
 from sluice_cli.main import main, run
 from sluice_cli.terminal.guard import escaped, escaping_console, guarded_output, json_escaped, shell_text, visible
 from sluice_cli.terminal.interaction import ask
-from sluice_cli.terminal.output import print_json, print_table, say
+from sluice_cli.terminal.output import print_json, say
 from sluice_cli.terminal.rows import Form, write_csv, write_rows
+from sluice_cli.terminal.tables import print_table
 
 ROOT = Path(__file__).resolve().parents[4]
 STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}

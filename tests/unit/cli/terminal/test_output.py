@@ -14,19 +14,17 @@ from sluice.schema.temporal import moment_text
 from sluice_cli.status.html import KINDS
 from sluice_cli.terminal.colours import STATES
 from sluice_cli.terminal.output import (
-    column_widths,
     counted,
     human_age,
     human_bytes,
     is_named,
     key_in_line,
     print_line,
-    print_table,
     say,
     say_error,
-    state_text,
     wrapped,
 )
+from sluice_cli.terminal.tables import column_widths, print_table, state_text
 from sluice_read.values import column_names, rows_of
 
 

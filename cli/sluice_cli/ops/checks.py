@@ -1,0 +1,327 @@
+"""The checks of `sluice doctor`, by what they are about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sluice.batch.claim import TableState
+from sluice.config.table import kept_history
+from sluice.errors import TableWentBack
+from sluice.lane.machine import HALTED, PAUSED, RUNNING, STARTING
+from sluice_aws.clock import epoch_ms
+from sluice_aws.s3.lifecycle import ExpiringRule, expiring
+from sluice_aws.s3.lost_properties import lost_properties
+from sluice_aws.s3.timelines import TimelineReader
+from sluice_aws.settings import NO_RELEASE
+from sluice_aws.stack import LOCAL, Target
+from sluice_cli.account.lane import steps_of_lane
+from sluice_cli.account.object import ways_out
+from sluice_cli.account.service import service_entries
+from sluice_cli.account.table import steps_of_table
+from sluice_cli.errors import BucketElsewhere
+from sluice_cli.ingest.set_aside import in_quarantine
+from sluice_cli.ops.adopt_bucket import announces, configured, has_rule, queue_arn, region_of
+from sluice_cli.status.overview import lanes_and_tables
+from sluice_cli.terminal.findings import FAIL, OK, WARN, Finding
+from sluice_cli.terminal.output import counted, human_bytes
+from sluice_cli.terminal.step import Step, completed, in_order
+from sluice_deploy.release import distribution_version
+
+RELEASES = "emr-7."
+FAILS_AGAIN = 2  # failures of a table in a row: one may pass
+NO_SPACE = 64 << 20  # bytes: a function of a local stack unpacks 30 MB before it starts
+ANNOUNCED_WITHIN_MS = 3_600_000  # the stream takes a second, its retries minutes, reconcile runs every 15 minutes
+
+
+def _bronze(target: Target) -> Iterator[Finding]:
+    s3 = target.client("s3")
+    if region_of(s3, target.bronze) not in (None, target.region):
+        yield _far("bronze region", target.bronze, target)
+    status = s3.get_bucket_versioning(Bucket=target.bronze).get("Status")
+    if status == "Enabled":
+        yield Finding("bronze bucket", OK, f"{target.bronze} keeps versions")
+    else:
+        advice = f"`aws s3api put-bucket-versioning --bucket {target.bronze} --versioning-configuration Status=Enabled`"
+        yield Finding(
+            "bronze bucket",
+            FAIL,
+            f"{target.bronze} keeps no versions: objects overwritten before they are read are lost",
+            advice,
+        )
+    notices = configured(s3.get_bucket_notification_configuration(Bucket=target.bronze))
+    if announces(notices, queue=queue_arn(target), by_event_bus=has_rule(target)):
+        yield Finding("bronze notices", OK, "the bucket announces its objects")
+    else:
+        result, announced = (WARN, "to others only") if notices else (FAIL, "nothing")
+        text = f"the bucket announces {announced}: the schedule must find its objects"
+        yield Finding("bronze notices", result, text, str(Step("adopt-bucket")))
+
+
+def _far(about: str, bucket: str, target: Target) -> Finding:
+    return Finding(
+        about,
+        FAIL,
+        f"{bucket} is in another Region than the stack ({target.region}), where neither its notices nor runs reach it",
+        BucketElsewhere.next_step,
+    )
+
+
+def _places(target: Target) -> Iterator[Finding]:
+    s3 = target.client("s3")
+    for about, bucket in (("silver bucket", target.silver), ("artifact bucket", target.artifacts)):
+        if region_of(s3, bucket) in (None, target.region):
+            yield Finding(about, OK, f"{bucket} exists")
+        else:
+            yield _far(about, bucket, target)
+    yield from map(_expiring, expiring(s3, target.silver))
+    dynamodb = target.client("dynamodb")
+    try:
+        state = dynamodb.describe_table(TableName=target.ledger_table)["Table"]["TableStatus"]
+    except dynamodb.exceptions.ResourceNotFoundException:
+        yield Finding("ledger", FAIL, f"{target.ledger_table} is gone: nothing works without it", _ledger_step(target))
+        return
+    if state == "ACTIVE":
+        yield Finding("ledger", OK, f"{target.ledger_table} is active")
+    else:
+        yield Finding("ledger", FAIL, f"{target.ledger_table} is {state}", "Nothing is admitted until it is ACTIVE")
+
+
+def _expiring(rule: ExpiringRule) -> Finding:
+    return Finding(
+        "silver lifecycle",
+        FAIL,
+        f"its lifecycle rule {rule.name!r} {rule.effect} {rule.which}: a table's newest files may be of any age, and "
+        "rows go with them",
+        f"Take the rule out of the bucket. {Step('table accept')} restores a lost hoodie.properties, "
+        f"{Step('rebuild table')} lost rows",
+    )
+
+
+def _anew() -> str:
+    return f"End this stack with {Step('local down', '--yes')}, and start another with {Step('local up')}"
+
+
+def _ledger_step(target: Target) -> str:
+    if target.kind == LOCAL:
+        return _anew()
+    return (
+        "Restore it under the same name from DynamoDB's system backup of the deleted table, with the stack's stream "
+        f"and settings; then pause every lane, {Step('rebuild ledger')}, and {Step('resume')}"
+    )
+
+
+def _application(target: Target) -> Iterator[Finding]:
+    application = target.outputs.get("ApplicationId")
+    if application is None:
+        yield Finding("application", FAIL, "the stack has no output ApplicationId", "Deploy the template again")
+        return
+    app = target.client("emr-serverless").get_application(applicationId=application)["application"]
+    architecture = app.get("architecture", "X86_64")
+    summary = f"{app['applicationId']}: {app['releaseLabel']}, {architecture}, {app['state'].lower()}"
+    if app["state"] == "TERMINATED" or app["type"].upper() != "SPARK":
+        yield Finding(
+            "application",
+            FAIL,
+            f"{summary}, of type {app['type']}",
+            "Deploy the template again, or correct the parameter ApplicationId",
+        )
+    elif not app["releaseLabel"].startswith(RELEASES):
+        yield Finding(
+            "application",
+            FAIL,
+            f"{summary}; Sluice is built for {RELEASES}x: Spark 3.5, Scala 2.12, Python 3.9",
+            "Deploy with another EmrRelease or, for an existing application, another ApplicationId",
+        )
+    else:
+        yield Finding("application", OK, summary, facts={"release": app["releaseLabel"], "state": app["state"]})
+
+
+def _release(target: Target) -> Iterator[Finding]:
+    release = target.outputs.get("Release", "")
+    if release in NO_RELEASE:
+        yield Finding(
+            "release",
+            FAIL,
+            "none is set: objects are admitted, but no run is started",
+            "`make deploy` uploads one and sets it",
+        )
+        return
+    manifest = target.objects.get(target.artifacts, f"releases/{release}/release.json")
+    if manifest is None:
+        yield Finding(
+            "release",
+            FAIL,
+            f"{release} is set, but missing from s3://{target.artifacts}",
+            _anew() if target.kind == LOCAL else "`make deploy` uploads it",
+        )
+        return
+    built = json.loads(manifest.data)
+    made_by = [f"sluice {built['sluice']}"] if built.get("sluice") else []
+    made_by += [f"commit {built['commit']}"] if built.get("commit") else []
+    own = distribution_version()
+    if built.get("sluice", own) != own:
+        yield Finding(
+            "release",
+            WARN,
+            f"{', '.join([release, *made_by])}; this command is sluice {own}",
+            "Use the command of the release, or `make deploy` with this one",
+            facts={"release": release, "sluice": built["sluice"], "commit": built.get("commit")},
+        )
+    else:
+        yield Finding("release", OK, ", ".join([release, *made_by]))
+
+
+def _configuration(target: Target) -> Iterator[Finding]:
+    configuration = target.configuration(without_ledger=True)
+    if configuration is None:
+        yield Finding(
+            "configuration",
+            FAIL,
+            "none was ever pushed: all objects are parked",
+            f"{Step('config push', 'tables.yaml')}",
+        )
+    else:
+        yield Finding(
+            "configuration", OK, f"{counted(len(configuration.rules), 'rule')}, version {configuration.version[:12]}"
+        )
+
+
+def _lanes(target: Target) -> Iterator[Finding]:
+    for lane in lanes_and_tables(target.ledger, epoch_ms())[0]:
+        failed, state = lane["failures"], lane["state"]
+        result = FAIL if state == HALTED else WARN if state == PAUSED or failed or lane["stuck"] else OK
+        text = lane["summary"]
+        if failed and state in (STARTING, RUNNING):
+            text = f"{text}, after {counted(failed, 'failed run')}"
+        yield Finding(f"lane {lane['lane']}", result, text, in_order(steps_of_lane(lane)))
+
+
+def _tables(target: Target) -> Iterator[Finding]:
+    silver = TimelineReader(target.silver_files)
+    ledger = target.ledger
+    _, listed = lanes_and_tables(ledger, epoch_ms(), target.config_store.load())
+    described = {table["table"]: table for table in listed}
+    lanes = {name: table["lane"] for name, table in described.items()}
+    for table in ledger.tables.all():
+        if table.last_instant and not table.rebuild and lost_properties(silver.files, table.table):
+            lost = TableWentBack.without_properties(table.table, table.last_instant)
+            step = completed(lost.next_step, TABLE=table.table)
+            yield Finding(f"table {table.table}", FAIL, lost.message, step)
+        elif (of_table := described[table.table])["blocked"]:
+            yield Finding(f"table {table.table}", FAIL, of_table["blocked"], of_table["next_step"])
+        elif gone := _gone(table, silver):
+            yield Finding(
+                f"table {table.table}",
+                FAIL,
+                f"{gone} is gone: it was deleted, or restored to an earlier state",
+                completed(TableWentBack.next_step, TABLE=table.table, LANE=lanes[table.table]),
+            )
+        elif table.last_error and described[table.table]["last_error"]:
+            yield Finding(
+                f"table {table.table}",
+                WARN if table.failures < FAILS_AGAIN else FAIL,
+                f"{counted(table.failures, 'failure')}: {table.last_error.splitlines()[0][:300]}",
+                in_order(steps_of_table(described[table.table], Step("resume", lanes[table.table]))),
+            )
+
+
+def _gone(table: TableState, silver: TimelineReader) -> str:
+    """Which last commit in the ledger the table or its history table lacks; empty for none. One LIST each then."""
+    history_name = kept_history(table.pinned)
+    history = f"{table.table.partition('.')[0]}.{history_name}" if history_name else ""
+    losses = (
+        (table.table, table.last_instant, "its last commit"),
+        (history, table.history_instant if history else None, f"the last commit of {history}"),
+    )
+    for name, last, said in losses:
+        if last is None or table.rebuild or silver.timeline(name, since=last).holds(last):
+            continue
+        if silver.timeline(name).lacks(last):
+            return f"{said} {last}"
+    return ""
+
+
+def _catalog(target: Target) -> Iterator[Finding]:
+    states = target.ledger.tables.all()
+    for entry in service_entries(states, ()):
+        if entry["error"]:
+            text = f"its catalog sync failed: {entry['error']['code']}"
+            yield Finding(f"catalog {entry['table']}", WARN, text, str(entry["error"]["message"]))
+
+
+def _set_aside(target: Target) -> Iterator[Finding]:
+    quarantined = in_quarantine(target.ledger)
+    if not quarantined.objects and not quarantined.rows:
+        yield Finding("quarantine", OK, "empty")
+    else:
+        yield Finding(
+            "quarantine",
+            WARN,
+            f"not merged: {quarantined.described}",
+            f"Nothing retries these by itself: {Step('quarantine list')} shows which and why, {ways_out()}",
+            facts={"objects": quarantined.objects, "rows": quarantined.rows},
+        )
+
+
+def _lost_notices(target: Target) -> Iterator[Finding]:
+    url = target.outputs.get("DeadLetterQueueUrl")
+    if url is None:
+        yield Finding("lost notices", WARN, "the stack has no output DeadLetterQueueUrl", "Deploy the template again")
+        return
+    attributes: dict[str, Any] = target.client("sqs").get_queue_attributes(
+        QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"]
+    )["Attributes"]
+    waiting = int(attributes.get("ApproximateNumberOfMessages", 0))
+    if waiting:
+        yield Finding(
+            "lost notices",
+            FAIL,
+            f"{counted(waiting, 'message')} in the dead-letter queue",
+            f"Check the log of admit, then run {Step('dlq redrive', 'notices')}",
+        )
+    else:
+        yield Finding("lost notices", OK, "none")
+
+
+def _announcements(target: Target) -> Iterator[Finding]:
+    owed = target.ledger.batches.unannounced(epoch_ms() - ANNOUNCED_WITHIN_MS)
+    oldest = next(owed, None)
+    if oldest is None:
+        yield Finding("announcements", OK, "all committed batches are announced")
+    else:
+        yield Finding(
+            "announcements",
+            FAIL,
+            f"batch {oldest['batch']} was committed over an hour ago and not announced",
+            "Check the logs of announce and reconcile: the event bus refuses events or is missing",
+        )
+
+
+def _disk(target: Target) -> Iterator[Finding]:
+    left = target.space_left
+    if left is None:
+        return
+    summary = f"{human_bytes(left)} left for {target.home}"
+    if left < NO_SPACE:
+        step = f"Free some space there, then {Step('backfill')} and {Step('wait')}"
+        yield Finding("disk", FAIL, f"{summary}: functions and runs fail, and nothing is merged", step)
+    else:
+        yield Finding("disk", OK, summary)
+
+
+CHECKS: dict[str, Callable[[Target], Iterator[Finding]]] = {
+    "bronze bucket": _bronze,
+    "buckets and ledger": _places,
+    "application": _application,
+    "release": _release,
+    "configuration": _configuration,
+    "lanes": _lanes,
+    "tables": _tables,
+    "catalog": _catalog,
+    "quarantine": _set_aside,
+    "lost notices": _lost_notices,
+    "announcements": _announcements,
+    "disk": _disk,
+}
