@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
 import pytest
-from support.builders import flattened
+from support.builders import change, flattened
 from support.workbench import Workbench, row, table
 
 from sluice.batch.manifest import ManifestObject
@@ -120,6 +121,27 @@ def test_compaction_keeps_to_its_budget_in_each_slice_and_changes_no_moment(benc
     assert {found["name"] for found in optimized.select("name").collect()} == {"at 3"}
     late = bench.merge(config, [bench.put([row("u", 5, 1, "B", "late"), row("u", 99, 2, "C", "newer")], SCHEMA)])
     assert (late.counts["winning"], late.counts["losing"]) == (1, 1)
+
+
+def test_lists_beside_decimals_survive_a_compaction_and_the_rewrite_behind_it(bench: Workbench) -> None:
+    config = table(table_type="mor")
+    bench.in_tasks()
+    price = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+    tags = {"type": "array", "items": ["null", "string"]}
+    schema = flattened({"id": "int", "price": ["null", price], "tags": ["null", tags]})
+
+    def put(lsn: int, *ids: int) -> None:
+        rows = [change("u", lsn, id=id, price=Decimal("1.25"), tags=[str(lsn), None]) for id in ids]
+        bench.merge(config, [bench.put(rows, schema)])
+
+    put(1, 1, 2)
+    put(2, 1)
+    serve(bench, config, COMPACTION)
+    put(3, 3)  # into the compacted file
+
+    columns = ("id", "price", "tags")
+    expected = [(id, Decimal("1.25"), [lsn, None]) for id, lsn in ((1, "2"), (2, "1"), (3, "3"))]
+    assert bench.rows(config, *columns) == expected == bench.rows_by_hudi_rs(config, *columns)
 
 
 @pytest.mark.parametrize("dies", [pytest.param("after the plan", marks=pytest.mark.whole), "before the commit"])

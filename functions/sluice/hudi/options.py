@@ -284,6 +284,9 @@ def _services(config: TableConfig) -> dict[str, str]:
                 "hoodie.compact.inline": "false" if served(config) else "true",
                 "hoodie.compact.inline.max.delta.commits": str(DELTA_COMMITS_PER_COMPACTION),
                 "hoodie.datasource.compaction.async.enable": "false",
+                # Compactions by Avro. Those by Spark's rows (the file group reader of 1.0) write lists of a table with
+                # decimals in Spark's legacy format, and the next rewrite of the file reads them as null.
+                "hoodie.file.group.reader.enabled": "false",
             }
         )
     return options
