@@ -57,6 +57,8 @@ BUNDLES: Mapping[str, Jar] = {
     for version, size, sha256 in (
         ("0.15.0", 109001611, "aab6ecdb5c65fcd20406b980b31ccec294fae95693de947d5778f0b3fb4e302a"),
         (HUDI, 110844131, "2c2ab65a11e91265e4b7346f954448c46df52d66fb72f52dad83767b621deae8"),
+        ("1.1.1", 80205727, "5470908f0d26897fb6e0768790e6c75e3d05d2fa013f7d81c8f90c74056d1604"),
+        ("1.2.0", 80667825, "cc79fba00822f3a6c3a860df99375c2e3d4a034d037dbf4213a4966a706a7676"),
     )
 }
 HADOOP_AWS = Jar(
@@ -139,12 +141,23 @@ def ensure_jars(
 
     Raises JarsUnavailable.
     """
-    wanted = jars_of(hudi_version)
+    what = f"Fetching Hudi {hudi_version} and the S3 file system"
+    return cached(jars_of(hudi_version), what, environment=environment, progress=progress, repository=repository)
+
+
+def cached(
+    wanted: Sequence[Jar],
+    what: str,
+    *,
+    environment: Mapping[str, str] = os.environ,
+    progress: Progress = lambda line: None,
+    repository: str = REPOSITORY,
+) -> list[Path]:
+    """Paths of jars, as by `ensure_jars`; `what` begins the lines of the progress. Raises JarsUnavailable."""
     home = cache_directory(environment) / "jars"
     with only_one(home / "lock"):
         missing = [jar for jar in wanted if not _is_whole(home / jar.file, jar)]
         total, done = sum(jar.size for jar in missing), 0
-        what = f"Fetching Hudi {hudi_version} and the S3 file system"
         if missing:
             progress(f"{what} ({megabytes(total)}, once per machine)")
 

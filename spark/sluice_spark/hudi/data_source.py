@@ -10,6 +10,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame
 
 from sluice_spark.errors import RowsNotWritten
+from sluice_spark.hudi.needed_members import before_1_1
 
 _PARAMETERS = "HoodieSparkSqlWriter$StreamingWriteParams"
 
@@ -62,7 +63,7 @@ def append(rows: DataFrame, path: str, options: Mapping[str, str], before_commit
             jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(given),
             frame._jdf,
             jvm.scala.Option.apply(parameters),
-            none,
+            *((none,) if before_1_1(rows.sparkSession) else (none, none)),
         )
     except Py4JJavaError:
         if called.raised is not None:

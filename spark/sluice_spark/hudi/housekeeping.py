@@ -77,7 +77,7 @@ def clean(hudi: HudiTable, *, horizon: str, check_held: Callable[[], None] = lam
     """Delete the files that no reader as of the instant `horizon` or later needs. Raises CleaningUnfinished."""
     client = hudi.client(hudi_options.cleaning_options())
     try:
-        instant = str(client.createNewInstantTime())
+        instant = str(client.createNewInstantTime(True))
         check_held()
         planned = hudi.jvm.save_cleaner_plan(
             hudi.jvm.hudi_table(client),
@@ -90,7 +90,7 @@ def clean(hudi: HudiTable, *, horizon: str, check_held: Callable[[], None] = lam
         if not planned:
             return Cleaned()
         size = hudi.jvm.cleaner_plan_bytes(hudi.meta_client(), instant)
-        client.clean(instant, False, False)
+        hudi.jvm.carry_out_cleaning(client, instant)
     finally:
         client.close()
     done = hudi.meta_client().getActiveTimeline().getCleanerTimeline().filterCompletedInstants()

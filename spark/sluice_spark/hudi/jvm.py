@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, Callable, cast
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from sluice_spark.hudi.facts import BaseFile, LogFile
+from sluice_spark.hudi.needed_members import before_1_1
 
 PLANNING_THREADS = 8
 
@@ -230,14 +231,10 @@ class HudiJvm:
 
     def partitions(self, meta_client: Any, context: Any = None) -> list[str]:
         """The paths of the table's partitions, below its folder; "" alone for an unpartitioned one."""
-        return list(
-            self._hudi.common.fs.FSUtils.getAllPartitionPaths(
-                context or self._engine_context(),
-                meta_client.getStorage(),
-                self._no_metadata_table(),
-                meta_client.getBasePath(),
-            )
-        )
+        place: tuple[Any, ...] = (meta_client, self._no_metadata_table())
+        if before_1_1(self.spark):
+            place = (meta_client.getStorage(), self._no_metadata_table(), meta_client.getBasePath())
+        return list(self._hudi.common.fs.FSUtils.getAllPartitionPaths(context or self._engine_context(), *place))
 
     def local_context(self) -> Any:
         """An engine context in the driver, without Spark jobs."""
@@ -391,6 +388,30 @@ class HudiJvm:
             timeline = table.getMetaClient().getActiveTimeline()
             timeline.saveToCleanRequested(generator.getCleanRequestedInstant(instant), option.of(plan))
         return counts
+
+    def carry_out_cleaning(self, client: Any, instant: str) -> None:
+        """Execute a requested cleaning. A plan of Hudi's own, which would ignore the archived commits, is not made."""
+        if before_1_1(self.spark):
+            client.clean(instant, False, False)
+        else:
+            client.clean(False)
+
+    def carry_out_compaction(self, client: Any, instant: str, before_commit: Callable[[], None] = lambda: None) -> Any:
+        """Execute a requested compaction; its commit metadata. What `before_commit` raises leaves it uncommitted."""
+        outcome = client.compact(instant)
+        if before_1_1(self.spark):
+            compacted = outcome.getCommitMetadata().get()
+        else:
+            compacted = outcome
+            outcome.getWriteStatuses().count()  # it compacts only when its results are asked for, and keeps them
+        before_commit()
+        client.commitCompaction(instant, compacted, self.none())
+        return outcome.getCommitMetadata().get()
+
+    def undo_compaction(self, client: Any, instant: Any) -> None:
+        """Make an inflight compaction (HoodieInstant) a requested one again."""
+        more = () if before_1_1(self.spark) else (client.getTransactionManager(),)
+        self.hudi_table(client).rollbackInflightCompaction(instant, *more)
 
     def cleaner_plan_bytes(self, meta_client: Any, instant: str) -> int:
         """Bytes of the files that a requested cleaning is about to delete; a folder is listed once."""

@@ -1,4 +1,4 @@
-"""The members of Hudi's classes by which files that Sluice writes itself are committed."""
+"""The members of Hudi's classes that differ between its releases, and those by which files of Sluice are committed."""
 
 from __future__ import annotations
 
@@ -43,20 +43,32 @@ def missing_in_engine(spark: SparkSession, record_index: bool) -> tuple[str, ...
 
     `record_index`: the table has one.
     """
+    needed = _NEEDED + (_NEEDED_BY_RECORD_INDEX if record_index else ())
+    return tuple(
+        f"{name[1:]}.{method or '<init>'}"
+        for name, method, parameters in needed
+        if not _has(spark, name, method, parameters)
+    )
+
+
+@lru_cache(maxsize=2)
+def before_1_1(spark: SparkSession) -> bool:
+    """True for Hudi 1.0, whose clients take other parameters than those of 1.1 and later."""
+    return _has(spark, ".client.SparkRDDWriteClient", "createNewInstantTime", ())
+
+
+def _has(spark: SparkSession, name: str, method: str, parameters: tuple[str, ...]) -> bool:
     context: Any = spark.sparkContext
     gateway, reflection = context._gateway, context._jvm.py4j.reflection.ReflectionUtil
-    missing = []
-    needed = _NEEDED + (_NEEDED_BY_RECORD_INDEX if record_index else ())
-    for name, method, parameters in needed:
-        try:
-            types = gateway.new_array(context._jvm.java.lang.Class, len(parameters))
-            for place, parameter in enumerate(parameters):
-                types[place] = reflection.classForName(_java_name(parameter))
-            java_class = reflection.classForName(_java_name(name))
-            java_class.getMethod(method, types) if method else java_class.getConstructor(types)
-        except Py4JError:
-            missing.append(f"{name[1:]}.{method or '<init>'}")
-    return tuple(missing)
+    try:
+        types = gateway.new_array(context._jvm.java.lang.Class, len(parameters))
+        for place, parameter in enumerate(parameters):
+            types[place] = reflection.classForName(_java_name(parameter))
+        java_class = reflection.classForName(_java_name(name))
+        java_class.getMethod(method, types) if method else java_class.getConstructor(types)
+    except Py4JError:
+        return False
+    return True
 
 
 def _java_name(name: str) -> str:

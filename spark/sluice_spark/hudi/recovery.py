@@ -67,10 +67,9 @@ def roll_back_one(hudi: HudiTable, client: Any, instant: Any) -> None:
         hudi.jvm.create_if_missing(f"{hudi.path}/{FOLDER}{requested.file}")
         client.rollback(instant.requestedTime())
     elif action == COMPACTION:
-        hudi.jvm.hudi_table(client).rollbackInflightCompaction(instant)
+        hudi.jvm.undo_compaction(client, instant)
     elif action == CLEAN:
-        # Only the pending plan: a new plan of Hudi's own would ignore the archived commits.
-        client.clean(instant.requestedTime(), False, False)
+        hudi.jvm.carry_out_cleaning(client, str(instant.requestedTime()))
     elif action == ROLLBACK:
         # The roll-back of the instant that it undoes completes it. Without that instant it has no purpose.
         timeline = hudi.meta_client().getActiveTimeline()

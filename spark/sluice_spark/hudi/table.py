@@ -365,8 +365,7 @@ class HudiTable:
             if not planned.isPresent():
                 return None
             instant = planned.get()
-            outcome = client.compact(instant)
-            client.commitCompaction(instant, outcome.getCommitMetadata().get(), self.jvm.none())
+            self.jvm.carry_out_compaction(client, instant)
             return str(instant)
         finally:
             client.close()

@@ -38,10 +38,7 @@ def compact(hudi: HudiTable, *, facts: TableFacts, budget_bytes: int, check_held
         bytes_before = hudi.jvm.base_bytes(
             facts.meta_client, [(operation["partitionPath"], operation["fileId"]) for operation in operations]
         )
-        outcome = client.compact(instant)
-        metadata = outcome.getCommitMetadata().get()
-        check_held()
-        client.commitCompaction(instant, metadata, hudi.jvm.none())
+        metadata = hudi.jvm.carry_out_compaction(client, instant, check_held)
     finally:
         client.close()
     _require_completed(hudi, instant, COMPACTION)
