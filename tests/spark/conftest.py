@@ -51,6 +51,7 @@ def spark(java_environment: dict[str, str], jars: list[Path]) -> Iterator[object
 
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("tests")
     settings = {
+        "spark.sql.ansi.enabled": "true",  # as Spark 4 has it: the driver's own settings prevail
         **required_settings(CORES),
         "spark.jars": ",".join(str(jar) for jar in jars if "hudi" in jar.name),
         "spark.driver.extraJavaOptions": " ".join(("-Duser.timezone=UTC", *JVM_OPTIONS)),
