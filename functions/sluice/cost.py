@@ -13,7 +13,7 @@ from math import ceil
 from sluice.config.lane import STAY_FOR_FRESHNESS_S, TABLES_AT_ONCE, LaneConfig
 from sluice.config.table import TableSettings
 from sluice.config.values import DURATION
-from sluice.prices import OTHER_PRICES, SPARK_PRICES, spark_usd
+from sluice.prices import BUNDLED, PriceList
 
 HOURS_A_MONTH = 730.0
 SECONDS_A_MONTH = HOURS_A_MONTH * 3600
@@ -41,6 +41,7 @@ class Load:
 class Assumptions:
     """Assumptions of the estimates. Sizes are those of StartJobRun."""
 
+    prices: PriceList = BUNDLED
     architecture: str = "x86_64"
     driver_vcpu: int = 2
     driver_gb: int = LaneConfig().driver_memory_gb
@@ -164,16 +165,16 @@ def other_usd(through: Throughput, given: Assumptions = Assumptions()) -> dict[s
     reads = objects * given.ledger_reads + through.up_s * given.polls_s + commits * given.look_reads
     gb_s = objects * 0.3 + commits * 0.5 + batches * given.look_gb_s + commits * given.sync_gb_s
     return {
-        "dynamodb": writes / MILLION * OTHER_PRICES.dynamodb_writes_million
-        + reads / MILLION * OTHER_PRICES.dynamodb_reads_million,
-        "s3": commits * given.s3_puts / MILLION * OTHER_PRICES.s3_puts_million
-        + (commits * given.s3_gets + objects * given.object_gets) / MILLION * OTHER_PRICES.s3_gets_million,
-        "sqs": objects * 3 / MILLION * OTHER_PRICES.sqs_requests_million,
-        "lambda": gb_s * OTHER_PRICES.lambda_gb_second
-        + (objects + 2 * commits + 2 * batches) / MILLION * OTHER_PRICES.lambda_requests_million,
-        "step_functions": transitions / MILLION * OTHER_PRICES.state_transitions_million,
-        "eventbridge": batches / MILLION * OTHER_PRICES.events_million,
-        "logs": (objects + commits) * 1_500 / 1e9 * OTHER_PRICES.cloudwatch_logs_gb,
+        "dynamodb": writes / MILLION * given.prices.other.dynamodb_writes_million
+        + reads / MILLION * given.prices.other.dynamodb_reads_million,
+        "s3": commits * given.s3_puts / MILLION * given.prices.other.s3_puts_million
+        + (commits * given.s3_gets + objects * given.object_gets) / MILLION * given.prices.other.s3_gets_million,
+        "sqs": objects * 3 / MILLION * given.prices.other.sqs_requests_million,
+        "lambda": gb_s * given.prices.other.lambda_gb_second
+        + (objects + 2 * commits + 2 * batches) / MILLION * given.prices.other.lambda_requests_million,
+        "step_functions": transitions / MILLION * given.prices.other.state_transitions_million,
+        "eventbridge": batches / MILLION * given.prices.other.events_million,
+        "logs": (objects + commits) * 1_500 / 1e9 * given.prices.other.cloudwatch_logs_gb,
     }
 
 
@@ -185,11 +186,11 @@ def upkeep_monthly(load: Load, given: Assumptions = Assumptions()) -> dict[str, 
     reads = load.objects_a_month * given.passes_an_object + versions * (audits + sweeps * given.record_kb / 8)
     gb = versions * given.record_kb / 1e6
     return {
-        "s3": listings / MILLION * OTHER_PRICES.s3_puts_million
-        + versions * sweeps / MILLION * OTHER_PRICES.s3_gets_million,
-        "dynamodb": reads / MILLION * OTHER_PRICES.dynamodb_reads_million
-        + gb * (OTHER_PRICES.dynamodb_gb_month + OTHER_PRICES.dynamodb_recovery_gb_month),
-        "lambda": listings * 0.1 * OTHER_PRICES.lambda_gb_second,  # a fifth of a second in 512 MB
+        "s3": listings / MILLION * given.prices.other.s3_puts_million
+        + versions * sweeps / MILLION * given.prices.other.s3_gets_million,
+        "dynamodb": reads / MILLION * given.prices.other.dynamodb_reads_million
+        + gb * (given.prices.other.dynamodb_gb_month + given.prices.other.dynamodb_recovery_gb_month),
+        "lambda": listings * 0.1 * given.prices.other.lambda_gb_second,  # a fifth of a second in 512 MB
     }
 
 
@@ -198,22 +199,22 @@ def on_top_monthly(load: Load, given: Assumptions = Assumptions()) -> dict[str, 
     gb_a_month = load.mb / 1000 * SECONDS_A_MONTH / load.every_s
     zone_hours = given.zones * HOURS_A_MONTH
     return {
-        "storage of objects in bronze": gb_a_month * given.versions_months * OTHER_PRICES.s3_gb_month,
+        "storage of objects in bronze": gb_a_month * given.versions_months * given.prices.other.s3_gb_month,
         "storage of older files for time travel": gb_a_month
         * given.rewritten
         * (given.time_travel_days / DAYS_A_MONTH)
-        * OTHER_PRICES.s3_gb_month,
-        "a key of its own (KMS)": OTHER_PRICES.kms_key_month
-        + load.objects_a_month * 2 / MILLION * OTHER_PRICES.kms_requests_million,
-        "the job in subnets: an endpoint for KMS": zone_hours * OTHER_PRICES.endpoint_hour,
-        "functions too: four endpoints": 4 * zone_hours * OTHER_PRICES.endpoint_hour,
-        "a NAT gateway instead of endpoints": zone_hours * OTHER_PRICES.nat_hour,
+        * given.prices.other.s3_gb_month,
+        "a key of its own (KMS)": given.prices.other.kms_key_month
+        + load.objects_a_month * 2 / MILLION * given.prices.other.kms_requests_million,
+        "the job in subnets: an endpoint for KMS": zone_hours * given.prices.other.endpoint_hour,
+        "functions too: four endpoints": 4 * zone_hours * given.prices.other.endpoint_hour,
+        "a NAT gateway instead of endpoints": zone_hours * given.prices.other.nat_hour,
     }
 
 
-def ceiling_a_day(vcpu: float, memory_gb: float, architecture: str = "x86_64") -> float:
+def ceiling_a_day(vcpu: float, memory_gb: float, given: Assumptions = Assumptions()) -> float:
     """The most that Spark can cost a day, in US dollars: an application at its largest, all day long."""
-    return spark_usd(architecture, vcpu_hours=24 * vcpu, memory_gb_hours=24 * memory_gb)
+    return given.prices.spark_usd(given.architecture, vcpu_hours=24 * vcpu, memory_gb_hours=24 * memory_gb)
 
 
 def commits_a_minute(given: Assumptions = Assumptions()) -> float:
@@ -240,7 +241,7 @@ def smallest_run_bill(seconds: float, given: Assumptions = Assumptions()) -> Spa
     """The bill for a run of so many seconds with a driver and one executor."""
     hours = max(seconds, MINIMUM_BILLED_S) / 3600
     vcpu, memory = (given.driver_vcpu + given.executor_vcpu) * hours, (given.driver_gb + given.executor_gb) * hours
-    return SparkBill(vcpu, memory, spark_usd(given.architecture, vcpu_hours=vcpu, memory_gb_hours=memory))
+    return SparkBill(vcpu, memory, given.prices.spark_usd(given.architecture, vcpu_hours=vcpu, memory_gb_hours=memory))
 
 
 @dataclass(frozen=True)
@@ -265,7 +266,7 @@ def backlog_once(objects: int, mb: float, tables: int, given: Assumptions = Assu
 
 def _workers_usd(given: Assumptions, executors: int) -> float:
     """The price of a driver and so many executors per hour."""
-    prices = SPARK_PRICES[given.architecture]
+    prices = given.prices.spark[given.architecture]
     vcpu = given.driver_vcpu + executors * given.executor_vcpu
     memory = given.driver_gb + executors * given.executor_gb
     return vcpu * prices.vcpu_hour + memory * prices.memory_gb_hour
@@ -273,7 +274,7 @@ def _workers_usd(given: Assumptions, executors: int) -> float:
 
 def streaming_monthly(tables: int, given: Assumptions = Assumptions()) -> float:
     """The cost of the workers of one always-on streaming job per table, on EMR Serverless."""
-    prices = SPARK_PRICES[given.architecture]
+    prices = given.prices.spark[given.architecture]
     return (
         tables * HOURS_A_MONTH * (given.streaming_vcpu * prices.vcpu_hour + given.streaming_gb * prices.memory_gb_hour)
     )
@@ -281,7 +282,7 @@ def streaming_monthly(tables: int, given: Assumptions = Assumptions()) -> float:
 
 def scheduled_monthly(load: Load, given: Assumptions = Assumptions()) -> float:
     """The cost of one scheduled job per table. Each starts anew, and runs even if nothing arrived."""
-    prices = SPARK_PRICES[given.architecture]
+    prices = given.prices.spark[given.architecture]
     mb = load.mb / load.tables * max(1.0, given.schedule_s / load.every_s)
     busy_s = max(60.0, given.start_s + given.commit_s + mb / (given.mb_per_vcpu_s * given.executor_vcpu))
     runs = load.tables * SECONDS_A_MONTH / given.schedule_s
@@ -309,7 +310,7 @@ def crossover_interval_s(tables: int, given: Assumptions = Assumptions()) -> flo
 
 
 def _smallest_usd_an_hour(given: Assumptions) -> float:
-    prices = SPARK_PRICES[given.architecture]
+    prices = given.prices.spark[given.architecture]
     vcpu, memory = given.driver_vcpu + given.executor_vcpu, given.driver_gb + given.executor_gb
     return vcpu * prices.vcpu_hour + memory * prices.memory_gb_hour
 
@@ -380,10 +381,10 @@ def fixed_monthly(tables: int, given: Assumptions = Assumptions()) -> dict[str, 
     # GB-seconds of supervise, reconcile and plan_services.
     schedules = SECONDS_A_MONTH / 120 * 0.5 * 0.5 + SECONDS_A_MONTH / 900 * 0.5 * 2.0 + looks * given.look_gb_s
     return {
-        "cloudwatch": given.metrics * OTHER_PRICES.cloudwatch_metric_month
-        + given.alarms * OTHER_PRICES.cloudwatch_alarm_month
-        + OTHER_PRICES.cloudwatch_dashboard_month,
-        "lambda": schedules * OTHER_PRICES.lambda_gb_second,
-        "step_functions": looks * given.look_transitions / MILLION * OTHER_PRICES.state_transitions_million,
-        "dynamodb": looks * tables * given.look_reads / MILLION * OTHER_PRICES.dynamodb_reads_million,
+        "cloudwatch": given.metrics * given.prices.other.cloudwatch_metric_month
+        + given.alarms * given.prices.other.cloudwatch_alarm_month
+        + given.prices.other.cloudwatch_dashboard_month,
+        "lambda": schedules * given.prices.other.lambda_gb_second,
+        "step_functions": looks * given.look_transitions / MILLION * given.prices.other.state_transitions_million,
+        "dynamodb": looks * tables * given.look_reads / MILLION * given.prices.other.dynamodb_reads_million,
     }

@@ -153,6 +153,7 @@ def new_stack(monkeypatch, tmp_path):
         "AWS_REGION": REGION,
         "AWS_DEFAULT_REGION": REGION,
         "SLUICE_STACK": "s",
+        "SLUICE_CACHE": str(tmp_path / ".cache"),  # not the prices that this machine has read
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("SLUICE_HOME", raising=False)

@@ -12,7 +12,7 @@ from sluice.cost import (
     other_usd,
     smallest_run_bill,
 )
-from sluice.prices import spark_usd
+from sluice.prices import PriceList
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.stack import LOCAL, Target
@@ -40,12 +40,12 @@ class RunCost:
     estimated: bool = False
 
 
-def besides_runs(runs: Iterable[RunCost], batches: Iterable[PastBatch]) -> dict[str, Any]:
+def besides_runs(runs: Iterable[RunCost], batches: Iterable[PastBatch], given: Assumptions) -> dict[str, Any]:
     """Estimate the cost of these runs' batches in all services but Spark.
 
     The time that lanes were up follows from the smallest run's size, which makes it an upper bound.
     """
-    given, listed = Assumptions(), list(runs)
+    listed = list(runs)
     names = {one.run for one in listed}
     manifests = [batch.manifest for batch in batches if batch.manifest.run in names]
     parts = [part for manifest in manifests for part in manifest.tables.values()]
@@ -80,10 +80,10 @@ def by_table(usd: Mapping[str, float], batches: Iterable[PastBatch]) -> dict[str
     }
 
 
-def _ended(target: Target) -> Iterator[RunCost]:
+def _ended(target: Target, prices: PriceList) -> Iterator[RunCost]:
     history = target.ledger.history
     listed = set()
-    for one in _billed(target):
+    for one in _billed(target, prices):
         listed.add(one.run)
         record = history.run(one.run) or {}  # a trial is in no ledger
         yield replace(one, state=str(record.get("state") or one.state))
@@ -95,7 +95,7 @@ def _ended(target: Target) -> Iterator[RunCost]:
                 yield RunCost(item["run"], str(item.get("state")), **asdict(bill), estimated=True)
 
 
-def _billed(target: Target) -> Iterator[RunCost]:
+def _billed(target: Target, prices: PriceList) -> Iterator[RunCost]:
     """The runs with the states of EMR Serverless."""
     emr, application, local = target.client("emr-serverless"), target.outputs["ApplicationId"], target.kind == LOCAL
     architecture = emr.get_application(applicationId=application)["application"].get("architecture", "X86_64")
@@ -114,7 +114,7 @@ def _billed(target: Target) -> Iterator[RunCost]:
             if billed is None:
                 yield RunCost(summary.get("name", ""), summary["state"], 0.0, 0.0, None)
             else:
-                usd = spark_usd(
+                usd = prices.spark_usd(
                     architecture,
                     vcpu_hours=billed.vcpu_hours,
                     memory_gb_hours=billed.memory_gb_hours,

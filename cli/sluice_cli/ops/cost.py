@@ -32,8 +32,10 @@ from sluice.cost import (
     streaming_monthly,
 )
 from sluice.errors import UsageError
-from sluice.prices import AS_OF, REGION, priced_for
+from sluice.prices import PriceList
+from sluice_aws.stack import LOCAL
 from sluice_cli.ops.bills import _ended, _line, _remarks, _usd, besides_runs, by_table
+from sluice_cli.ops.region_prices import prices_of
 from sluice_cli.terminal.durations import TimeSpan, at_least, seconds
 from sluice_cli.terminal.output import (
     Json,
@@ -55,6 +57,7 @@ LOADS = (
     Load("hourly bursts of 700 objects over seven tables", tables=7, every_s=3600, objects=700, mb=350),
     Load("100 GB a day over seven tables, a batch a minute", tables=7, every_s=60, objects=70, mb=100_000 / 1440),
 )
+GIVEN = Assumptions()
 DEFAULT_FRESHNESS_S = TableSettings().freshness_s
 COLUMNS = dict(zip(LOADS, ("one object a minute", "hourly bursts", "100 GB a day"), strict=True))
 IDLE = "no arrivals"
@@ -81,25 +84,26 @@ def runs(
 ) -> None:
     """Show the cost of the last runs by their billed resources, and by table in proportion to its bytes.
 
-    Prices are list prices of the region and date in the output. The cost of the other services (ledger, S3, queue,
-    functions, state machine) is an estimate, as by `sluice ops cost estimate`. Local runs cost nothing: an estimate
-    shows what EMR Serverless would bill for their seconds with a driver and one executor.
+    Prices are list prices of the region and date in the output, read from AWS once a month. The cost of the other
+    services (ledger, S3, queue, functions, state machine) is an estimate, as by `sluice ops cost estimate`. Local runs
+    cost nothing: an estimate shows what EMR Serverless would bill for their seconds with a driver and one executor.
 
     Example:
 
       sluice ops cost runs --limit 50
     """
     target = chosen_target(stack)
-    costs = list(islice(_ended(target), limit))
+    prices = prices_of(None if target.kind == LOCAL else target.region)
+    costs = list(islice(_ended(target, prices), limit))
     past = target.past_batches()
     batches = list(past.newest(at_most=20 * limit))
     say_skipped(past.skipped)
     tables = by_table({one.run: one.usd for one in costs if one.usd is not None}, batches)
-    besides = besides_runs(costs, batches)
+    besides = besides_runs(costs, batches, Assumptions(prices))
     if as_json:
         print_json(
             {
-                "prices": {"as_of": AS_OF, "region": REGION},
+                "prices": _described_prices(prices),
                 "runs": [asdict(one) for one in costs],
                 "tables": tables,
                 "besides": besides,
@@ -107,7 +111,7 @@ def runs(
             }
         )
         return
-    say(priced_for(target.region))
+    say(prices.described(target.region))
     if not costs:
         say("No run has ended yet, and runs that work or wait for more objects are not listed")
         return
@@ -148,13 +152,18 @@ def estimate(
         float,
         typer.Option("--freshness", metavar="DURATION", parser=seconds, help="How old a table may get: 90s, 5m, 2h."),
     ] = TimeSpan(DEFAULT_FRESHNESS_S),
+    region: Annotated[
+        str | None,
+        typer.Option("--region", metavar="REGION", help="Use this region's list prices, read from AWS once a month."),
+    ] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
     """Estimate the monthly cost of a load with Sluice, a streaming job per table, and an hourly job per table.
 
-    Without --tables, estimates three loads: a trickle, bursts, and 100 GB a day. Needs no stack and makes no calls.
-    With --stack, the ceiling is that of the stack's own application. docs/cost.md lists the assumptions.
+    Without --tables, estimates three loads: a trickle, bursts, and 100 GB a day. Needs no stack, and makes no calls
+    for us-east-1. With --stack, the ceiling is that of the stack's own application, and the prices are those of its
+    region. docs/cost.md lists the assumptions.
 
     Examples:
 
@@ -170,33 +179,34 @@ def estimate(
     freshness_s = int(freshness)
     loads = (Load("as given", tables, every, objects, mb),) if tables is not None else LOADS
     target = chosen_target(stack) if stack or named_stack.get() else None
+    region = region or (target.region if target and target.kind != LOCAL else None)
+    prices = prices_of(region)
+    given = Assumptions(prices)
     vcpu, memory_gb = _largest(target.parameters if target else {})
     if as_json:
         print_json(
             {
-                "prices": {"as_of": AS_OF, "region": REGION},
-                "ceiling_usd_a_day": ceiling_a_day(vcpu, memory_gb),
-                "assumptions": asdict(Assumptions()),
+                "prices": _described_prices(prices),
+                "ceiling_usd_a_day": ceiling_a_day(vcpu, memory_gb, given),
+                "assumptions": {name: value for name, value in asdict(given).items() if name != "prices"},
                 "freshness_s": freshness_s,
-                "loads": [{**asdict(load), **_figures(load, freshness_s)} for load in loads],
+                "loads": [{**asdict(load), **_figures(load, freshness_s, given)} for load in loads],
             }
         )
         return
-    say(f"US dollars a month, {priced_for(target.region if target else None)}; assumptions in docs/cost.md")
+    say(f"US dollars a month, {prices.described(region)}; assumptions in docs/cost.md")
     print_table(
         ("load", "Sluice", "of it Spark", "up h/day", "streaming", "hourly jobs"),
-        table_of(loads, freshness_s),
+        table_of(loads, freshness_s, given),
         right=(1, 2, 3, 4, 5),
     )
     say("US dollars a month for services other than Spark")
     columns = ("service", *(COLUMNS.get(load, load.name) for load in loads), IDLE)
-    print_table(columns, services_of(loads, freshness_s), right=range(1, len(columns)))
+    print_table(columns, services_of(loads, freshness_s, given), right=range(1, len(columns)))
     say("US dollars a month on top, for what a stack has of these")
-    print_table(("what", *columns[1:-1]), on_top_of(loads), right=range(1, len(columns) - 1))
-    say(
-        f"At most {ceiling_a_day(vcpu, memory_gb):.0f} US dollars a day for Spark, by MaximumCpu={vcpu:g} vCPU and "
-        f"MaximumMemory={memory_gb:g} GB"
-    )
+    print_table(("what", *columns[1:-1]), on_top_of(loads, given), right=range(1, len(columns) - 1))
+    ceiling = f"{ceiling_a_day(vcpu, memory_gb, given):.0f} US dollars a day"
+    say(f"At most {ceiling} for Spark, by MaximumCpu={vcpu:g} vCPU and MaximumMemory={memory_gb:g} GB")
     for load in loads:
         lanes = lanes_needed(load, freshness_s)
         if lanes > 1:
@@ -204,7 +214,8 @@ def estimate(
                 f"{load.name}: one lane makes at most {commits_a_minute():.0f} commits a minute. Divide the tables "
                 f"among {lanes} lanes, or give them a longer freshness"
             )
-    for line in crossover_lines([tables] if tables is not None else sorted({1, 2, *(load.tables for load in loads)})):
+    numbers = [tables] if tables is not None else sorted({1, 2, *(load.tables for load in loads)})
+    for line in crossover_lines(numbers, given):
         say(line)
 
 
@@ -218,11 +229,13 @@ def freshness_rows(tables: int) -> list[tuple[str, ...]]:
     return rows
 
 
-def table_of(loads: Iterable[Load], freshness_s: int = DEFAULT_FRESHNESS_S) -> list[tuple[str, ...]]:
+def table_of(
+    loads: Iterable[Load], freshness_s: int = DEFAULT_FRESHNESS_S, given: Assumptions = GIVEN
+) -> list[tuple[str, ...]]:
     """A row for each load: the costs of the alternatives."""
     rows = []
     for load in loads:
-        described = _figures(load, freshness_s)
+        described = _figures(load, freshness_s, given)
         rows.append(
             (
                 load.name,
@@ -234,23 +247,25 @@ def table_of(loads: Iterable[Load], freshness_s: int = DEFAULT_FRESHNESS_S) -> l
     return rows
 
 
-def services_of(loads: Iterable[Load], freshness_s: int = DEFAULT_FRESHNESS_S) -> list[tuple[str, ...]]:
+def services_of(
+    loads: Iterable[Load], freshness_s: int = DEFAULT_FRESHNESS_S, given: Assumptions = GIVEN
+) -> list[tuple[str, ...]]:
     """A row for each service but Spark, and one for all: a column for each load, and one for a stack without arrivals.
 
     A load's column includes what the stack costs without it.
     """
     listed = list(loads)
-    columns = [fixed_monthly(load.tables) for load in (*listed, listed[-1])]
+    columns = [fixed_monthly(load.tables, given) for load in (*listed, listed[-1])]
     for column, load in zip(columns, listed, strict=False):
-        for key, usd in sluice_monthly(load, freshness_s=freshness_s).other_by_service.items():
+        for key, usd in sluice_monthly(load, given, freshness_s=freshness_s).other_by_service.items():
             column[key] = column.get(key, 0) + usd
     rows = [(name, *(f"{sums.get(key, 0):.2f}" for sums in columns)) for key, name in SERVICES.items()]
     return [*rows, ("together", *(f"{sum(sums.values()):.2f}" for sums in columns))]
 
 
-def on_top_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
+def on_top_of(loads: Iterable[Load], given: Assumptions = GIVEN) -> list[tuple[str, ...]]:
     """A row for each thing that a stack may have besides: a column for each load."""
-    columns = [on_top_monthly(load) for load in loads]
+    columns = [on_top_monthly(load, given) for load in loads]
     return [(name, *(f"{column[name]:.2f}" for column in columns)) for name in columns[0]]
 
 
@@ -261,11 +276,11 @@ def _largest(parameters: Mapping[str, str]) -> tuple[float, float]:
     return vcpu, memory
 
 
-def crossover_lines(tables: Iterable[int]) -> list[str]:
+def crossover_lines(tables: Iterable[int], given: Assumptions = GIVEN) -> list[str]:
     """The point from which a lane costs more than streaming, for each number of tables."""
     lines = []
     for number in tables:
-        hours, interval = crossover_hours_a_day(number), crossover_interval_s(number)
+        hours, interval = crossover_hours_a_day(number, given), crossover_interval_s(number, given)
         what = f"{number} table{'' if number == 1 else 's'}"
         if hours is None or interval is None:
             lines.append(f"{what}: cheaper than streaming even when its smallest run never ends")
@@ -277,19 +292,23 @@ def crossover_lines(tables: Iterable[int]) -> list[str]:
     return lines
 
 
-def _figures(load: Load, freshness_s: int) -> dict[str, Any]:
-    lane = sluice_monthly(load, freshness_s=freshness_s)
+def _figures(load: Load, freshness_s: int, given: Assumptions) -> dict[str, Any]:
+    lane = sluice_monthly(load, given, freshness_s=freshness_s)
     return {
         "sluice": lane.total,
         "spark": lane.spark,
         "other": lane.other,
         "fixed": lane.fixed,
         "besides": dict(lane.other_by_service),
-        "fixed_parts": fixed_monthly(load.tables),
-        "on_top": on_top_monthly(load),
+        "fixed_parts": fixed_monthly(load.tables, given),
+        "on_top": on_top_monthly(load, given),
         "lanes": lanes_needed(load, freshness_s),
         "runs": lane.runs,
         "busy_hours_a_day": lane.busy_hours / 730 * 24,
-        "streaming": streaming_monthly(load.tables),
-        "hourly_jobs": scheduled_monthly(load),
+        "streaming": streaming_monthly(load.tables, given),
+        "hourly_jobs": scheduled_monthly(load, given),
     }
+
+
+def _described_prices(prices: PriceList) -> dict[str, Any]:
+    return {"as_of": prices.as_of, "region": prices.region, "assumed": list(prices.assumed)}

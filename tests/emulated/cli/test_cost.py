@@ -110,4 +110,4 @@ def test_the_estimate_of_a_stack_has_its_own_ceiling_and_says_whose_prices(stack
     assert run(["--stack", "s", "ops", "cost", "estimate"]) == 0
     said = capsys.readouterr().err
     assert "At most 58 US dollars a day for Spark, by MaximumCpu=32 vCPU" in said
-    assert "the table has none of eu-central-1" in said
+    assert "assumed for eu-central-1, where most cost up to 30 % more" in said

@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import replace
+from datetime import date, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from botocore.exceptions import ClientError, NoCredentialsError
 from support.builders import to_a_terminal, unstyled
 
 from sluice import prices
@@ -31,6 +33,7 @@ from sluice.cost import (
 from sluice_cli.main import run
 from sluice_cli.ops.bills import RunCost, besides_runs, by_table
 from sluice_cli.ops.cost import LARGEST, LOADS, crossover_lines, freshness_rows, on_top_of, services_of, table_of
+from sluice_cli.ops.region_prices import prices_of
 from sluice_cli.status.overview import lane_advice
 from sluice_deploy.template import read_template
 
@@ -100,6 +103,8 @@ def test_the_document_shows_the_calculated_costs():
         assert f"- {line}" in text
     assert f"{prices.REGION}, {prices.AS_OF}" in text
     for name, value in vars(Assumptions()).items():
+        if name == "prices":
+            continue
         assert f"| `{name}` | {value if isinstance(value, str) else format(value, 'g')} |" in text, name
 
 
@@ -112,12 +117,10 @@ def test_what_runs_cost_besides_spark_is_reckoned_from_their_own_batches():
             )
         )
 
-    summary = besides_runs(
-        [RunCost("r1", "SUCCESS", 4.0, 14.0, 1.0)], [batch("r1", 3, 1), batch("r1", 2), batch("another", 9)]
-    )
+    given, runs = Assumptions(), [RunCost("r1", "SUCCESS", 4.0, 14.0, 1.0)]
+    summary = besides_runs(runs, [batch("r1", 3, 1), batch("r1", 2), batch("another", 9)], given)
     assert (summary["objects"], summary["batches"], summary["commits"]) == (6, 2, 3)
     assert summary["usd"] == other_usd(Throughput(6, 2, 3, 3600.0))
-    given = Assumptions()
     transitions = (
         2 * given.look_transitions + 3 * given.sync_transitions + 2 / given.looks_a_service * given.service_transitions
     )
@@ -149,8 +152,52 @@ def test_the_ceiling_of_a_day_follows_from_the_largest_application(capsys):
     assert "**The ceiling** of Spark" in (text := DOCUMENT.read_text(encoding="utf-8")) and "38 dollars a day" in text
 
 
-def test_prices_of_another_region_are_not_claimed():
-    assert prices.priced_for("eu-central-1").startswith(prices.priced_for(prices.REGION) + ": the table has none of eu")
+@pytest.fixture
+def frankfurt(monkeypatch, tmp_path):
+    """AWS's price list as a command reads it: what it answers for each price, or raises; and how often it was read."""
+    monkeypatch.setenv("SLUICE_CACHE", str(tmp_path))
+    answers, asked = {"usd": dict.fromkeys(prices.PUBLISHED, 2.0)}, []
+
+    def read(pricing, region):
+        asked.append((pricing.meta.region_name, region))
+        if isinstance(answers["usd"], Exception):
+            raise answers["usd"]
+        return answers["usd"]
+
+    monkeypatch.setattr("sluice_cli.ops.region_prices.read_prices", read)
+    return answers, asked
+
+
+def estimated(capsys):
+    assert run(["ops", "cost", "estimate", "--tables", "2", "--region", "eu-central-1"]) == 0
+    return capsys.readouterr().err
+
+
+def test_prices_of_a_region_are_read_once_a_month_with_their_date(frankfurt, capsys):
+    _, asked = frankfurt
+    today = date.today()
+    assert f"US dollars a month, list prices of eu-central-1, {today}; assumptions" in estimated(capsys)
+    assert prices_of("eu-central-1", today + timedelta(days=30)).spark["arm64"].vcpu_hour == 2.0
+    assert asked == [("us-east-1", "eu-central-1")], "the second came from the cache"
+    assert prices_of("eu-central-1", today + timedelta(days=31)).as_of == str(today + timedelta(days=31))
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "GetProducts"), "pricing:GetProducts"),
+        (NoCredentialsError(), "pricing:GetProducts"),
+        ({}, "has nothing of eu-central-1"),
+    ],
+)
+def test_prices_that_cannot_be_read_are_said_to_be_assumed(frankfurt, capsys, answer, said):
+    answers, asked = frankfurt
+    answers["usd"] = answer
+    for _ in range(2):
+        err = estimated(capsys)
+        assert said in err and f"list prices of {prices.REGION}, {prices.AS_OF}, assumed for eu-central-1" in err
+    assert len(asked) == 2, "nothing is kept"
 
 
 def test_an_estimate_needs_no_stack(capsys, monkeypatch, tmp_path):
