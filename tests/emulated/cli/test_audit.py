@@ -3,7 +3,7 @@
 import pytest
 from emulation.merged_stack import BREAKAGES, TABLE, instant, merged_stack
 from emulation.stack import NOW, cloudformation, describe
-from support.builders import avro_object, change, flattened, to_a_terminal, unstyled
+from support.builders import avro_object, change, flattened
 
 from sluice.ledger import keys as items
 from sluice.ledger.audit import CONTRADICTIONS
@@ -45,17 +45,6 @@ def test_every_version_is_listed_with_its_commit_or_the_reason_why_not(merged, c
     out = capsys.readouterr().out
     assert "3 object versions: 2 committed, 1 parked" in out and "no contradiction" in out
     assert f"a\t{merged.first.version}\tcommitted\t{TABLE}\t{merged.batch}\t{instant(2)}\tactive\t-" in out
-
-
-@pytest.mark.parametrize("width", [80, 200])
-def test_a_terminal_shows_the_versions_as_a_table(merged, monkeypatch, capsys, width):
-    to_a_terminal(monkeypatch, width)
-    assert run(["audit", "--objects"]) == 0
-    out = capsys.readouterr().out
-    lines = unstyled(out)
-    assert "\t" not in out and all(len(line) <= width for line in lines)
-    assert lines[0].startswith("key") and " state " in lines[0] and any(line.startswith("aside ") for line in lines)
-    assert "no table takes its topic" in " ".join(lines)
 
 
 @pytest.mark.parametrize("code", BREAKAGES)

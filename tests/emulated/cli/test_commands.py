@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from emulation.stack import NOW, describe
-from support.builders import halt, to_a_terminal, unstyled
+from support.builders import halt
 
 from sluice.batch.manifest import Manifest, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
@@ -63,14 +63,6 @@ def test_put_keeps_paths_inside_a_folder_and_the_name_of_a_file(stack, tmp_path,
         Bucket="s-bronze", Key="topics/a b/x+0+1.avro", VersionId=objects["topics/a b/x+0+1.avro"]["versionId"]
     )
     assert found["Body"].read() == b"12"
-
-
-def test_put_in_a_narrow_terminal_prints_the_end_of_a_long_key(stack, tmp_path, monkeypatch, capsys):
-    (tmp_path / "one.avro").write_bytes(b"4")
-    to_a_terminal(monkeypatch)
-    assert run(["put", "one.avro", "--prefix", f"topics/{'f' * 70}/year=2026"]) == 0
-    lines = unstyled(capsys.readouterr().out)
-    assert "…/year=2026/one.avro" in lines[0] and max(map(len, lines)) <= 80
 
 
 def test_put_counts_no_empty_file_among_names_without_a_rule(stack, tmp_path, capsys):

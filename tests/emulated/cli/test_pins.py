@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 )
 PINS = Path(__file__).resolve().parents[2] / "data" / "pins"
 WRITES = os.environ.get("SLUICE_PINS") == "write"
-AS_TEXT, AS_JSON, IN_A_TERMINAL = ("", "", None), (" --json", " --json", None), (" in a terminal", "", 110)
+AS_TEXT, AS_JSON, IN_A_TERMINAL = ("", "", None), (" --json", " --json", None), (" in a terminal", "", 80)
 #: How the lines of each part of the list are run: the end of their name, the end of the command, and columns.
 VIEWS = (AS_TEXT, AS_JSON, IN_A_TERMINAL)
 WAYS = {

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from emulation.stack import NOW, describe
-from support.builders import to_a_terminal, unstyled
+from support.builders import to_a_terminal
 from support.silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, put_forgetting
 
 from sluice.batch.manifest import TablePart, open_manifest
@@ -22,7 +22,6 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import Objects, VersionPage
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_cli.main import run
-from sluice_cli.terminal.output import LINE_INDENT, path_shortened
 from sluice_cli.trace import row, row_life
 from sluice_cli.trace.row_changes import FoundChange
 from sluice_read.moments import iso, ms_of
@@ -499,23 +498,6 @@ def test_a_replay_is_shown_apart_and_changes_no_time(traced, capsys):
     )
 
 
-@pytest.mark.parametrize("width", [60, 80])
-def test_a_row_in_a_narrow_terminal_names_long_keys_in_a_form_that_trace_takes(traced, capsys, monkeypatch, width):
-    key = "topics/crm.public.user/year=2026/month=11/day=21/hour=08/crm.public.user+0+0000000000.json"
-    traced.merged(traced.put(key, (1, "c", 7, "x", "a")), read=1)
-    traced.put(key.replace("0000000000", "0000000001"), (2, "u", 7, "x", "b"))
-    assert run(["row", "crm.user", "7", "x"]) == 0
-    assert f"create    {key} offset 0 " in capsys.readouterr().out
-    to_a_terminal(monkeypatch, width)
-    assert run(["row", "crm.user", "7", "x"]) == 0
-    lines = unstyled(capsys.readouterr().out)
-    assert all(len(line) <= width for line in lines)
-    shown = [word for line in lines for word in line.split() if word.endswith(".json")]
-    assert [word.startswith("…/") for word in shown] == [True, True]
-    for word in shown:
-        assert run(["trace", word]) == 0 and word[-15:] in capsys.readouterr().out.splitlines()[0]
-
-
 def test_the_history_of_a_batch_shows_it_for_objects_that_were_replayed_since(traced, capsys):
     one = traced.put("a.json", (1, "c", 1, "x", "a"))
     first = traced.merged(one, read=1)
@@ -896,24 +878,3 @@ def test_the_mark_of_a_rebuild_that_cannot_be_read_is_skipped(traced, capsys, ma
     assert run(["rebuild", "ledger", "--dry-run", "--json"]) == 0
     found = describe(capsys)
     assert [entry["key"] for entry in found["skipped_documents"]] == [key] and found["rebuilds_unfinished"] == []
-
-
-def test_a_terminal_shows_no_broken_word_in_the_prose_of_verbs(traced, capsys, monkeypatch):
-    key = "topics/crm user/dt=2026-11-21 10/crm user+0+0000000001.json"
-    loaded = traced.put(key, (1, "c", 7, "x", "a text of words " * 3))
-    traced.merged(loaded, read=1)
-    reason = "no rule of tables.yaml takes this topic, and so it waits here until there is one"
-    traced.put("b.json", state=items.PARKED, table=None, reason=reason)
-    commands = [["row", "crm.user", "7", "x"], ["trace", key], ["status"], ["audit"], ["replay", "--all", "--dry-run"]]
-    in_pipe = {}
-    for command in commands:
-        run(command)
-        in_pipe[command[0]] = capsys.readouterr().out
-    to_a_terminal(monkeypatch, 60)
-    for command in commands:
-        run(command)
-        out = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
-        long = [line.strip() for line in out.splitlines() if len(line) > 60 and " " in line.strip()]
-        assert {line for line in long if line != key} == set(), command
-        named = (key, path_shortened(key, 60 - LINE_INDENT))
-        assert any(each in out for each in named) or key not in in_pipe[command[0]], command

@@ -436,11 +436,6 @@ def test_csv_has_a_header_and_empty_nulls(on_silver, capsys):
     assert capsys.readouterr().out.splitlines() == ["id,date,name", "1,2020-02-03,ann", "2,,bob"]
 
 
-def test_a_pipe_gets_tab_separated_rows(on_silver, capsys):
-    assert run(["query", 'select name, date from crm."user" order by id']) == 0
-    assert capsys.readouterr().out.splitlines() == ["name\tdate", "ann\t2020-02-03", "bob\tNULL"]
-
-
 def test_sums_are_numbers_and_equal_names_are_distinguished(on_silver, capsys):
     assert run(["query", "--json", "select sum(id) id, count(*) id from moma.works"]) == 0
     assert json.loads(capsys.readouterr().out) == {"id": 26, "id_1": 6}

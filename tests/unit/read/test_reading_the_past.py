@@ -11,7 +11,6 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 from botocore.exceptions import ClientError
-from support.builders import to_a_terminal
 from support.silver_tables import SILVER_FOLDER, SilverFolder, kept_change, put_history, rows_by_id
 
 from sluice.schema.history import StoredColumns, stored_key
@@ -789,13 +788,3 @@ def test_the_python_api_reads_what_the_command_reads(silver):
         assert [item.key for item in found if item.kind == CHANGED] == [(6,)]
     with pytest.raises(NotRetained):
         tables.as_of("moma.works", "2020-01-01T00:00:00Z")
-
-
-def test_a_long_property_has_its_value_below_its_name_in_80_columns(on_silver, monkeypatch, capsys):
-    to_a_terminal(monkeypatch)
-    monkeypatch.setattr(table_commands, "_synced", lambda target, table: {})  # the folder has no catalog
-    assert run(["table", "show", "moma.artists"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    name = next(number for number, line in enumerate(lines) if line.strip() == "hoodie.compaction.payload.class")
-    assert lines[name + 1] == "  org.apache.hudi.common.model.DefaultHoodieRecordPayload"
-    assert not any(line.startswith("property  ") for line in lines)

@@ -4,7 +4,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from support.builders import to_a_terminal
 
 from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
@@ -212,17 +211,6 @@ def test_the_newest_of_several_reasons_is_shown():
     newer = aside("b", "quarantined", NOW + 2_000, code="incompatible_schema", reason="id is text")
     (line,) = lines_of(older, newer)
     assert line.endswith("for example b\tid is text; and 1 other reason: `sluice quarantine list`")
-
-
-def test_a_terminal_wraps_lines_between_words(monkeypatch, capsys):
-    found = aside("a/key.avro", "quarantined", NOW, code="not_avro", reason="The object is not an Avro container " * 3)
-    listed = survey([found.id], {found.id: found}, [])
-    _print(WaitResult(listed, 1.0, NOW), 60)
-    assert "\ta/key.avro\t" in capsys.readouterr().out
-    to_a_terminal(monkeypatch)
-    _print(WaitResult(listed, 1.0, NOW), 60)
-    lines = capsys.readouterr().out.splitlines()
-    assert "\t" not in "".join(lines) and all(len(line) <= 80 for line in lines)
 
 
 def test_the_counts_of_the_bucket_are_told_apart_from_the_wait(capsys):

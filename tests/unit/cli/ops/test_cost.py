@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 from botocore.exceptions import ClientError, NoCredentialsError
-from support.builders import to_a_terminal, unstyled
 
 from sluice import prices
 from sluice.batch.claim import TableState
@@ -230,16 +229,6 @@ def test_services_are_rows_whose_sum_is_what_is_not_spark():
         assert sum(map(float, column[:-1])) == pytest.approx(float(column[-1]), abs=0.05)
     (*parts, whole) = columns[-1]
     assert (parts[names.index("S3")], float(whole)) == ("0.00", pytest.approx(sum(fixed_monthly(1).values()), abs=0.01))
-
-
-def test_an_estimate_is_three_tables_in_80_columns(capsys, monkeypatch):
-    to_a_terminal(monkeypatch)
-    assert run(["ops", "cost", "estimate"]) == 0
-    shown = capsys.readouterr()
-    lines = unstyled(shown.out)
-    assert len(lines) == 27 and all(len(line) <= 80 for line in lines)
-    assert "US dollars a month for services other than Spark" in shown.err
-    assert shown.err.splitlines()[-3].startswith("1 table: ")
 
 
 def test_an_estimate_concludes_for_the_given_number_of_tables_alone(capsys):

@@ -15,11 +15,11 @@ from sluice.errors import ChangeRefused
 from sluice.ledger.keys import QUARANTINED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_cli.account.service import describe_report, service_entries
+from sluice_cli.account.service import describe_report
 from sluice_cli.account.table import table_entry, trouble_of_table
 from sluice_cli.status.overview import _aside
-from sluice_cli.status.status import print_services, print_status
-from tools.status_pictures import NOW, sample_status, table
+from sluice_cli.status.status import print_status
+from tools.status_pictures import NOW, sample_status
 
 
 def lines_of(document, monkeypatch, capsys, width=80):
@@ -54,22 +54,6 @@ def test_a_table_that_lost_later_changes_says_so_until_its_generation_is_raised(
     assert table_entry(state, NOW, replace(config, generation=1))["notes"] == ["other"]
 
 
-def test_a_terminal_of_60_columns_shows_each_table_in_one_line(monkeypatch, capsys):
-    lines, left_out = lines_of(sample_status(), monkeypatch, capsys, width=60)
-    header = next(line for line in lines if line.startswith("table "))
-    assert header.split() == ["table", "pending", "last", "commit"] and "quarantined" in left_out
-
-
-def test_waiting_objects_and_errors_stay_in_a_narrow_table(monkeypatch, capsys):
-    document = sample_status()
-    lines, left_out = lines_of({**document, "services": []}, monkeypatch, capsys)
-    number, header = next((number, line) for number, line in enumerate(lines) if line.startswith("table "))
-    assert "pending" in header and "quarantined" in header and "last commit" in header
-    assert lines[number + 1] == "  trouble"
-    assert "lane" in left_out and "--json" in left_out
-    assert any(line.startswith("shop.orders ") and "1,840" in line for line in lines)
-
-
 @pytest.fixture
 def refused():
     """The entry of a table whose settings differ from its data's, with the error as a run records it."""
@@ -79,13 +63,6 @@ def refused():
     rule = TableRule(topic="crm.public.user", table="crm.user", record_key=("id",), lane="slow")
     config = Configuration((rule,)).table_for_topic("crm.public.user")
     return table_entry(TableState("crm.user", last_error=str(error)), NOW, config)
-
-
-def test_a_pipe_gets_the_whole_error_with_the_lane_of_the_table(refused, capsys):
-    print_status(quiet([{**table("crm.user", "slow", 1, 1, 0, 0), **refused}]), NOW)
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("crm.user"))
-    end = "`sluice pause slow`, `sluice rebuild table crm.user`, push again, `sluice resume slow`"
-    assert line.endswith(end)
 
 
 def test_an_error_for_a_narrow_place_ends_after_a_whole_word(refused):
@@ -107,20 +84,6 @@ def test_a_service_that_found_nothing_to_do_says_so():
     report = {"files_before": 0, "files_after": 0, "bytes_before": 0, "bytes_after": 0, "rows": 0, "ms": 2_000}
     assert describe_report(report) == "nothing to do, 2.0 s"
     assert describe_report({**report, "rows": 3}).endswith("3 rows, 2.0 s")
-
-
-def test_services_in_a_narrow_terminal_have_no_lines_without_a_value(monkeypatch, capsys):
-    to_a_terminal(monkeypatch, 30)
-    synced = TableState("moma.artworks_and_artists", services={"catalog": {"at": NOW - 4_000, "instant": "20260101"}})
-    print_services(service_entries([synced], []), NOW)
-    lines = unstyled(capsys.readouterr().out)
-    assert [line.split(maxsplit=1) for line in lines] == [
-        ["table", "moma.artworks_and_artists"],
-        ["service", "catalog"],
-        ["state", "done"],
-        ["age", "4 s"],
-        ["result", "instant 20260101"],
-    ]
 
 
 def test_a_stack_that_nothing_reached_says_what_to_do_next(monkeypatch, capsys):

@@ -68,32 +68,10 @@ def test_what_is_not_there_is_a_dash_as_in_other_tables(width):
         assert next(row for row in rows if row[0].startswith(name))[-1] == "-"
 
 
-LONG_REASON = "the driver died while it merged crm.address: no executor answered within two minutes, see the log"
-
-
 def shown_in(width, document):
     out = io.StringIO()
     escaping_console(width=width, file=out).print(screen(document, height=40, width=width))
     return out.getvalue()
-
-
-def test_eighty_columns_keep_ids_whole_beside_long_texts():
-    activity = "Spark waits for objects until 15:49:10 UTC, and its next batch begins with the table crm.address"
-    document = {
-        **DOCUMENT,
-        "lanes": [{**DOCUMENT["lanes"][0], "summary": activity}],
-        "runs": [{**DOCUMENT["runs"][0], "reason": LONG_REASON}],
-    }
-    text = shown_in(80, document)
-    assert run_name("main", 4) in text and "…" not in text and "crm.address" in text
-    assert set(f"{LONG_REASON} {activity}".split()) <= set(text.split())
-
-
-def test_a_name_too_long_for_eighty_columns_is_folded_and_no_number_is_cut():
-    name = "crm." + "long_" * 20
-    text = shown_in(80, {**DOCUMENT, "tables": [{**DOCUMENT["tables"][0], "table": name}]})
-    assert name in "".join(line.split(" ")[0] for line in text.splitlines()) and "1 min 35 s" in text
-    assert "…" not in text and "2 min 5 s ago" in text and "late" in text
 
 
 def test_top_status_and_the_page_call_the_same_things_by_the_same_names(monkeypatch, capsys):

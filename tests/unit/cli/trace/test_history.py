@@ -1,10 +1,5 @@
 """What `sluice history` prints in terminals of several widths."""
 
-import re
-from dataclasses import replace
-from datetime import datetime, timezone
-
-import pytest
 from support.builders import to_a_terminal, unstyled
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
@@ -13,7 +8,6 @@ from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.past_batches import PastBatch
-from sluice_cli.terminal.output import is_named
 from sluice_cli.trace.history import print_history
 from sluice_cli.trace.history_search import Gathered
 from sluice_cli.trace.object_history import Claim, Entry, claims_of, moments, totals
@@ -31,11 +25,6 @@ def entry(number, table="crm.user", put=PUT):
     return Entry(identity, record, put, (claim,))
 
 
-def damaged(number, put=PUT):
-    identity = ObjectId("bronze", f"topics/tickit.crm.user/tickit.crm.user+0+{number:010d}.avro", "v1")
-    return Entry(identity, ObjectRecord(identity, "quarantined", put + 500, size=9, code="not_avro"), put)
-
-
 ENTRIES = tuple(entry(number) for number in range(3))
 
 
@@ -45,81 +34,6 @@ def printed(monkeypatch, capsys, *entries, width=None):
     shown = entries or ENTRIES
     print_history(Gathered(shown, ()), totals(shown, ()))
     return unstyled(capsys.readouterr().out)
-
-
-@pytest.mark.parametrize("width", [80, 100, 140])
-def test_a_terminal_shows_each_object_in_one_line(monkeypatch, capsys, width):
-    lines = printed(monkeypatch, capsys, width=width)
-    assert len(lines) == 4 and all(len(line) <= width for line in lines)
-    for each, line in zip(ENTRIES, lines[1:], strict=True):
-        assert line.startswith("2026-11-18T") and "crm.user" in line and is_named(line.split()[-1], each.id.key)
-
-
-@pytest.mark.parametrize("put", [PUT, NOW], ids=["earlier", "today"])
-def test_eighty_columns_show_when_an_object_was_readable_and_its_file_name(monkeypatch, capsys, put):
-    lines = printed(monkeypatch, capsys, entry(1, put=put), entry(2, put=put), width=80)
-    assert [name for name in lines[0].split() if name != "table"] == ["put", "readable", "state", "key"]
-    for number, line in enumerate(lines[1:], 1):
-        assert "+32.7 s" in line and line.split()[-1] == f"…/tickit.crm.user+0+{number:010d}.avro"
-
-
-def test_eighty_columns_hold_a_long_file_name_beside_an_object_in_quarantine(monkeypatch, capsys):
-    lines = printed(monkeypatch, capsys, entry(1, "ecomm.listing", NOW), damaged(2, NOW), width=80)
-    assert "readable" in lines[0] and lines[3].strip().endswith("/tickit.ecomm.listing+0+0000000001.avro")
-    assert all(len(line) <= 80 for line in lines if ".avro" not in line)
-
-
-def again(each):
-    """The object as it is after a second attempt."""
-    return replace(each, record=replace(each.record, attempt=1))
-
-
-LONG = {
-    "second attempt": (again(entry(1030)), entry(1031)),
-    "quarantined": (entry(1030), damaged(1031)),
-    "long name": (entry(1030, "ecomm." + "long_" * 12), again(entry(1031))),
-    "today": (again(entry(1030, put=NOW)), damaged(1031, NOW)),
-}
-
-
-@pytest.mark.parametrize("shown", LONG.values(), ids=LONG)
-def test_eighty_columns_keep_the_put_and_whole_keys_whatever_is_long(monkeypatch, capsys, shown):
-    text = " ".join(printed(monkeypatch, capsys, *shown, width=80))
-    assert re.match(r"put +(admitted +)?(claimed +)?readable +state ", text)
-    assert text.count(f"{datetime.fromtimestamp(shown[0].put_at / 1000, timezone.utc):%H:%M:%S}Z") == len(shown)
-    keys = [word.removeprefix("…") for word in text.split() if word.endswith(".avro")]
-    assert all(each.id.key.endswith(key) and "/" in key for each, key in zip(shown, keys, strict=True))
-
-
-def test_eighty_columns_show_a_second_attempt_and_a_key_below_its_row(monkeypatch, capsys):
-    each = again(entry(1030))
-    lines = printed(monkeypatch, capsys, each, width=80)
-    assert lines[1].strip() == "key" and lines[3] == f"  {each.id.key}"
-    assert lines[2].startswith("2026-11-18T") and "+32.7 s" in lines[2] and "committed (attempt 2)" in lines[2]
-
-
-def test_a_pipe_gets_every_column_with_whole_names(monkeypatch, capsys):
-    lines = printed(monkeypatch, capsys)
-    assert lines[0].count("\t") == 10 and all(BATCH in line and RUN in line for line in lines[1:])
-
-
-@pytest.mark.parametrize("width", [60, 80])
-def test_a_narrow_terminal_shows_a_reason_in_one_line_below_its_row(monkeypatch, capsys, width):
-    reason = "no rule of tables.yaml takes this topic"
-    parked = replace(damaged(1, NOW), record=replace(damaged(1).record, state="parked", code=None, reason=reason))
-    assert printed(monkeypatch, capsys, parked)[1].split("\t")[4] == f"parked ({reason})", "a pipe has it in its row"
-    lines = printed(monkeypatch, capsys, entry(2, put=NOW), parked, width=width)
-    assert lines[-1] == f"  {reason}" and all(len(line) <= width for line in lines if ".avro" not in line)
-
-
-@pytest.mark.parametrize("width", [80, 100, 140])
-def test_a_reason_is_wrapped_between_words_and_never_cut(monkeypatch, capsys, width):
-    reason = "two rules take this topic, and the first of them names no record key for its tables"
-    each = damaged(1, NOW)
-    parked = replace(each, record=replace(each.record, state="parked", code=None, reason=reason))
-    words = " ".join(printed(monkeypatch, capsys, entry(2, put=NOW), parked, width=width)).split()
-    told = iter(words)
-    assert all(word in told for word in f"parked {reason}".split()), words
 
 
 def claimed(number, state="committed", **columns):
