@@ -91,6 +91,15 @@ def mongo(kind: str, at: int, id: int, document: Any = None, **more: Any) -> dic
     return {**event, "documentKey": {"_id": id}, **({"fullDocument": document} if document else {}), **more}
 
 
+def as_texts(event: dict[str, Any]) -> dict[str, Any]:
+    """An event as MongoDB's Kafka connector writes it with `output.format.value=schema`."""
+    texts = {
+        name: json.dumps(event[name]) for name in ("_id", "fullDocument", "documentKey", "clusterTime") if name in event
+    }
+    changed = {name: json.dumps(fields) for name, fields in event.get("updateDescription", {}).items()}
+    return {"fullDocument": None, **event, **texts, "updateDescription": changed or None}
+
+
 def typed(**row: Any) -> dict[str, Any]:
     return {name: {"N": str(value)} if isinstance(value, int) else {"S": value} for name, value in row.items()}
 
@@ -240,6 +249,15 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
             mongo("update", 2, 1, updateDescription={"updatedFields": {"name": "b"}, "removedFields": ["n"]}),
         ],
         [{"_id": 1, **WIDE, "name": "b", "n": None}],
+    ),
+    "mongodb, documents and keys as text": (
+        [
+            as_texts(mongo("delete", 4, 2)),
+            as_texts(mongo("update", 3, 1, updateDescription={"updatedFields": {"name": "b"}})),
+            as_texts(mongo("insert", 2, 2, {"_id": 2, **WIDE})),
+            as_texts(mongo("insert", 1, 1, {"_id": 1, **WIDE})),
+        ],
+        [{"_id": 1, **WIDE, "name": "b"}],
     ),
     "mongodb, values of extended JSON": (
         [
@@ -742,6 +760,16 @@ def test_a_proposed_rule_merges_source_tables_that_seem_to_be_one(tables: Any, m
     assert any("source tables" in note for note in rule.notes) == (len(set(tables)) > 1)
     written = whole_text([rule])
     assert ("  merged: true\n" in written) == merged
+
+
+def test_documents_as_text_in_avro_are_read_where_a_rule_names_them() -> None:
+    changes = [as_texts(mongo("insert", at, 1, {"_id": 1, "name": name})) for at, name in ((2, "b"), (1, "a"))]
+    names = ("_id", "operationType", "fullDocument", "documentKey", "clusterTime", "ns")
+    fields = [{"name": name, "type": ["null", "string"]} for name in ("db", "coll")]
+    body = in_avro(*({name: change[name] for name in names} for change in changes), row=fields)
+    rule = {**PLAIN, "record_key": "_id"}
+    assert play({"topics/s.cust/x.avro": body}, rules(rule)).refused == ["deletions_unmarked"]
+    assert play({"topics/s.cust/x.avro": body}, rules({**rule, "format": "mongodb"})).rows == [{"_id": 1, "name": "b"}]
 
 
 def test_rows_as_text_in_other_formats_are_read_as_json_where_a_rule_names_them() -> None:

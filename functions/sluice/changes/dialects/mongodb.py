@@ -67,9 +67,15 @@ def _time(value: Any) -> Any:
     return f"{moment.isoformat(timespec='milliseconds')}Z"
 
 
+def _parsed(value: Any, reading: Reading) -> Any:
+    """A value that MongoDB's Kafka connector writes as JSON text, with `output.format.value=schema`."""
+    return reading.parse(value) if isinstance(value, str) and value.startswith("{") else value
+
+
 def _place(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     """The cluster time: seconds, and the number of the operation in them."""
-    seconds, number = (whole(at(record, f"clusterTime.$timestamp.{part}")) for part in "ti")
+    time = _parsed(record.get("clusterTime"), reading)
+    seconds, number = (whole(at({"of": time}, f"of.$timestamp.{part}")) for part in "ti")
     return {} if seconds is None or number is None else {"ts_ms": seconds * 1000, "ord": number}
 
 
@@ -90,6 +96,7 @@ _EVENTS = ChangePaths(
     source={"db": "ns.db", "table": "ns.coll"},
     place=_place,
     decoded=_document,
+    texts=True,
 )
 _UPDATED = ChangePaths(
     "mongodb",
@@ -101,6 +108,7 @@ _UPDATED = ChangePaths(
     source=_EVENTS.source,
     place=_place,
     decoded=_document,
+    texts=True,
     partial=True,
 )
 
@@ -125,14 +133,15 @@ class MongoDb(JsonOnly):
             raise UnusableSchema("A change event is split, and its parts are records of their own", next_step=_WHOLE)
         if "operationType" not in record:
             return [_of_debezium(record, reading)]
-        if str(record["operationType"]).lower() == "update" and not isinstance(record.get("fullDocument"), dict):
-            return _UPDATED.changes({**record, "fullDocument": _updated(record)}, reading)
+        if str(record["operationType"]).lower() == "update" and not record.get("fullDocument"):
+            return _UPDATED.changes({**record, "fullDocument": _updated(record, reading)}, reading)
         return _EVENTS.changes(record, reading)
 
 
-def _updated(record: Record) -> dict[str, Any]:
+def _updated(record: Record, reading: Reading) -> dict[str, Any]:
     """The fields that an update says it changed."""
-    updated, removed = at(record, "updateDescription.updatedFields"), at(record, "updateDescription.removedFields")
+    updated, removed = (at(record, f"updateDescription.{name}Fields") for name in ("updated", "removed"))
+    updated = _parsed(updated, reading)
     if (
         not isinstance(updated, dict)
         or not isinstance(removed or [], list)

@@ -42,7 +42,11 @@ DIALECTS = {dialect.name: dialect for dialect in _ALL}
 OF_DEBEZIUM = tuple(dialect.name for dialect in _VARIED)
 
 # The field with the row as JSON text, by the dialects that have it in other formats too, and these formats.
-_TEXTS = {PEERDB: ("_peerdb_data", ("avro", "parquet", "csv")), AIRBYTE: ("_airbyte_data", ("csv",))}
+_TEXTS = {
+    PEERDB: ("_peerdb_data", ("avro", "parquet", "csv")),
+    AIRBYTE: ("_airbyte_data", ("csv",)),
+    MONGODB_EVENTS: ("fullDocument", ("avro", "parquet")),
+}
 
 
 def text_field(of_rule: CaptureDialect | str | None, format: str) -> str | None:

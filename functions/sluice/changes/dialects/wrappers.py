@@ -31,6 +31,7 @@ _CHANGE = "Say by `change` in the table's rule where the row, its key and its or
 _TEXTS = (  # names that nothing else has: of text, too
     _wrapper("Airbyte's records without flattening", "_airbyte_data", step=_TYPED.format("airbyte")),
     _wrapper("PeerDB's raw records", "_peerdb_data", step=_TYPED.format("peerdb")),
+    _wrapper("MongoDB's change streams", "documentKey", "operationType ns", _TYPED.format("mongodb")),
     _wrapper("Salesforce's change events", "ChangeEventHeader"),
     _wrapper("Azure SQL's change events", "data", "specversion operation logicalid", _CHANGE),
     _wrapper("TiCDC's rows in Avro, without those of deletions", "_tidb_op", step="Let TiCDC write canal-json or CSV"),
@@ -40,8 +41,6 @@ _RECORDS = (
     _wrapper("Canal's or Maxwell's changes", "data", "type table schema"),
     _wrapper("GoldenGate's operations", "after", "table op_type op_ts", _TYPED.format("goldengate")),
     _wrapper("GoldenGate's operations", "before", "table op_type op_ts", _TYPED.format("goldengate")),
-    _wrapper("MongoDB's change streams", "fullDocument", "operationType documentKey ns"),
-    _wrapper("MongoDB's change streams", "documentKey", "operationType ns"),
     _wrapper("DynamoDB's incremental exports", "NewImage", "Metadata Keys"),
     _wrapper("DynamoDB's incremental exports", "Keys", "Metadata"),
     _wrapper("DynamoDB's streams", "dynamodb", "eventID eventName"),
