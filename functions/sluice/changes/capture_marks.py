@@ -66,6 +66,9 @@ _NUMBERED: Mapping[str, Vocabulary] = {
     "cdc_operation": Vocabulary(  # ScyllaDB's numbers, or others' words
         _COMMON.deletions | set("345678"), _COMMON.before | {"0"}, _COMMON.others | set("129")
     ),
+    "_eventtype": _words(
+        "deleted delete", "", "created updated undeleted create update undelete", "deleted"
+    ),  # Salesforce
     "sdc_operation_type": _words("2", "", "1 3 4 5 6 7 8", "2"),  # StreamSets
     **dict.fromkeys(
         ("a_enttyp", "_enttyp"), _words("dl dr", "ub br", "pt px up ur rr cr", "DL")

@@ -187,7 +187,7 @@ def read_writer_schema(schema: Mapping[str, Any], form: WriterForm = None) -> Wr
     meta_names: frozenset[str] = frozenset()
     prefix: str | None = None
     if shape == ENVELOPE:
-        row, meta = _envelope(types, fields)
+        row, meta = _envelope(types, fields, untyped=name.startswith(_INFERRED))
     else:
         prefix = _prefix(list(fields)) if shape == FLATTENED else None
         if shape == FLATTENED and prefix is None:
@@ -351,7 +351,9 @@ def _source_fields(names: Any, prefixes: Sequence[str]) -> tuple[tuple[str, str]
     return tuple((word, field) for word, field in fields if field)
 
 
-def _envelope(types: NamedTypes, fields: dict[str, Mapping[str, Any]]) -> tuple[RowSchema, MetaFields]:
+def _envelope(
+    types: NamedTypes, fields: dict[str, Mapping[str, Any]], *, untyped: bool
+) -> tuple[RowSchema, MetaFields]:
     """The row is the type of `after` or `before`: the first defines it, the other refers to it."""
     rows = []
     for side in ("after", "before"):
@@ -379,6 +381,12 @@ def _envelope(types: NamedTypes, fields: dict[str, Mapping[str, Any]]) -> tuple[
             next_step=YUGABYTEDB_STEP,
         )
     names = _fields(source)
+    if "value_capture_type" in names and not untyped:
+        raise UnusableSchema(
+            "The changes are Cloud Spanner's, whose updates may lack columns: only JSON without a schema is read",
+            column="source",
+            next_step="Let the connector write JSON with schemas.enable=false, and upload the objects again",
+        )
     time = "ts_ms" if "ts_ms" in names else None
     sent = SENT if SENT in names else None
     return rows[0], MetaFields("op", None, time, detect(names), _source_fields(names, ("",)), sent)

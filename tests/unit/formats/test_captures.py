@@ -576,6 +576,17 @@ def test_messages_in_the_wire_format_of_a_registry_are_named(begin: bytes) -> No
         assert "wire format" in played.reasons[0] and "AvroConverter" in played.reasons[0]
 
 
+def test_changes_of_spanner_that_carry_a_schema_are_refused_by_name() -> None:
+    fields = [{"field": "id", "type": "int64", "optional": True}]
+    source = [{"field": name, "type": "string", "optional": True} for name in ("connector", "value_capture_type")]
+    sides = [{"field": side, "type": "struct", "optional": True, "fields": fields} for side in ("before", "after")]
+    named = {"field": "source", "type": "struct", "fields": source}
+    schema = {"type": "struct", "name": "E", "fields": [*sides, named, {"field": "op", "type": "string"}]}
+    change = debezium("spanner", "u", {"id": 1}, value_capture_type="OLD_AND_NEW_VALUES")
+    played = rows_of({"schema": schema, "payload": change})
+    assert played.refused == ["unusable_schema"] and "Spanner" in played.reasons[0]
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_updates_that_lack_columns_or_hold_their_mark_are_read_from_json_alone(named: bool) -> None:
     of_maxwell = {**maxwell("update", 2, {"id": 1, "name": "b"}), "old": {"name": "a"}}
