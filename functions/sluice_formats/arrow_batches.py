@@ -19,10 +19,12 @@ from sluice.changes import hidden_columns as hidden
 from sluice.changes.position import OFFSET_ONLY, encode_arrival, encode_rows, of_snapshot
 from sluice.changes.source_tables import source_table
 from sluice.config.placeholders import Placeholders, placeholders
+from sluice.config.rules.partition_fields import PartitionField
 from sluice.config.values import source_column
 from sluice.errors import ExpansionLimit, Unordered
 from sluice.names import stored_name
 from sluice.schema.avro import WriterSchema
+from sluice.schema.made_columns import partition_value, sources_of
 from sluice_formats.arrow_columns import (
     arrow_type,
     is_number_text,
@@ -301,21 +303,39 @@ def _data(
                 unit="bytes",
             )
     made = dict(zip((column.name for column in plan.columns), arrays))
+    transforms = [field for field in plan.partition_fields if field.transform]
+    for field in transforms:
+        if field.column in made:
+            made[field.column] = _partition_values(field, made, plan)
     check_key_texts(
-        {name: made[name] for name in plan.record_key if name in made}, numbers, empty_parts=bool(plan.partition_by)
+        {name: made[name] for name in plan.record_key if name in made}, numbers, empty_parts=bool(plan.partition_fields)
     )
     check_key_times(
         {column.name: (made[column.name], column.kind) for column in plan.columns if column.name in plan.record_key},
         numbers,
     )
-    check_folder_texts({name: made[name] for name in plan.partition_by if name in made}, numbers)
+    check_folder_texts({name: made[name] for name in plan.partition_columns if name in made}, numbers)
+    left_out = _left_out(made, len(rows), plan, ops) if sent is None else _unsent(made, sent, plan)
+    for field in transforms:  # unchanged where its source is; times have no placeholders, and keys are never unchanged
+        left_out.pop(field.column, None)
+        if field.source in left_out:
+            left_out[field.column] = left_out[field.source]
     return without_placeholders(
-        arrays,
-        [column.name for column in plan.columns],
+        list(made.values()),
+        list(made),
         marks=placeholders(plan.unavailable_value),
         never=plan.record_key,
-        left_out=_left_out(made, len(rows), plan, ops) if sent is None else _unsent(made, sent, plan),
+        left_out=left_out,
     )
+
+
+def _partition_values(field: PartitionField, made: Mapping[str, pa.Array], plan: ReaderPlan) -> pa.Array:
+    """The raw values of a transform's column, of the raw ones of its sources."""
+    by_name = {column.name: column for column in plan.columns}
+    sources = [by_name[name] for name in sources_of(field, plan.record_key)]
+    rows = list(zip(*(made[column.name].to_pylist() for column in sources)))
+    values = {row: partition_value(field, row, sources) for row in set(rows)}
+    return pa.array([values[row] for row in rows], arrow_type(by_name[field.column]))
 
 
 def _left_out(

@@ -33,7 +33,7 @@ from sluice.errors import ExpansionLimit, SluiceError, Unordered, UnusableSchema
 from sluice.names import stored_name
 from sluice.schema.avro import WriterForm, WriterSchema
 from sluice.schema.concealment import Concealment, ruled, without_values
-from sluice.schema.source_columns import with_source_columns, with_source_values
+from sluice.schema.made_columns import with_source_columns, with_source_values
 from sluice.schema.table_row import with_path_columns
 from sluice_formats.arrow_batches import position_of, record_batch, truncate_batch
 from sluice_formats.avro import avro_records

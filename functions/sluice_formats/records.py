@@ -20,6 +20,7 @@ from sluice.config.delete_when import DeleteWhen
 from sluice.config.limits import DEFAULTS, Limits
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
+from sluice.config.rules.partition_fields import PartitionField
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.schema.avro import WriterForm, WriterSchema
@@ -51,7 +52,7 @@ class ReaderPlan:
     unavailable_value: str = unavailable.DEFAULT
     coordinates: tuple[str, ...] = ()  # columns with the record's Kafka partition and offset
     topic: str = ""
-    partition_by: tuple[str, ...] = ()
+    partition_fields: tuple[PartitionField, ...] = ()
     delete_when: DeleteWhen = DeleteWhen()
     key_pattern: str | None = None
     csv: CsvForm = CsvForm()
@@ -67,6 +68,11 @@ class ReaderPlan:
     form: WriterForm = None  # of the records, where the rule says it
     dialect: CaptureDialect | None = None  # of another capture's changes, where the rule says it
     known_dialects: Collection[str] = ()  # those that are looked for
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The table's columns that hold the values of the partition path."""
+        return tuple(field.column for field in self.partition_fields)
 
 
 def reader_plan(
@@ -95,7 +101,7 @@ def reader_plan(
         config.unavailable_value,
         config.coordinates,
         config.topic,
-        config.partition_by,
+        config.partition_fields,
         config.marks_of_rows,
         config.key_pattern,
         config.csv,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, timezone
 from typing import Any
+from zlib import crc32
 
 import pytest
+from support.builders import change, flattened
 from support.merge_cases import (
     BATCH_OFFSETS,
     COLUMNS,
@@ -96,6 +99,72 @@ def test_each_way_gives_the_row_of_each_example(
     if group.settings.get("delete_mode") != "ignore":
         bench.merge(at_once, items)
         assert group.by_name(rows(bench, at_once)) == group.rows_at_once
+
+
+TIMED = flattened(
+    {
+        "id": "int",
+        "at": ["null", {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}],
+        "name": ["null", "string"],
+    }
+)
+NONE = "__HIVE_DEFAULT_PARTITION__"
+
+
+def event(op: str, lsn: int, id: int, at: datetime | None, name: str | None = "n") -> dict[str, Any]:
+    micros = None if at is None else int(at.replace(tzinfo=timezone.utc).timestamp()) * 10**6
+    return change(op, lsn, id=id, at=micros, name=name)
+
+
+LATE, EARLY, OLD = datetime(2026, 11, 28, 23, 59, 59), datetime(2026, 11, 29), datetime(1969, 12, 31, 5)
+TIMED_BATCHES = (
+    [event("c", 1, 1, LATE), event("c", 2, 2, EARLY), event("c", 3, 3, OLD), event("c", 4, 4, None)],
+    [event("u", 5, 1, EARLY), event("d", 6, 2, None, None), event("u", 7, 4, OLD), event("c", 8, 5, LATE)],
+    [event("u", 10, 3, OLD, "later"), event("u", 9, 1, OLD), event("u", 11, 1, LATE), event("c", 12, 2, OLD)],
+)
+PLACES = {1: LATE, 2: OLD, 3: OLD, 4: OLD, 5: LATE}
+
+
+@pytest.mark.parametrize(
+    ("way", "table_type"),
+    [
+        (FILES, "cow"),
+        (FILES, "mor"),
+        (BY_SPARK, "cow"),
+        pytest.param(BY_SPARK, "mor", marks=pytest.mark.whole),
+        pytest.param(TASKS, "cow", marks=pytest.mark.whole),
+        pytest.param(TASKS, "mor", marks=pytest.mark.whole),
+    ],
+)
+def test_rows_lie_where_their_times_say_batch_by_batch_and_at_once(
+    bench: Workbench, way: str, table_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restrict(monkeypatch, way)
+    settings = {"table_type": table_type, "partition_by": ("day(at)", "hour(at)", "bucket(4)"), "history": True}
+    in_batches, at_once = table("in_batches", **settings), table("at_once", **{**settings, "history": False})
+    items = [bench.put(changes, TIMED, offset=100 * number) for number, changes in enumerate(TIMED_BATCHES)]
+    for item in items[:2]:
+        bench.merge(in_batches, [item])
+    columns = ("id", "at_day", "at_hour", "key_bucket", "_hoodie_partition_path", "__deleted")
+    gone = next(row for row in bench.rows_by_hudi_rs(in_batches, *columns) if row[0] == 2)
+    assert gone == (2, None, None, None, f"at_day={NONE}/at_hour={NONE}/key_bucket={NONE}", True)
+    bench.merge(in_batches, items[2:])
+    bench.merge(at_once, items)
+    wanted = []
+    for id, at in PLACES.items():
+        hour, bucket = f"{at:%Y-%m-%d-%H}", crc32(str(id).encode()) % 4
+        path = f"at_day={at:%Y-%m-%d}/at_hour={hour}/key_bucket={bucket}"
+        wanted.append((id, date(at.year, at.month, at.day), hour, bucket, path, False))
+    for config in (in_batches, at_once):
+        assert bench.rows_by_hudi_rs(config, *columns) == wanted
+        assert bench.rows(config, *columns) == wanted
+    assert bench.properties(in_batches)["hoodie.table.partition.fields"] == "at_day,at_hour,key_bucket"
+    states = bench.rows_by_hudi_rs(in_batches.history_table, "id", "at_day", "__deleted")
+    assert len(states) == 12 and {row[1] for row in states if row[0] == 1} == {
+        date(2026, 11, 28),
+        date(2026, 11, 29),
+        date(1969, 12, 31),
+    }
 
 
 def rows(bench: Workbench, config: TableConfig) -> dict[int, str]:

@@ -15,6 +15,7 @@ from sluice.config.key_pattern import LAST_OFFSET, OFFSET, TOPIC_GROUP, groups_o
 from sluice.config.lane import LaneConfig, bytes_to_read
 from sluice.config.rules.change_rule import ChangeRule
 from sluice.config.rules.ignore import TOPIC_PATTERN, Ignore
+from sluice.config.rules.partition_fields import columns_read
 from sluice.config.rules.snapshot import GENERATION
 from sluice.config.rules.table_rule import TableRule, history_taken
 from sluice.config.setting import settings_of
@@ -257,7 +258,7 @@ def _check_columns(tree: YamlLines, rule: TableRule, path: Path) -> None:
         tree.mistake((*path, "columns", key), wrong)
     listed = (
         ("record_key", rule.record_key, False),
-        ("partition_by", rule.partition_by, False),
+        ("partition_by", columns_read(rule.partition_by), False),
         ("position", rule.position_columns, True),
         ("coordinates", rule.coordinates, True),
         ("delete_when", (rule.delete_when.column,) if rule.delete_when.column else (), True),

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import typer
 
 from sluice.config.pinned_topic import config_in_force
+from sluice.config.rules.partition_fields import partition_field
 from sluice.errors import CommandFailed, NotAdoptable, UsageError
 from sluice.hudi.foreign_table import FOLDERS, ForeignTable, check_adoptable, foreign_table
 from sluice.hudi.java_properties import parse_properties
@@ -56,11 +57,12 @@ def adopt(
         config = config_in_force(configuration, table, state.pinned)
     if state.last_instant is None:
         raise CommandFailed(f"{table} has no commit yet", next_step=f"Adopt after its first commit: {Step('wait')}")
-    if config.history or config.append_only or config.columns.any:
-        word = "history" if config.history else "append_only" if config.append_only else "columns"
+    derived = next((written for written in config.partition_by if partition_field(written).transform), None)
+    if config.history or config.append_only or config.columns.any or derived:
+        word = "history" if config.history else "append_only" if config.append_only else derived or "columns"
         raise NotAdoptable(
             f"The rule of {table} has `{word}`, which adopted rows would not follow",
-            next_step="Adopt into a table whose rule has no `history`, `append_only` and `columns`",
+            next_step="Adopt into a table whose rule has no `history`, `append_only`, `columns` and transforms",
         )
     other = _read(target, source, lambda properties: check_adoptable(properties, config))
     document = {"table": table, "lane": config.lane, "from": source, **other.to_dict(), "request": None}

@@ -53,7 +53,7 @@ def names_of(config: TableConfig) -> CatalogNames:
 
 def wished_table(wish: Wish, name: str, kind: str, *, synced: str | None) -> TableInput:
     """The Glue table of one kind. `synced` is the commit up to which its partitions are synced, None before that."""
-    partition_by = wish.config.partition_by
+    partition_by = wish.config.partition_columns
     by_name = {column.name: column for column in wish.columns}
     keys = [by_name.get(field, CatalogColumn(field, "string")) for field in partition_by]
     parameters = {"EXTERNAL": "TRUE", OWNER: wish.config.table, **spark_properties(wish.columns, partition_by)}

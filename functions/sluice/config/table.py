@@ -24,6 +24,7 @@ from sluice.config.placeholders import DEFAULT as DEFAULT_PLACEHOLDER
 from sluice.config.rules.change_rule import ChangeRule
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
+from sluice.config.rules.partition_fields import PartitionField, columns_read, partition_field
 from sluice.config.rules.snapshot import SnapshotRule
 from sluice.config.services import ServicePolicy
 from sluice.config.setting import restored, setting, settings_of, stored
@@ -38,6 +39,7 @@ from sluice.config.values import (
     JSON_TYPES,
     LANE_NAME,
     LINEAGE,
+    PARTITION_FIELDS,
     POSITION,
     RAW_COLUMNS,
     SHAPES,
@@ -89,11 +91,13 @@ class TableSettings:
     partition_by: tuple[str, ...] = field(
         default=(),
         metadata=setting(
-            COLUMNS,
-            "The columns of the partition path; `[]` for none. A row moves when their values change.",
+            PARTITION_FIELDS,
+            "The columns of the partition path, or transforms such as `day(column)`; `[]` for none. A row moves when "
+            "their values change.",
             fixed=True,
             template=True,
             default_text="none",
+            page="#partition_by",
         ),
     )
     table_type: str = field(
@@ -401,8 +405,18 @@ class TableSettings:
     @property
     def source_words(self) -> tuple[str, ...]:
         """The words of SOURCE_WORDS whose columns the table has: those of `source_columns`, the key and partitions."""
-        columns_used = {*self.record_key, *self.partition_by, *map(source_column, self.source_columns)}
+        columns_used = {*self.record_key, *columns_read(self.partition_by), *map(source_column, self.source_columns)}
         return tuple(word for word in SOURCE_WORDS if source_column(word) in columns_used)
+
+    @property
+    def partition_fields(self) -> tuple[PartitionField, ...]:
+        """The fields of the partition path, in order."""
+        return tuple(map(partition_field, self.partition_by))
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The table's columns that hold the values of the partition path, in order."""
+        return tuple(field.column for field in self.partition_fields)
 
     @property
     def several_topics(self) -> bool:
@@ -510,7 +524,7 @@ class TableConfig(TableSettings, _TableIdentity):
     @property
     def _hashed_key(self) -> dict[str, Any]:
         """The columns of key and partitions that hold hashes, and the secret of their key; empty where none does."""
-        hashed = self.columns.hashed((*self.record_key, *self.partition_by))
+        hashed = self.columns.hashed((*self.record_key, *columns_read(self.partition_by)))
         return {_HASHED_KEY: [*hashed, self.columns.key]} if hashed else {}
 
 

@@ -14,6 +14,7 @@ from sluice.changes.hidden_columns import LINEAGE_WORDS, colliding
 from sluice.config.hudi_overrides import refusal, unfit_value
 from sluice.config.json_types import JSON_TYPE_PATTERN, UnknownType, declared_type
 from sluice.config.placeholders import placeholders
+from sluice.config.rules.partition_fields import partition_field
 from sluice.config.setting import Value
 from sluice.names import COLUMN, LANE, NAME, not_a_column
 
@@ -173,6 +174,14 @@ def _columns(written: Any) -> tuple[str, ...]:
     return columns
 
 
+def _partition_fields(written: Any) -> tuple[str, ...]:
+    fields = tuple(map(partition_field, _listed(written)))
+    _checked(name for field in fields for name in (field.source, field.column) if name is not None)
+    if len({field.column.lower() for field in fields}) < len(fields):
+        raise ValueError("names a column twice")
+    return tuple("".join(field.split()) for field in _listed(written))
+
+
 def _any_columns(written: Any) -> tuple[str, ...]:
     columns = _listed(written)
     _checked(columns, reserved=False)
@@ -234,6 +243,7 @@ _NAME_SCHEMA = {"type": "string", "minLength": 1}
 _NAMES_SCHEMA = {"type": "array", "items": _NAME_SCHEMA, "uniqueItems": True}
 
 COLUMNS = Value(_columns, {"anyOf": [_NAME_SCHEMA, _NAMES_SCHEMA]}, list)
+PARTITION_FIELDS = Value(_partition_fields, COLUMNS.schema, list)
 ANY_COLUMNS = Value(_any_columns, COLUMNS.schema, list)  # hidden columns too
 MARK_PLACE = Value(_mark_place, {**_NAME_SCHEMA, "maxLength": 255})  # a column, or a path of `change`
 POSITION = Value(_position, {"anyOf": [_NAME_SCHEMA, {**_NAMES_SCHEMA, "minItems": 1}]}, _written_position)

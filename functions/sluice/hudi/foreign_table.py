@@ -150,7 +150,7 @@ def adopted_columns(
             f"columns have other types: {'; '.join(wrong)}",
             "Bring the columns to the adopting table's types in a copy of the table, and adopt that",
         )
-    missing = [name for name in (*config.record_key, *config.partition_by) if name not in present]
+    missing = [name for name in (*config.record_key, *config.partition_columns) if name not in present]
     if missing:
         raise _refused(f"it has no column {missing[0]}", "Add the column in a copy of the table, and adopt that")
     return AdoptedColumns(

@@ -53,7 +53,7 @@ def key_generator(config: TableConfig) -> str:
 
 def partition_fields(config: TableConfig) -> str:
     """The partition fields in the form of the key generator's write option."""
-    return ",".join(f"{field}:SIMPLE" for field in config.partition_by)
+    return ",".join(f"{field}:SIMPLE" for field in config.partition_columns)
 
 
 def write_options(

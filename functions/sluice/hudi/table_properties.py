@@ -50,7 +50,7 @@ def wanted_properties(config: TableConfig) -> TableProperties:
         "hoodie.populate.meta.fields": "true",
     }
     if config.partition_by:
-        fixed[_PARTITION_FIELDS] = ",".join(config.partition_by)
+        fixed[_PARTITION_FIELDS] = ",".join(config.partition_columns)
         fixed["hoodie.datasource.write.partitionpath.urlencode"] = "true"
     return TableProperties(
         fixed=fixed,

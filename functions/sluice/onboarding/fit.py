@@ -11,6 +11,7 @@ from sluice.changes.capture_marks import deletion_marks, is_flag, mark_text, mar
 from sluice.changes.hidden_columns import colliding
 from sluice.config.delete_when import written_marks
 from sluice.config.key_pattern import ORDER, groups_of
+from sluice.config.rules.partition_fields import columns_read
 from sluice.config.table import IGNORE, TableConfig
 from sluice.names import did_you_mean, stored_name
 from sluice.onboarding.keys import ROWS_ENOUGH, SHOWN, counted, is_measure, keys_of_several
@@ -29,7 +30,7 @@ from sluice.onboarding.samples import (
 from sluice.schema.avro import WriterSchema
 from sluice.schema.columns import DATE, ISO_DATE, RowSchema
 from sluice.schema.concealment import ruled, unknown_columns
-from sluice.schema.source_columns import with_source_columns
+from sluice.schema.made_columns import with_source_columns
 
 COLUMNS, EXPECT, DELETE_WHEN, RECORD_KEY, TYPES = "columns", "expect", "delete_when", "record_key", "types"
 _ROWS_OF_A_KEY = 4  # plain rows of a value on average, from which on it is doubted to be a key
@@ -209,7 +210,7 @@ def _named(config: TableConfig) -> dict[str, Sequence[str]]:
     """The table's columns that a rule names by setting, but for `expect`, in which case doesn't count."""
     return {
         RECORD_KEY: () if config.append_only else config.record_key,
-        "partition_by": config.partition_by,
+        "partition_by": columns_read(config.partition_by),
         "position": config.position_columns,
         "coordinates": config.coordinates,
         DELETE_WHEN: (config.marks_of_rows.column or "",) if config.marks_of_rows.marks else (),
@@ -371,7 +372,7 @@ def _partitioned_by_instants(columns: Sequence[str]) -> Misfit:
 
 
 def _many_folders(said: str) -> Misfit:
-    return Misfit(f"partition_by: {said}; choose a column of few values, or a part of the date")
+    return Misfit(f"partition_by: {said}; choose a column of few values, or day(column)")
 
 
 def _is_one_snapshot(writer: WriterSchema, config: TableConfig) -> bool:

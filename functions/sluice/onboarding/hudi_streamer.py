@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sluice.config.hudi_overrides import PREFIX, refusal
+from sluice.config.rules.partition_fields import DAY, HOUR, MONTH, YEAR
 from sluice.config.table import COW, MOR
 from sluice.names import COLUMN, NAME, TOPIC
 
@@ -30,6 +31,11 @@ _ORDERING = (
     "hoodie.datasource.write.ordering.fields",
 )
 _RETAINED_HOURS = ("hoodie.cleaner.hours.retained", "hoodie.clean.hours.retained")
+_OF_TIME = tuple(f"hoodie.{prefix}keygen.timebased." for prefix in ("", "streamer.", "deltastreamer."))
+_ZONES = ("output.timezone", "timezone")
+_LITERAL = re.compile(r"'[^']*'")
+_UNITS = {HOUR: set("HhKkmsSA"), DAY: set("dD"), MONTH: set("ML"), YEAR: set("Yyu")}  # the finest first
+_WEEKS = set("wWFEec")
 _SUBJECT = re.compile(r"/subjects/([A-Za-z0-9._-]{1,243})-value(?:/|$)")
 
 # Sizes and codecs of files mean the same to every writer.
@@ -234,24 +240,38 @@ def _partition_by(work: _Work) -> None:
     columns = _columns(work.take(*_PARTITION))
     generator = (work.left.get(_KEY_GENERATOR) or "").rpartition(".")[2].lower()
     hive_style = (work.left.get(_HIVE_STYLE) or "false").strip().lower() == "true"
+    derives = generator.startswith("timestamp") or any(":TIMESTAMP" in written.upper() for written in columns)
+    unit, zone = _unit_and_zone_of_time(work) if derives else (None, None)
     taken = []
     for written in columns if not generator.startswith("nonpartitioned") else ():
         name, _, kind = written.partition(":")
-        if kind.upper() == "TIMESTAMP" or generator.startswith("timestamp"):
+        of_time = kind.upper() == "TIMESTAMP" or generator.startswith("timestamp")
+        if of_time and unit is None:
             work.open.append(
-                f"the partition path is derived from a timestamp in {_shown(name)}, but Sluice partitions by the "
-                "values of a column: choose partition_by, or leave it out"
+                f"no transform makes the partition path that is derived from a timestamp in {_shown(name)}: choose "
+                "partition_by, such as day(column), or leave it out"
             )
         elif name.startswith(_CONNECTOR_METADATA):
             why = f"{_shown(name)} is metadata of the connector and no column of the row"
             work.left_out.append(LeftOut(_PARTITION[0], why))
         elif COLUMN.fullmatch(name):
-            taken.append(name)
+            taken.append(f"{unit}({name})" if of_time else name)
         else:
             work.open.append(f"the partition column {_shown(name)} is not a plain column name")
     work.rule["partition_by"] = tuple(dict.fromkeys(taken))
+    if any("(" in written for written in taken) and (zone or "UTC").upper() not in ("UTC", "GMT", "Z"):
+        work.notes.append(f"partitions are in UTC, and no longer in {_shown(zone or '')}")
     if taken and not hive_style:
         work.notes.append("partition paths become column=value, which affects readers of paths")
+
+
+def _unit_and_zone_of_time(work: _Work) -> tuple[str | None, str | None]:
+    """The transform that makes as many partitions as a key generator by its format (Java's letters), and its zone."""
+    zone = work.take(*(f"{prefix}{name}" for prefix in _OF_TIME for name in _ZONES))
+    form = work.take(*(f"{prefix}output.dateformat" for prefix in _OF_TIME)) or ""
+    letters = set(_LITERAL.sub("", form))
+    unit = next((unit for unit, own in _UNITS.items() if letters & own), None)
+    return None if letters & _WEEKS else unit, zone
 
 
 def _table_type(work: _Work, given: str | None) -> None:

@@ -15,6 +15,7 @@ from sluice.config.table import FREEZE, TableConfig
 from sluice.errors import PUSH_AND_RETRY, Incompatible, SchemaFrozen, SluiceError
 from sluice.schema.capture_order import check_position_column
 from sluice.schema.columns import ARRAY, BOOLEAN, BYTES, INT, JSON, LONG, MAX_PRECISION, STRING, RowSchema
+from sluice.schema.made_columns import check_sources
 
 SAME, NARROWER, PROMOTED, REWRITTEN = "same", "narrower", "promoted", "rewritten"  # in order of work
 NEW_TABLE, ADDED, DROPPED, INCOMPATIBLE = "new_table", "added", "dropped", "incompatible"
@@ -197,7 +198,8 @@ def evolve_table(
     limits allow, since each object may bring other names.
     """
     _check_names(row)
-    for name in config.record_key + config.partition_by:
+    check_sources(row, config)
+    for name in config.record_key + config.partition_columns:
         column = row.column(name)
         if column is not None and (column.kind == ARRAY or column.kind == JSON and column.element is not None):
             raise Incompatible(
@@ -241,7 +243,9 @@ def evolve_table(
             next_step="Name a column in `delete_when` that holds text, whole numbers, or true and false",
         )
     try:
-        evolution = evolve(before, row, record_key=config.record_key, partition_by=config.partition_by, untyped=untyped)
+        evolution = evolve(
+            before, row, record_key=config.record_key, partition_by=config.partition_columns, untyped=untyped
+        )
     except Incompatible as error:
         of_a_type = error.facts["column"] in (before or ())
         raise _by_rule(error, row, config, untyped=untyped) if of_a_type else error from None

@@ -22,14 +22,14 @@ from sluice.schema.columns import (
     stored_column,
 )
 from sluice.schema.concealment import ruled
-from sluice.schema.source_columns import with_source_columns
+from sluice.schema.made_columns import with_partition_columns, with_source_columns
 
 _UNTYPED = ("string", "array<string>")  # types that MongoDB's connector writes where it knows none
 
 
 def row_for_table(writer: WriterSchema | RowSchema, config: TableConfig) -> RowSchema:
     """A writer's columns as its table stores them: with those of its metadata that the table has, under the table's
-    column rules, raw where configured, with a row key where it appends.
+    column rules, raw where configured, with a row key where it appends, and with the columns of partition transforms.
 
     Bytes in the key or in a partition column become base64 text, as with `binary.handling.mode=base64`: Hudi turns
     bytes of a key into a hexadecimal number or into an address in memory.
@@ -37,9 +37,10 @@ def row_for_table(writer: WriterSchema | RowSchema, config: TableConfig) -> RowS
     row = with_source_columns(writer, config.source_words).row if isinstance(writer, WriterSchema) else writer
     row = with_path_columns(row, path_columns(config))
     wanted = row_as_configured(ruled(row, config.columns), config.raw)
-    base_columns = {*config.record_key, *config.partition_by}
+    base_columns = {*config.record_key, *config.partition_columns}
     columns = tuple(_as_base64(column) if column.name in base_columns else column for column in wanted.columns)
-    return RowSchema((*columns, plain_column(ROW, STRING, False, "row")) if config.append_only else columns)
+    own = (plain_column(ROW, STRING, False, "row"),) if config.append_only else ()
+    return with_partition_columns(RowSchema((*columns, *own)), config)
 
 
 def path_columns(config: TableConfig) -> tuple[Column, ...]:
@@ -75,7 +76,7 @@ def row_with_types(writer: WriterSchema, config: TableConfig, spark_types: Mappi
     row = row_for_table(writer, config)
     if writer.meta.position.kind != MONGODB:
         return row
-    fixed = {*config.record_key, *config.partition_by}
+    fixed = {*config.record_key, *config.partition_columns}
     return RowSchema(
         tuple(
             replace(stored_column(column.name, spark_types[column.name]), field=column.field)

@@ -187,16 +187,16 @@ class CatalogSync:
             and len(timeline.after(synced)) <= MOST_COMMITS
         ):
             written, gone = touched(self._commits(config.table, timeline.after(synced)))
-            wanted = [values_of(config.table, path, config.partition_by) for path in (*written, *gone)]
+            wanted = [values_of(config.table, path, config.partition_columns) for path in (*written, *gone)]
             there = self._catalog.partitions_of(database, name, wanted) if wanted else []
             return partition_change(
-                config.table, config.partition_by, location, stored=written, gone=gone, listed=there, whole=False
+                config.table, config.partition_columns, location, stored=written, gone=gone, listed=there, whole=False
             )
         if "" not in listed:
-            listed[""] = tuple(self._timelines.partition_paths(config.table, config.partition_by))
+            listed[""] = tuple(self._timelines.partition_paths(config.table, config.partition_columns))
         there = [] if before is None else self._catalog.partitions(database, name)
         return partition_change(
-            config.table, config.partition_by, location, stored=listed[""], listed=there, whole=True
+            config.table, config.partition_columns, location, stored=listed[""], listed=there, whole=True
         )
 
     def _staying(self, database: str, name: str, change: PartitionChange) -> list[Mapping[str, Any]]:

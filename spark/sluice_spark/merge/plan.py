@@ -153,7 +153,12 @@ def plan_read(
 
 def _unknown_partition(config: TableConfig, agreed: RowSchema) -> Incompatible | None:
     """Why no table can be made of a first batch: no object of it has a partition column. Later ones may lack it."""
-    missing = [name for name in config.partition_by if agreed.column(name) is None]
+    missing = [
+        name
+        for written, field in zip(config.partition_by, config.partition_fields)
+        for name in (field.source or written,)
+        if agreed.column(field.column) is None
+    ]
     if not missing:
         return None
     return Incompatible(

@@ -91,6 +91,19 @@ def test_the_real_time_table_has_the_properties_that_hudis_own_sync_writes(catal
         }
 
 
+def test_the_column_of_a_transform_is_a_partition_key_of_its_type(catalog):
+    config = artists("cow", partition_by=("day(born)", "bucket(4)"))
+    born = [("born_day", {"type": "int", "logicalType": "date"}), ("key_bucket", "int")]
+    place = "born_day=2026-11-28/key_bucket=3"
+    catalog.commit(config, 1, [*ARTIST, *born], partitions=[place], action="commit")
+    catalog.sync.sync(config)
+    keys = [{"Name": "born_day", "Type": "date"}, {"Name": "key_bucket", "Type": "int"}]
+    assert catalog.table("moma", "artists_all")["PartitionKeys"] == keys
+    location = f"s3://{SILVER}/moma/artists/{place}"
+    assert catalog.partitions("moma", "artists_all") == {("2026-11-28", "3"): location}
+    assert catalog.sync.sync(config).nothing
+
+
 def test_default_names_are_those_of_the_design(catalog):
     for kind, expected in (
         ("cow", ["artists", "artists_all"]),

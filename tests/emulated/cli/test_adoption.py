@@ -120,6 +120,7 @@ def test_a_table_with_another_key_or_history_is_refused(lake, invoked, capsys):
     properties(lake, PROPERTIES.replace("recordkey.fields=id", "recordkey.fields=number"))
     assert run(["table", "adopt", TABLE, "--from", SOURCE, "--yes"]) == 1
     assert "its record key is number, and the rule's is id" in capsys.readouterr().err
-    rule(lake, history="orders_history")
-    assert run(["table", "adopt", TABLE, "--from", SOURCE, "--yes"]) == 1
-    assert "has `history`" in capsys.readouterr().err and invoked == []
+    for settings, word in (({"history": "orders_history"}, "history"), ({"partition_by": ("bucket(4)",)}, "bucket(4)")):
+        rule(lake, **settings)
+        assert run(["table", "adopt", TABLE, "--from", SOURCE, "--yes"]) == 1
+        assert f"has `{word}`" in capsys.readouterr().err and invoked == []

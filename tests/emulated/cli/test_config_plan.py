@@ -99,6 +99,17 @@ def test_a_partition_by_declared_instants_is_warned_of_without_a_sample(stack, p
     assert warning not in capsys.readouterr().err, "a table with data keeps its partitions"
 
 
+def test_another_transform_is_no_change_in_place_but_asks_for_a_rebuild(stack, push, capsys):
+    day = TABLES.replace("crm.user}", "crm.user, partition_by: day(seen_at)}")
+    assert push(day) == 0
+    stack.ledger.tables.pin("crm.user", {**PINNED, "partition_by": ["day(seen_at)"]})
+    assert push(day, verb="plan") == 0 and push(day.replace("day", "hour"), verb="plan") == 4
+    wanted = "partition_by: day(seen_at) -> hour(seen_at): not in place, see `sluice rebuild table`"
+    assert wanted in capsys.readouterr().out
+    assert push(TABLES.replace("crm.user}", "crm.user, partition_by: week(seen_at)}"), verb="check") == 1
+    assert "or bucket(number), and not 'week(seen_at)'" in " ".join(capsys.readouterr().err.split())
+
+
 MISSPELT_COLUMNS = [
     pytest.param("columns: {mask: {emaill: 3}}", "columns: emaill", id="mask"),
     pytest.param("columns: {hash: emaill, key: s/k}", "columns: emaill", id="hash"),
@@ -108,6 +119,7 @@ MISSPELT_COLUMNS = [
 MISSPELT_NAMES = [
     pytest.param("record_key: emaill", "record_key: emaill", id="record_key"),
     pytest.param("partition_by: emaill", "partition_by: emaill", id="partition_by"),
+    pytest.param("partition_by: day(emaill)", "partition_by: emaill", id="transform"),
     pytest.param("position: emaill", "position: emaill", id="position"),
     pytest.param("expect: {columns: {emaill: {not_null: true}}}", "expect: emaill", id="expect"),
     pytest.param("delete_when: {column: emaill, values: [D]}", "delete_when: emaill", id="delete_when"),

@@ -11,6 +11,7 @@ from typing import Any, Callable
 from sluice.changes.hidden_columns import ROW
 from sluice.config.key_pattern import KeyName, named_by, named_by_folder
 from sluice.config.rules.ignore import topic_regex
+from sluice.config.rules.partition_fields import impossible_column
 from sluice.config.setting import setting, settings_of
 from sluice.config.table import TableConfig, TableSettings, history_name
 from sluice.config.values import PLACEHOLDER, SWITCH, text
@@ -119,8 +120,10 @@ class TableRule(TableSettings, _RuleTable):
             )
         services = _filled(filled.services, lambda template: _fill(template, matched))
         record_key = (ROW,) if self.append_only else filled.record_key
-        for column in (*record_key, *filled.partition_by, *services.cluster_by, *filled.position_columns):
-            if not COLUMN.fullmatch(column):
+        columns = (*record_key, *services.cluster_by, *filled.position_columns)
+        impossible = [name for name in columns if not COLUMN.fullmatch(name)]
+        for column in (*impossible, *map(impossible_column, filled.partition_by)):
+            if column is not None:
                 raise InvalidConfiguration(
                     f"The rule for {self.topic or self.topic_regex} gives topic {topic} the column name {column!r}",
                     topic=topic,

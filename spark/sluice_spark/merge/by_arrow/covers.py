@@ -43,7 +43,7 @@ def check_table(
     """
     unusual = (
         ("first_load", facts.empty),
-        ("partitions", not has_plain_partitions(target, config.partition_by)),
+        ("partitions", not has_plain_partitions(target, config.partition_columns)),
         ("hudi_options", are_of_files(config.hudi)),
         ("record_index", facts.rows is None or _index_changes(config, facts)),
         ("record_index", facts.record_index and (bool(config.partition_by) or config.table_type == MOR)),

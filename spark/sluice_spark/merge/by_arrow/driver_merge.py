@@ -184,7 +184,7 @@ def _table_rows(
     placed = Placed(
         with_batch(merged.rows, lineage=config.lineage, batch=part.manifest.batch),
         [stored.get(key) for key in merged.keys],
-        partition_paths(merged.rows, config.partition_by).to_pylist(),
+        partition_paths(merged.rows, config.partition_columns).to_pylist(),
         slices,
         hudi.path,
     )

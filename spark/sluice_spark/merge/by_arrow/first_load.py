@@ -156,7 +156,7 @@ def check_first_load(config: TableConfig, facts: TableFacts, plan: LoadPlan) -> 
     reasons = {
         "instants": facts.newest is not None,
         "floor": bool(facts.floor) or facts.purged is not None,
-        "partitions": not has_plain_partitions(plan.target, config.partition_by),
+        "partitions": not has_plain_partitions(plan.target, config.partition_columns),
         "history": bool(config.history),
         "index": write_choices.wants_record_index(config, has=facts.record_index, rows=0),
         "pyarrow": not can_write(),
@@ -283,7 +283,7 @@ def _to_count(rows: pa.Table, plan: LoadPlan) -> pa.Table:
     """What is counted of rows."""
     counted = rows.select([*PLACE_COLUMNS, hidden.DELETED, hidden.INEXACT, hidden.UNCHANGED])
     counted = counted.append_column(_KEY, key_text(rows, plan.record_key))
-    if not plan.reader.partition_by:
+    if not plan.reader.partition_columns:
         return counted
     texts = [column for column in rows.columns if pa.types.is_string(column.type) or pa.types.is_binary(column.type)]
     sizes = reduce(pc.add, (pc.fill_null(pc.binary_length(column), 0) for column in texts)).cast(pa.int64())
@@ -293,10 +293,10 @@ def _to_count(rows: pa.Table, plan: LoadPlan) -> pa.Table:
 
 def _paths(rows: pa.Table, plan: LoadPlan) -> pa.Array:
     """The partition paths of rows as they are stored: a deleted one has no values, or those that it keeps."""
-    places = rows.select(list(dict.fromkeys((*plan.reader.partition_by, hidden.DELETED))))
+    places = rows.select(list(dict.fromkeys((*plan.reader.partition_columns, hidden.DELETED))))
     if not plan.keep_deleted_values:
         places = as_tombstones(places, record_key=plan.record_key)
-    return partition_paths(places, plan.reader.partition_by)
+    return partition_paths(places, plan.reader.partition_columns)
 
 
 def _to_partitions(
@@ -353,7 +353,7 @@ def _gathered(batches: Iterable[pa.RecordBatch], plan: LoadPlan) -> Iterator[pa.
 def _unusual(rows: pa.Table, plan: LoadPlan) -> str | None:
     """Why these changes are left to Spark; None for changes of rows whose partitions are known."""
     unchanged = pc.list_flatten(rows.column(hidden.UNCHANGED))
-    if pc.any(pc.is_in(unchanged, pa.array(plan.reader.partition_by, pa.string()))).as_py():
+    if pc.any(pc.is_in(unchanged, pa.array(plan.reader.partition_columns, pa.string()))).as_py():
         return "unchanged"
     if pc.any(pc.is_in(rows.column(hidden.OP), _NO_ROW)).as_py():
         return "no_row"
@@ -414,7 +414,7 @@ def _counted(messages: Iterable[tuple[int, Any]], plan: LoadPlan) -> list[Any]:
             "deleted": pc.sum(completed.column(hidden.DELETED)).as_py(),
             "inexact": pc.sum(newest.column(hidden.INEXACT)).as_py(),
             "owed": owed,
-            "bytes": _bytes(completed, plan) if plan.reader.partition_by else {},
+            "bytes": _bytes(completed, plan) if plan.reader.partition_columns else {},
             "suspicions": _later_by_clock(rows, newest, keys, plan),
         }
     ]
@@ -429,7 +429,7 @@ def _later_by_clock(rows: pa.Table, newest: pa.Table, keys: Sequence[Any], plan:
 def _bytes(rows: pa.Table, plan: LoadPlan) -> dict[str, int]:
     """The bytes of rows by partition. A row of which only an ignored delete is known has neither."""
     sums = rows.group_by(_PARTITION).aggregate([(_BYTES, "sum")])
-    names = plan.reader.partition_by
+    names = plan.reader.partition_columns
     (unknown,) = partition_paths(pa.table({name: pa.nulls(1, pa.string()) for name in names}), names).to_pylist()
     sizes: Counter[str] = Counter()
     for partition, size in zip(sums.column(_PARTITION).to_pylist(), sums.column(f"{_BYTES}_sum").to_pylist()):
@@ -443,7 +443,7 @@ def _written(
     """Write the files of a part: one, or one per partition."""
     rows = _newest((body for _, body in messages), plan)
     shares = [("", rows)]
-    if plan.reader.partition_by:
+    if plan.reader.partition_columns:
         shares = list(_divided(rows, _paths(rows, plan)))
     # Made one after the other: threads that make files at once take twice the processor's time.
     with ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="file") as pool:

@@ -475,7 +475,7 @@ def test_a_configuration_is_warned_of_a_key_of_few_values_in_plain_rows():
     assert fit.misfits(rows, replace(table, record_key=("id",))) == ()
 
 
-CHOOSE = "choose a column of few values, or a part of the date"
+CHOOSE = "choose a column of few values, or day(column)"
 
 
 def test_a_configuration_is_warned_of_partitions_of_nearly_every_row():

@@ -200,6 +200,33 @@ def test_partition_paths_that_are_no_columns_value_are_left_to_the_operator(gene
     assert (len(found.open), found.rule.get("partition_by")) == (still_open, taken)
 
 
+@pytest.mark.parametrize(
+    ("form", "zone", "taken", "noted"),
+    [
+        ("yyyy/MM/dd", None, ("day(at)",), False),
+        ("yyyyMMddHH", "UTC", ("hour(at)",), False),
+        ("'year='yyyy'/month='MM", "GMT", ("month(at)",), False),
+        ("YYYY", "Europe/Berlin", ("year(at)",), True),
+        ("YYYY-'W'ww", None, None, False),
+    ],
+)
+def test_partition_paths_of_a_time_become_the_transform_of_their_finest_unit(form, zone, taken, noted):
+    prefix = "hoodie.deltastreamer.keygen.timebased."
+    properties = {
+        "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.TimestampBasedKeyGenerator",
+        "hoodie.datasource.write.partitionpath.field": "at",
+        "hoodie.datasource.write.recordkey.field": "id",
+        f"{prefix}timestamp.type": "EPOCHMILLISECONDS",
+        f"{prefix}output.dateformat": form,
+        **({f"{prefix}timezone": zone} if zone else {}),
+    }
+    found = translate(properties, topic="a.b", table="a.b")
+    assert (found.rule.get("partition_by"), bool(found.open)) == (taken, taken is None)
+    assert any("UTC" in note for note in found.notes) is noted
+    rule = f"{{topic: a.b, table: a.b, record_key: id, partition_by: {list(taken or ())}}}"
+    assert read_tables(f"tables:\n  - {rule}\n").rules[0].partition_by == (taken or ())
+
+
 def test_type_history_and_dropped_partition_columns_are_understood():
     found = translate(
         {

@@ -27,7 +27,10 @@ def test_a_tables_configuration_travels_in_a_manifest():
     assert TableConfig.from_dict({**values, "of_a_later_release": 1}) == TABLE
 
 
-@pytest.mark.parametrize("change", [{"record_key": ("orderid",)}, {"partition_by": ()}, {"table_type": "cow"}])
+@pytest.mark.parametrize(
+    "change",
+    [{"record_key": ("orderid",)}, {"partition_by": ()}, {"partition_by": ("month(day)",)}, {"table_type": "cow"}],
+)
 def test_changing_key_partition_or_type_of_a_table_with_data_asks_for_a_rebuild(change):
     with pytest.raises(ChangeRefused, match="sluice rebuild table") as refused:
         refuse_changes(replace(TABLE, **change), json.loads(json.dumps(TABLE.pinned)))
