@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from pyspark.sql.types import StructType
 from sluice.catalog.columns import columns_of_commit, spark_schema
 from sluice.catalog.ddl import statements
 from sluice.catalog.tables import Wish, names_of
+from sluice.config.catalog import CatalogRule
 from sluice.config.table import COW, MOR, TableConfig
 from sluice.hudi.timeline import Commit, Timeline
 
@@ -59,6 +61,24 @@ def test_spark_runs_the_statements_and_its_views_give_the_living_rows(
                 spark.read.format("hudi").option("hoodie.datasource.query.type", "read_optimized").load(wish.location)
             )
             assert real_time == held(spark.read.format("hudi").load(wish.location)) != optimized
+    finally:
+        spark.sql("DROP DATABASE IF EXISTS moma CASCADE")
+
+
+def test_sparks_view_with_debeziums_columns_has_every_row(spark: SparkSession, tmp_path: Path) -> None:
+    wish = wish_of("moma.artists", COW, tmp_path)
+    wish = replace(wish, config=replace(wish.config, catalog=CatalogRule(debezium=True)))
+    try:
+        for statement in statements(wish, "spark"):
+            spark.sql(statement)
+        whole, shown = spark.table("moma.artists_all"), spark.table("moma.artists")
+        wanted = sorted((row.id, str(row["__deleted"]).lower()) for row in whole.collect())
+        assert sorted((row.id, row["__deleted"]) for row in shown.collect()) == wanted
+        assert (
+            dict(shown.dtypes).items() >= {"__lsn": "bigint", "__db": "string", "_hoodie_commit_time": "string"}.items()
+        )
+        ops = {(row.id, row["_sluice_op"]) for row in whole.collect()}
+        assert {(row.id, row["__op"]) for row in spark.sql("select id, __op from moma.artists").collect()} == ops
     finally:
         spark.sql("DROP DATABASE IF EXISTS moma CASCADE")
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Callable
 
 from sluice.catalog import history_view
-from sluice.catalog.columns import shown_columns
+from sluice.catalog.columns import CatalogColumn, shown_columns
 from sluice.catalog.history_view import Dialect, history_view_sql
 from sluice.catalog.tables import ATHENA_NATIVE, Wish, wished_table
-from sluice.catalog.views import quoted, view_sql
-from sluice.changes.hidden_columns import DELETED
+from sluice.catalog.views import quoted, select_of_rows, view_sql
 from sluice.config.catalog import READ_OPTIMIZED, SNAPSHOT, CatalogEntry
 from sluice.errors import NoStatement
 from sluice.hudi.options import QUERY_AS_READ_OPTIMIZED
@@ -105,22 +104,21 @@ def _declared(columns: list[dict[str, str]]) -> str:
 
 def _select(wish: Wish, source: str, dialect: Dialect) -> str:
     """The SELECT of a view over `source`, which is quoted: a table's rows, or the states of a history table."""
-    # Spark reads the names of Hudi's own schema, the others those of the catalog.
-    shown = [
-        (column.name if dialect is history_view.SPARK else column.glue_name, column.name)
-        for column in shown_columns(wish.columns)
-    ]
+
+    def name(column: CatalogColumn) -> str:
+        """Spark reads the names of Hudi's own schema, the others those of the catalog."""
+        return column.name if dialect is history_view.SPARK else column.glue_name
+
     if wish.config.is_history:
+        shown = [(name(column), column.name) for column in shown_columns(wish.columns)]
         return history_view_sql(
-            [name for name, _ in shown],
-            record_key=[name for name, stored in shown if stored in wish.config.record_key],
+            [shown_name for shown_name, _ in shown],
+            record_key=[shown_name for shown_name, stored in shown if stored in wish.config.record_key],
             source=source,
             dialect=dialect,
             sources=dict(shown),
         )
-    marked = any(column.name == DELETED for column in wish.columns)
-    living = f" WHERE NOT coalesce({dialect.quoted(DELETED)}, false)" if marked else ""
-    return f"SELECT {', '.join(dialect.quoted(name) for name, _ in shown)} FROM {source}{living}"
+    return select_of_rows(wish, source, dialect, lambda column: dialect.quoted(name(column)))
 
 
 def _pairs(values: Mapping[str, str]) -> str:

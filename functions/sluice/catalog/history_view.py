@@ -21,7 +21,7 @@ _NEXT = "_sluice_next"
 
 @dataclass(frozen=True)
 class Dialect:
-    """How an engine writes what differs: quotes, the time of epoch milliseconds, and the last value that isn't null.
+    """How an engine writes what differs: quotes, the time of epoch milliseconds, the last value that isn't null, text.
 
     `find` gives the place of a text in another, from 1; where `escapes`, a backslash escapes within a literal.
     """
@@ -31,6 +31,7 @@ class Dialect:
     last: str = "last_value({0}) IGNORE NULLS"
     find: str = "strpos"
     escapes: bool = False
+    text: str = "varchar"
 
     def quoted(self, name: str) -> str:
         """A quoted identifier."""
@@ -45,7 +46,7 @@ class Dialect:
 
 DUCKDB = Dialect('"', "(epoch_ms({0}) AT TIME ZONE 'UTC')", last="last_value({0} IGNORE NULLS)")
 TRINO = Dialect('"', "date_add('millisecond', {0}, TIMESTAMP '1970-01-01 00:00:00.000')")
-SPARK = Dialect("`", "timestamp_millis({0})", last="last_value({0}, true)", find="instr", escapes=True)
+SPARK = Dialect("`", "timestamp_millis({0})", last="last_value({0}, true)", find="instr", escapes=True, text="string")
 # Its DATEADD takes 32 bits: https://docs.aws.amazon.com/redshift/latest/dg/r_DATEADD_function.html
 REDSHIFT = Dialect(
     '"',

@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Callable
 
 from sluice.catalog.columns import CatalogColumn, counted_timestamps, shown_columns, trino_type
-from sluice.catalog.history_view import IS_CURRENT, TRINO, VALID_FROM, VALID_TO, history_view_sql
+from sluice.catalog.debezium_columns import columns_as_stored, debezium_columns, debezium_expression
+from sluice.catalog.history_view import IS_CURRENT, TRINO, VALID_FROM, VALID_TO, Dialect, history_view_sql
 from sluice.catalog.tables import OWNER, VIEW, TableInput, Wish
 from sluice.changes.hidden_columns import DELETED
 from sluice.config.catalog import REAL_TIME, CatalogEntry
@@ -54,10 +56,14 @@ def wished_view(wish: Wish, entry: CatalogEntry, name: str) -> TableInput:
 
 
 def view_columns(wish: Wish) -> tuple[CatalogColumn, ...]:
-    """The columns of a view: the source's own; of a history table also the times of each state."""
+    """The columns of a view: the source's own; of a history table also the times of each state.
+
+    With `catalog: {debezium: true}` Hudi's too, and Debezium's metadata.
+    """
     shown = shown_columns(wish.columns)
     if not wish.config.is_history:
-        return shown
+        as_debezium = wish.config.catalog.debezium
+        return (*columns_as_stored(wish.columns), *debezium_columns(wish.columns)) if as_debezium else shown
     times = (CatalogColumn(VALID_FROM, "timestamp"), CatalogColumn(VALID_TO, "timestamp"))
     return (*shown, *times, CatalogColumn(IS_CURRENT, "boolean"))
 
@@ -74,10 +80,23 @@ def view_sql(wish: Wish, entry: CatalogEntry) -> str:
             expressions={column.glue_name: _expression(column, entry.kind) for column in shown},
             sources={column.glue_name: column.name for column in shown},
         )
-    selected = ", ".join(_expression(column, entry.kind) for column in shown_columns(wish.columns))
+    source, expression = f"{quoted(wish.names.database)}.{quoted(entry.table)}", partial(_expression, kind=entry.kind)
+    return select_of_rows(wish, source, TRINO, expression)
+
+
+def select_of_rows(wish: Wish, source: str, dialect: Dialect, expression: Callable[[CatalogColumn], str]) -> str:
+    """The SELECT of a view over the rows of `source`, which is quoted: living ones, or all as Debezium's.
+
+    `expression` gives a stored column.
+    """
+    if wish.config.catalog.debezium:
+        selected = [expression(column) for column in columns_as_stored(wish.columns)]
+        made = debezium_columns(wish.columns)
+        selected += [debezium_expression(column.name, wish.columns, wish.config, dialect) for column in made]
+        return f"SELECT {', '.join(selected)} FROM {source}"
     marked = any(column.name == DELETED for column in wish.columns)
-    living = f" WHERE NOT coalesce({quoted(DELETED)}, false)" if marked else ""
-    return f"SELECT {selected} FROM {quoted(wish.names.database)}.{quoted(entry.table)}{living}"
+    living = f" WHERE NOT coalesce({dialect.quoted(DELETED)}, false)" if marked else ""
+    return f"SELECT {', '.join(map(expression, shown_columns(wish.columns)))} FROM {source}{living}"
 
 
 def quoted(identifier: str, quote: str = '"') -> str:

@@ -12,6 +12,7 @@ from sluice.errors import InvalidConfiguration
 SNAPSHOT, READ_OPTIMIZED, REAL_TIME = "", "_ro", "_rt"  # the suffixes are Hudi's (HiveSyncTool)
 # Names have the length that Glue takes, in lower case: Glue folds case, and SQL engines compare without it.
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,254}")
+_SWITCHES = ("athena_native", "debezium")
 _FILLED = re.compile(r"\{(?:database|table)\}")
 
 
@@ -20,8 +21,9 @@ class CatalogRule:
     """How a rule's tables appear in the catalog: patterns of {database} and {table}, the parts of the table's name.
 
     `tables` names the Hudi tables; Hudi's suffixes are added for merge-on-read. `views` names the views over them for
-    Athena and Trino; None makes no views. Without `sync` the table is not in the catalog. `athena_native` is the value
-    of Athena's table property for its newer reader of Hudi; None leaves that property as it is.
+    Athena and Trino; None makes no views. With `debezium` they show all rows, with Debezium's metadata and Hudi's
+    columns. Without `sync` the table is not in the catalog. `athena_native` is the value of Athena's table property for
+    its newer reader of Hudi; None leaves that property as it is.
     """
 
     sync: bool = True
@@ -29,6 +31,7 @@ class CatalogRule:
     tables: str = "{table}_all"
     views: str | None = "{table}"
     athena_native: bool | None = None
+    debezium: bool = False
 
     def mistakes(self) -> dict[str, str]:
         """Return what is wrong with the patterns: key -> what it must be."""
@@ -43,6 +46,8 @@ class CatalogRule:
                 mistakes[key] = "must use {table}: otherwise two tables would share a name"
         if not mistakes and self.views == self.tables:
             mistakes["views"] = "is the name of the Hudi tables; choose another, or off"
+        if self.debezium and self.views is None:
+            mistakes["debezium"] = "is for views, and there are none"
         return mistakes
 
 
@@ -50,13 +55,14 @@ def _parse(written: Any) -> dict[str, Any]:
     """Return the fields that the file sets; CatalogRule.mistakes checks the patterns."""
     if isinstance(written, bool) or written in ("on", "off"):  # on and off are true and false to YAML
         return {"sync": written in ("on", True)}
-    if not isinstance(written, dict) or not set(written) <= {"database", "tables", "views", "athena_native"}:
-        raise ValueError("is off, or a mapping of database, tables and views to patterns, with athena_native")
+    if not isinstance(written, dict) or not set(written) <= {"database", "tables", "views", *_SWITCHES}:
+        words = " and ".join(_SWITCHES)
+        raise ValueError(f"is off, or a mapping of database, tables and views to patterns, with {words}")
     patterns: dict[str, Any] = {}
     for key, pattern in written.items():
-        if key == "athena_native":
+        if key in _SWITCHES:
             if not isinstance(pattern, bool):
-                raise ValueError("has athena_native, which is true or false")
+                raise ValueError(f"has {key}, which is true or false")
             patterns[key] = pattern
         elif isinstance(pattern, str) and not (key == "views" and pattern == "off"):
             patterns[key] = pattern
@@ -73,7 +79,7 @@ def _written(rule: CatalogRule) -> str | dict[str, Any]:
     default = CatalogRule()
     written_keys = {
         key: "off" if getattr(rule, key) is None else getattr(rule, key)
-        for key in ("database", "tables", "views", "athena_native")
+        for key in ("database", "tables", "views", *_SWITCHES)
         if getattr(rule, key) != getattr(default, key)
     }
     return written_keys or "on"
@@ -93,7 +99,7 @@ CATALOG = Value(
                     "database": _PATTERN,
                     "tables": _PATTERN,
                     "views": {"anyOf": [_PATTERN, {"const": False}]},
-                    "athena_native": {"type": "boolean"},
+                    **dict.fromkeys(_SWITCHES, {"type": "boolean"}),
                 },
             },
         ]

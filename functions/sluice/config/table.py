@@ -355,7 +355,8 @@ class TableSettings:
         metadata=setting(
             CATALOG,
             "Names in the Glue catalog, as patterns of `{database}` and `{table}`. "
-            "`off` keeps the table out; `views: off` makes no views; `athena_native` chooses Athena's reader.",
+            "`off` keeps the table out; `views: off` makes no views, `debezium: true` views with Debezium's metadata; "
+            "`athena_native` chooses Athena's reader.",
             default_text="`on`",
             page="catalog.md",
         ),

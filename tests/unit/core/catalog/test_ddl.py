@@ -91,3 +91,60 @@ def test_the_view_of_a_history_table_shows_states_with_their_times():
     )
     assert 'FROM "shop_lake"."orders_history_all") AS states' in of_redshift and "'\"Total\":'" in of_redshift
     assert of_redshift.endswith(" WITH NO SCHEMA BINDING")
+
+
+SALE = (
+    '{"type": "record", "name": "r", "fields": [{"name": "salesid", "type": "int"}, {"name": "pricepaid", "type": '
+    '["null", "double"]}, {"name": "_sluice_position", "type": "string"}, {"name": "__deleted", "type": "boolean"}, '
+    '{"name": "_sluice_op", "type": ["null", "string"]}, {"name": "_sluice_source_ts_ms", "type": ["null", "long"]}'
+)
+SOURCE = ', {"name": "_sluice_source", "type": ["null", "string"]}'
+
+
+def as_debezium(schema, select, rows, **settings):
+    """What a SELECT over a view with Debezium's columns gives, of rows as they are stored."""
+    config = TableConfig("shop.sale", "shop", "sale", "t", ("salesid",), catalog=CatalogRule(debezium=True), **settings)
+    asked = Wish(config, names_of(config), "s3://lake/shop/sale", columns_of_commit("shop.sale", schema + "]}"), "1")
+    document = decoded(wished_view(asked, asked.names.entries[0], "sale")["ViewOriginalText"])
+    with duckdb.connect() as connection:
+        kinds = {"boolean": "boolean", "bigint": "bigint", "int": "int", "double": "double"}
+        names = ", ".join(f'"{column.name}" {kinds.get(column.type, "varchar")}' for column in asked.columns)
+        connection.execute(f"create schema shop; create table shop.sale_all ({names})")
+        marks = ", ".join("?" * len(asked.columns))
+        connection.executemany(
+            f"insert into shop.sale_all values ({marks})", [("1", "1_1", "k", "", "f", *row) for row in rows]
+        )
+        connection.execute(f"create view shop.sale as {document['originalSql']}")
+        shown = [(name, kind) for name, kind, *_ in connection.execute("describe shop.sale").fetchall()]
+        assert [name for name, _ in shown] == [column["name"] for column in document["columns"]]
+        assert [kind.lower() for _, kind in shown] == [column["type"] for column in document["columns"]]
+        return connection.execute(select).fetchall()
+
+
+def test_a_view_with_debeziums_columns_answers_the_queries_of_flattened_records():
+    lsn = f"0000.{3_668_438_941_848:020d}.{7:020d}"
+    rows = [
+        (200, 999.0, lsn, False, "u", 1_640_705_109_121, "ecomm..sale"),
+        (201, None, f"0000.{1:020d}.{2:020d}.{0:010d}.{7:020d}", True, "d", None, r"a\\\.b.public.sa\.le"),
+        (202, 1.0, f"0000.{7:020d}", False, None, None, None),
+    ]
+    asked = "select _hoodie_commit_time, __op, salesid, pricepaid from shop.sale where salesid = 200"
+    assert as_debezium(SALE + SOURCE, asked, rows) == [("1", "u", 200, 999.0)]
+    asked = "select __lsn, __source_ts_ms, __db, __schema, __table, __deleted from shop.sale order by salesid"
+    assert as_debezium(SALE + SOURCE, asked, rows) == [
+        (3_668_438_941_848, 1_640_705_109_121, "ecomm", None, "sale", "false"),
+        (None, None, "a\\.b", "public", "sa.le", "true"),
+        (None, None, None, None, None, "false"),
+    ]
+    without_source = [row[:-1] for row in rows]
+    assert as_debezium(SALE, "select __db, __op from shop.sale where __deleted = 'true'", without_source) == [
+        (None, "d")
+    ]
+    asked = "select __lsn from shop.sale where salesid = 200"
+    assert as_debezium(SALE, asked, without_source, position="changed_at") == [(None,)]
+
+
+def test_metadata_that_the_table_stores_as_columns_are_shown_as_they_are():
+    schema = SALE + ', {"name": "__db", "type": ["null", "string"]}'
+    row = (1, 1.0, "p", False, "r", 1, "of the column")
+    assert as_debezium(schema, "select __db, __table from shop.sale", [row]) == [("of the column", None)]

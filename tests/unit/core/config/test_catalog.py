@@ -22,6 +22,7 @@ def rule_of(catalog, defaults=""):
         ("on", CatalogRule()),
         ("{views: off}", CatalogRule(views=None)),
         ("{athena_native: true}", CatalogRule(athena_native=True)),
+        ("{debezium: true}", CatalogRule(debezium=True)),
         (
             '{tables: "{table}", views: "{table}_now", database: "lake_{database}"}',
             CatalogRule(database="lake_{database}", tables="{table}", views="{table}_now"),
@@ -46,6 +47,8 @@ def test_a_rule_overrides_the_defaults_and_a_table_can_turn_the_sync_on_again():
         ("{table: x}", "must be off, or a mapping of database, tables and views"),
         ("{views: 7}", "which is a pattern"),
         ("{athena_native: newest}", "athena_native, which is true or false"),
+        ("{debezium: yes please}", "which is true or false"),
+        ("{debezium: true, views: off}", "there are none"),
         ('{database: "a b"}', "lower-case letters"),
     ],
 )
