@@ -105,7 +105,7 @@ def _compare(
     folder: Path, read: Mapping[str, Any], moments: Mapping[str, str], sluice: Sluice, played: Played, say: Say
 ) -> None:
     as_of = ["--as-of", str(read["as_of"]).format_map(moments)] if "as_of" in read else []
-    output = sluice(["query", "--csv", *as_of, read["query"]])
+    output = sluice(["query", "--csv", *read.get("with", ()), *as_of, read["query"]])
     _shown(output, say)
     expected = read["rows"] if "rows" in read else (folder / read["file"]).read_text(encoding="utf-8")
     played.compare(" ".join([read["query"], *as_of]), output, expected)
