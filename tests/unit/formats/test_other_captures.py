@@ -50,14 +50,7 @@ FEEDS = {
     "sap odp": ("ODQ_CHANGEMODE", "C", None, "U", "D", "column: ODQ_CHANGEMODE, values: [D]"),
     "sap slt": ("/1DH/OPERATION", "I", None, "U", "D", "column: _1DH_OPERATION, values: [D]"),
     "infosphere": ("DM_OPERATION_TYPE", "I", "B", "A", "D", "column: DM_OPERATION_TYPE, values: [D]"),
-    "salesforce, by Confluent": (
-        "_EventType",
-        "created",
-        None,
-        "updated",
-        "deleted",
-        "column: _EventType, values: [deleted]",
-    ),
+    "confluent": ("_EventType", "created", None, "updated", "deleted", "column: _EventType, values: [deleted]"),
     "change tracking": ("SYS_CHANGE_OPERATION", "I", None, "U", "D", "column: SYS_CHANGE_OPERATION, values: [D]"),
     "streamsets": ("sdc.operation.type", 1, None, 3, 2, "column: sdc_operation_type, values: [2]"),
     "datastream": (
