@@ -82,7 +82,7 @@ class Clock:
         monkeypatch.setattr("sluice_cli.ingest.put.time", still)
         for module in ("ops.standstill", "ops.dead_letters", "terminal.services", "ingest.replay"):
             monkeypatch.setattr(f"sluice_cli.{module}.time", passing)
-        monkeypatch.setattr("sluice_cli.config.topics.ADMISSION_PATIENCE_S", 0.0)
+        monkeypatch.setattr("sluice_cli.config.discover.ADMISSION_PATIENCE_S", 0.0)
         monkeypatch.setitem(Waiter.__init__.__kwdefaults__, "clock", lambda: 0.0)
         drawn = SimpleNamespace(uuid4=lambda: UUID(self.next_id()))
         monkeypatch.setattr("sluice_cli.terminal.services.uuid", drawn)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +17,9 @@ from sluice.errors import FAILED, UsageError
 from sluice.names import COLUMN, NAME, did_you_mean, not_a_column
 from sluice.onboarding.discovery import Proposal, propose
 from sluice.onboarding.samples import TopicSample
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.objects import Objects, pages_of_bronze
 from sluice_cli.config.push import read_file
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text
 from sluice_cli.errors import UNNAMED
@@ -35,6 +40,10 @@ from sluice_cli.terminal.step import Step
 
 NO_COLUMN = "none"
 NAMED = 3  # tables whose rules a push would take away
+RECENT_MS = 120_000  # objects that were just put; older ones without a record were never announced
+RECENT_PAGES = 20  # of their listing: a larger bucket is not looked through whole
+ADMISSION_PATIENCE_S = 10.0  # without a further admission
+ADMISSION_POLL_S = 0.3
 
 Chosen = dict[str, dict[str, tuple[str, ...]]]
 
@@ -95,7 +104,7 @@ def discover(
       sluice config push tables.yaml
     """
     # Arrow takes as long to load as all the rest.
-    from sluice_cli.config.topics import sample_topics, wait_for_admission, waiting_topics, with_layouts
+    from sluice_cli.config.topics import sample_topics, waiting_topics, with_layouts
 
     chosen = _chosen(key, partition, position, table, database)
     before = _configuration(file)
@@ -301,3 +310,34 @@ def describe(proposal: Proposal) -> dict[str, Any]:
             "alternatives": [list(other) for other in choice.alternatives],
         }
     return {**described, "notes": list(proposal.notes), "open": list(proposal.open)}
+
+
+def wait_for_admission(
+    objects: Objects,
+    bronze: str,
+    ledger: Ledger,
+    *,
+    show: Callable[[int], None],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Wait until the ledger knows every object that was put lately, and return how many it still doesn't know.
+
+    `show` is told their number after each look. The wait ends when nothing was admitted for ADMISSION_PATIENCE_S.
+    """
+    since = epoch_ms() - RECENT_MS
+    pages = islice(pages_of_bronze(objects, bronze), RECENT_PAGES)
+    unseen = [identity for page in pages for identity, listed in page.items() if listed.modified_at >= since]
+    progress_at = clock()
+    while unseen:
+        admitted = ledger.objects.get(unseen)
+        left = [identity for identity in unseen if identity not in admitted]
+        if len(left) < len(unseen):
+            progress_at = clock()
+        unseen = left
+        if clock() - progress_at >= ADMISSION_PATIENCE_S:
+            break
+        if unseen:
+            show(len(unseen))
+            sleep(ADMISSION_POLL_S)
+    return len(unseen)

@@ -5,21 +5,27 @@ Reads are bounded: the first bytes of an object; small Parquet objects whole.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from sluice.admission.routing import PARQUET
+from sluice.admission.routing import AVRO, JSON, PARQUET
+from sluice.batch.claim import PendingObject
 from sluice.changes.dialects.nested import CaptureDialect
 from sluice.config.csv_form import CsvForm
 from sluice.config.limits import Limits
 from sluice.config.values import MIB
-from sluice.errors import ExpansionLimit, ObjectTooLarge
+from sluice.errors import ExpansionLimit, ObjectTooLarge, SluiceError
+from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.admission.heads import read_head
 from sluice_aws.s3.objects import Objects
+from sluice_formats.gzip import unpacked_head
 from sluice_formats.parquet_records import parquet_records
-from sluice_formats.samples import ObjectSample, sample_head
+from sluice_formats.samples import ObjectSample, key_fields, sample_head
 
 READ_BYTES = 1024 * 1024
+KEY_BYTES = 256 * 1024  # how far Kafka keys are searched
+_KEY_FORMATS = {".keys.avro": AVRO, ".keys.json": JSON}
 PARQUET_LIMITS = Limits(object_bytes=8 * MIB, decoded_bytes=64 * MIB)  # of a Parquet object that is read whole
 
 
@@ -53,3 +59,29 @@ def _parquet(objects: Objects, id: ObjectId, rows: int) -> ObjectSample:
     except (ObjectTooLarge, ExpansionLimit):
         return ObjectSample(schema, (), "rows of large Parquet objects are not sampled: only the schema is known")
     return ObjectSample(schema, tuple(records[:rows]), whole=len(records) <= rows)
+
+
+def format_of(objects: Objects, id: ObjectId) -> str | None:
+    """The format of an object by its first bytes: Avro or JSON, plain or gzipped; None for any other."""
+    try:
+        head = unpacked_head(objects.head_bytes(id, KEY_BYTES).data, 64).lstrip()
+    except SluiceError:
+        return None
+    return AVRO if head.startswith(b"Obj\x01") else JSON if head.startswith(b"{") else None
+
+
+def kafka_key_of(
+    objects: Objects, records: Sequence[ObjectRecord | PendingObject]
+) -> tuple[tuple[str, ...] | None, str | None]:
+    """Return the fields of the Kafka keys beside the newest object that has keys, and the name of their file."""
+    for record in reversed(records):
+        stem = record.id.key.rpartition(".")[0]
+        for version in objects.version_page(record.id.bucket, prefix=f"{stem}.keys.", page_size=4).versions:
+            format = _KEY_FORMATS.get(version.key[len(stem) :])
+            if format is None:
+                continue
+            head = objects.head_bytes(ObjectId(version.bucket, version.key, version.version_id), KEY_BYTES)
+            fields = key_fields(head, format, KEY_BYTES)
+            if fields:
+                return fields, version.key.rpartition("/")[2]
+    return None, None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from sluice.admission.layouts import Layout, layout_of, needs_format
-from sluice.admission.routing import AVRO, CHANGE_FILE, CSV, JSON, classify
+from sluice.admission.routing import AVRO, CHANGE_FILE, CSV, classify
 from sluice.batch.claim import PendingObject
 from sluice.batch.orders import split_by
 from sluice.changes.dialects.nested import Reading
@@ -31,23 +30,17 @@ from sluice.schema.columns import STRING, RowSchema, plain_column
 from sluice.schema.connect import avro_form
 from sluice.schema.table_row import with_path_columns
 from sluice_aws.admission.reassign import left_out, renamed
-from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.objects import Objects, pages_of_bronze
-from sluice_cli.config.object_samples import READ_BYTES, sample_object
+from sluice_aws.s3.objects import Objects
+from sluice_cli.config.object_samples import READ_BYTES, format_of, kafka_key_of, sample_object
 from sluice_formats.errors import CsvWithoutHeader
-from sluice_formats.gzip import unpacked_head
 from sluice_formats.json.schema import Inference
-from sluice_formats.samples import ObjectSample, key_fields
+from sluice_formats.samples import ObjectSample
 
-RECENT_MS = 120_000  # objects that were just put; older ones without a record were never announced
-RECENT_PAGES = 20  # of their listing: a larger bucket is not looked through whole
-ADMISSION_PATIENCE_S = 10.0  # without a further admission
-ADMISSION_POLL_S = 0.3
 LOOKED_AT = 20_000  # parked objects
 ROWS = 2_000  # of one topic
 OBJECTS, SMALL_OBJECTS, SMALL = 20, 100, 16 * 1024  # read of one topic: objects, or more of those of few bytes
-KEYED, KEY_BYTES = 2, 256 * 1024  # objects of a topic whose Kafka keys are searched, and how far
+KEYED = 2  # objects of a topic whose Kafka keys are searched
 THREADS = 8
 # Why no rule is proposed for an object.
 NO_TOPIC = "the key has no folder whose name can be a topic's"
@@ -57,7 +50,6 @@ NO_HEADER = "`csv: {columns: [...]}` in the rule names the columns in their orde
 ANOTHER_LAYOUT = "another folder or layout gives the same topic"
 _Schema = TypeVar("_Schema")
 WaitingObject = ObjectRecord | PendingObject
-_KEY_FORMATS = {".keys.avro": AVRO, ".keys.json": JSON}
 
 
 @dataclass(frozen=True)
@@ -130,7 +122,7 @@ def with_layouts(waiting: Waiting, objects: Objects) -> Waiting:
             reasons.setdefault(NO_TOPIC if record.topic is None else TOPIC_REFUSED, []).append(key)
             continue
         if layout.topic not in layouts and needs_format(layout, key):
-            layout = replace(layout, format=_format_of(objects, record.id))
+            layout = replace(layout, format=format_of(objects, record.id))
         first_layout = layouts.setdefault(layout.topic, layout)
         route = first_layout.route(key, record.size)
         if route.kind != CHANGE_FILE:
@@ -197,15 +189,6 @@ def _named_beside(layout: Layout, other_keys: _Keys, bucket: str, objects: Objec
         if route.kind == CHANGE_FILE and layout.fits(version.key):
             return route.topic
     return None
-
-
-def _format_of(objects: Objects, id: ObjectId) -> str | None:
-    """The format of an object by its first bytes: Avro or JSON, plain or gzipped; None for any other."""
-    try:
-        head = unpacked_head(objects.head_bytes(id, KEY_BYTES).data, 64).lstrip()
-    except SluiceError:
-        return None
-    return AVRO if head.startswith(b"Obj\x01") else JSON if head.startswith(b"{") else None
 
 
 def sample_topics(
@@ -276,7 +259,7 @@ def sample_topic(
     if writer is not None and folders:
         added = tuple(plain_column(name, STRING, True, "folder") for name in folders)
         writer = replace(writer, row=with_path_columns(writer.row, added))
-    fields, file = _keys(objects, [part.record for part in sound][-KEYED:])
+    fields, file = kafka_key_of(objects, [part.record for part in sound][-KEYED:])
     return TopicSample(
         topic,
         len(records),
@@ -412,49 +395,3 @@ def _tried(
     except SluiceError as error:
         problems.setdefault(f"{error.code}: {error.message}", []).extend([key] if key is not None else [])
         return None
-
-
-def _keys(objects: Objects, records: Sequence[WaitingObject]) -> tuple[tuple[str, ...] | None, str | None]:
-    """Return the fields of the Kafka keys beside the newest object that has keys, and the name of their file."""
-    for record in reversed(records):
-        stem = record.id.key.rpartition(".")[0]
-        for version in objects.version_page(record.id.bucket, prefix=f"{stem}.keys.", page_size=4).versions:
-            format = _KEY_FORMATS.get(version.key[len(stem) :])
-            if format is None:
-                continue
-            head = objects.head_bytes(ObjectId(version.bucket, version.key, version.version_id), KEY_BYTES)
-            fields = key_fields(head, format, KEY_BYTES)
-            if fields:
-                return fields, version.key.rpartition("/")[2]
-    return None, None
-
-
-def wait_for_admission(
-    objects: Objects,
-    bronze: str,
-    ledger: Ledger,
-    *,
-    show: Callable[[int], None],
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> int:
-    """Wait until the ledger knows every object that was put lately, and return how many it still doesn't know.
-
-    `show` is told their number after each look. The wait ends when nothing was admitted for ADMISSION_PATIENCE_S.
-    """
-    since = epoch_ms() - RECENT_MS
-    pages = islice(pages_of_bronze(objects, bronze), RECENT_PAGES)
-    unseen = [identity for page in pages for identity, listed in page.items() if listed.modified_at >= since]
-    progress_at = clock()
-    while unseen:
-        admitted = ledger.objects.get(unseen)
-        left = [identity for identity in unseen if identity not in admitted]
-        if len(left) < len(unseen):
-            progress_at = clock()
-        unseen = left
-        if clock() - progress_at >= ADMISSION_PATIENCE_S:
-            break
-        if unseen:
-            show(len(unseen))
-            sleep(ADMISSION_POLL_S)
-    return len(unseen)

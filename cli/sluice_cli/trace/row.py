@@ -144,6 +144,7 @@ def row(
         topic=searched.config.topic,
     )
     checked = [chapter.instant for chapter in chapters if chapter.instant is not None][-check:] if check else []
+    gone = searched.life.forgotten
     document = {
         "table": table,
         "key": _stored_key(searched.config.record_key, key, searched.life),
@@ -151,7 +152,7 @@ def row(
             {**describe(chapter), "table": _held(searched.life, chapter) if chapter.instant in checked else None}
             for chapter in chapters
         ],
-        "forgotten": _forgotten(searched.life),
+        "forgotten": gone and {"at": gone.at, "instant": gone.instant, "until": gone.until},
         "waiting": [describe_change(change) for change in searched.waiting],
         "set_aside": [
             {"object": name, **asdict(error), "reason": completed(error.reason, TABLE=table)}
@@ -197,12 +198,6 @@ def _stored_key(names: Sequence[str], key: Sequence[str], life: RowLife) -> dict
     given = dict(zip(names, key, strict=True))
     stored = life.versions[-1].values if life.versions else {}
     return {name: text if stored.get(name) is None else key_text(stored[name]) for name, text in given.items()}
-
-
-def _forgotten(life: RowLife) -> dict[str, Any] | None:
-    """The JSON form of a row's mark. Times are epoch ms."""
-    gone = life.forgotten
-    return None if gone is None else {"at": gone.at, "instant": gone.instant, "until": gone.until}
 
 
 def _held(life: RowLife, chapter: Chapter) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Each stage is a `Stretch` of time; `sluice trace` shows them as a waterfall, and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -428,32 +428,3 @@ def _reason(record: ObjectRecord | None) -> str | None:
 def reason_now(record: ObjectRecord) -> str | None:
     """The reason of its state."""
     return reason_of(record) or record.rule or record.code or (SAME_BYTES if record.state == SUPERSEDED else None)
-
-
-def describe_trace(trace: Trace) -> dict[str, Any]:
-    """The JSON form of a trace. Times are epoch ms, durations ms."""
-    return {
-        "bucket": trace.id.bucket,
-        "key": trace.id.key,
-        "version": trace.id.version,
-        "id": trace.id.hash,
-        "state": trace.state,
-        "reason": trace.reason,
-        "next_step": trace.next_step,
-        "table": trace.table,
-        "lane": trace.lane,
-        "batch": trace.batch,
-        "run": trace.run,
-        "instant": trace.instant,
-        "put_at": trace.put_at,
-        "readable_at": trace.readable_at,
-        "to_readable_ms": trace.to_readable_ms,
-        "counts": dict(trace.counts),
-        "moments": [asdict(moment) for moment in trace.moments],
-        "spans": _described(trace.spans),
-        "replay": None if trace.replay is None else {**vars(trace.replay), "spans": _described(trace.replay.spans)},
-    }
-
-
-def _described(spans: Iterable[Stretch]) -> list[dict[str, Any]]:
-    return [{**asdict(span), "ms": span.ms} for span in spans]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,7 +27,7 @@ from sluice_cli.terminal.output import (
     visible,
 )
 from sluice_cli.terminal.step import Step
-from sluice_cli.trace.stages import UNSEEN, ReplayTrace, Trace, describe_trace, trace_of
+from sluice_cli.trace.stages import UNSEEN, ReplayTrace, Stretch, Trace, trace_of
 from sluice_cli.trace.tracking import Tracker
 from sluice_cli.trace.waterfall import stretch_lines, summary, svg, text_lines
 from sluice_read.moments import clock
@@ -187,3 +188,32 @@ def print_trace(shown: Trace) -> None:
 def _batch(shown: Trace | ReplayTrace) -> str:
     run, instant = f", run {shown.run}" if shown.run else "", f", instant {shown.instant}" if shown.instant else ""
     return f"batch {shown.batch}{run}{instant}"
+
+
+def describe_trace(trace: Trace) -> dict[str, Any]:
+    """The JSON form of a trace. Times are epoch ms, durations ms."""
+    return {
+        "bucket": trace.id.bucket,
+        "key": trace.id.key,
+        "version": trace.id.version,
+        "id": trace.id.hash,
+        "state": trace.state,
+        "reason": trace.reason,
+        "next_step": trace.next_step,
+        "table": trace.table,
+        "lane": trace.lane,
+        "batch": trace.batch,
+        "run": trace.run,
+        "instant": trace.instant,
+        "put_at": trace.put_at,
+        "readable_at": trace.readable_at,
+        "to_readable_ms": trace.to_readable_ms,
+        "counts": dict(trace.counts),
+        "moments": [asdict(moment) for moment in trace.moments],
+        "spans": _described(trace.spans),
+        "replay": None if trace.replay is None else {**vars(trace.replay), "spans": _described(trace.replay.spans)},
+    }
+
+
+def _described(spans: Iterable[Stretch]) -> list[dict[str, Any]]:
+    return [{**asdict(span), "ms": span.ms} for span in spans]

@@ -391,11 +391,3 @@ def _has_aside(outcome: Outcome, item: ManifestObject) -> bool:
 
 def _differs(name: str, expected: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
     return name not in expected or name not in stored or bool(expected[name] != stored[name])
-
-
-def described_row(row: Row | None, concealed: frozenset[str] = frozenset()) -> Mapping[str, object] | None:
-    """The JSON form of a row, without the values of `concealed` columns (in lower case)."""
-    if row is None:
-        return None
-    shown = {name: value for name, value in row.values.items() if name.lower() not in concealed}
-    return {"position": row.position, "deleted": row.deleted, "values": shown}

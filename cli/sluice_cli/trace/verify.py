@@ -28,6 +28,9 @@ from sluice_cli.terminal.rows import cell
 from sluice_cli.terminal.step import Step
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sluice.changes.row_history import Row
     from sluice_cli.trace.verification import Disagreement, Verified
 
 SHOWN = 10
@@ -104,8 +107,6 @@ def verify(
 
 def document_of(verified: Verified) -> dict[str, Any]:
     """The JSON form of a result."""
-    from sluice_cli.trace.verification import described_row
-
     return {
         "table": verified.table,
         "instant": verified.instant,
@@ -196,3 +197,11 @@ def _print(verified: Verified) -> None:
         print_line(
             f"in quarantine, and not in the table: {aside.described}: {Step('quarantine list', '--table', table)}"
         )
+
+
+def described_row(row: Row | None, concealed: frozenset[str] = frozenset()) -> Mapping[str, object] | None:
+    """The JSON form of a row, without the values of `concealed` columns (in lower case)."""
+    if row is None:
+        return None
+    shown = {name: value for name, value in row.values.items() if name.lower() not in concealed}
+    return {"position": row.position, "deleted": row.deleted, "values": shown}

@@ -6,7 +6,7 @@ import pytest
 
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import ListedVersion, VersionPage
-from sluice_cli.config.topics import ADMISSION_PATIENCE_S, RECENT_MS, wait_for_admission
+from sluice_cli.config.discover import ADMISSION_PATIENCE_S, RECENT_MS, wait_for_admission
 
 
 class Put:

@@ -11,8 +11,8 @@ from sluice.batch.outcome import ObjectError, Outcome, RowErrorCount, Stage
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.terminal.output import marked_up, shortened, visible
-from sluice_cli.trace.stages import Stretch, TraceFacts, describe_trace, taken_over_at, trace_of
-from sluice_cli.trace.trace import print_trace
+from sluice_cli.trace.stages import Stretch, TraceFacts, taken_over_at, trace_of
+from sluice_cli.trace.trace import describe_trace, print_trace
 from sluice_cli.trace.waterfall import stretch_lines, summary, svg, text_lines
 
 T = 1_700_000_000_000
