@@ -259,8 +259,10 @@ def _partition_by(work: _Work) -> None:
         else:
             work.open.append(f"the partition column {_shown(name)} is not a plain column name")
     work.rule["partition_by"] = tuple(dict.fromkeys(taken))
-    if any("(" in written for written in taken) and (zone or "UTC").upper() not in ("UTC", "GMT", "Z"):
-        work.notes.append(f"partitions are in UTC, and no longer in {_shown(zone or '')}")
+    if any("(" in written for written in taken):
+        work.notes.append("a transform takes dates and timestamps, by the source's types or the rule's `types`")
+        if (zone or "UTC").upper() not in ("UTC", "GMT", "Z"):
+            work.notes.append(f"partitions are in UTC, and no longer in {_shown(zone or '')}")
     if taken and not hive_style:
         work.notes.append("partition paths become column=value, which affects readers of paths")
 
