@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 from emulation.stack import NOW, SHARED, cloudformation, describe
-from support.builders import to_a_terminal, unstyled
 
 from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome
@@ -160,10 +159,6 @@ class TestRuns:
         assert [(one["run"], one["batches"]) for one in document["runs"]] == [("run-1", 1)]
         assert document["batches_unread"] == 0
 
-    def test_a_stack_without_runs_says_so(self, stack, capsys):
-        assert run(["ops", "runs"]) == 0
-        assert "No run has begun in the last 90 days" in capsys.readouterr().err
-
 
 class TestLogs:
     @pytest.fixture
@@ -202,10 +197,6 @@ class TestLogs:
 
 
 class TestDeadLetters:
-    def test_empty_queues_are_a_success(self, queues, capsys):
-        assert run(["ops", "dlq", "list"]) == 0
-        assert "notices\t0\t-\tnotifications that admit failed five times" in capsys.readouterr().out
-
     def test_notices_are_listed_with_keys_and_the_state_of_each_object(self, stack, queues, capsys):
         known, unknown = stack.admit(stack.write("a")), stack.write("b")
         send(queues["DeadLetterQueueUrl"], notice(known), notice(unknown), "{}")
@@ -220,17 +211,6 @@ class TestDeadLetters:
         assert run(["ops", "dlq", "list"]) == 1
         assert "unknown\tb" in capsys.readouterr().out
         assert len(held(queues["DeadLetterQueueUrl"])) == 3, "listing leaves the messages"
-
-    def test_a_terminal_shows_messages_and_objects_as_a_table(self, stack, queues, monkeypatch, capsys):
-        key = f"topics/crm.public.user/{'year=2026/month=11/' * 4}10.avro"
-        send(queues["DeadLetterQueueUrl"], notice(stack.admit(stack.write(key))), "{}")
-        to_a_terminal(monkeypatch)
-        assert run(["ops", "dlq", "list"]) == 1
-        out = capsys.readouterr().out
-        lines = unstyled(out)
-        assert "\t" not in out and all(len(line) <= 80 for line in lines)
-        assert any(line.split()[:1] == ["notices"] and "pending" in line for line in lines)
-        assert any(line.endswith("month=11/10.avro") for line in lines) and "  unknown_message: {}" in lines
 
     def test_notices_go_back_to_the_queue_that_admit_reads(self, stack, queues, capsys):
         bodies = [notice(stack.write(key)) for key in ("a", "b", "c")]
@@ -267,18 +247,6 @@ class TestDeadLetters:
         assert stack.ledger.batches.mark_announced("b", NOW)
         assert run(["ops", "dlq", "redrive", "events", "--json"]) == 0
         assert (describe(capsys)["redriven"], len(invoked)) == (1, 1)
-
-    def test_a_failed_call_shows_its_error_and_is_made_again(self, queues, invoked, capsys):
-        body = {
-            "requestContext": {"requestId": "42", "condition": "RetriesExhausted"},
-            "responsePayload": {"errorMessage": "Rate exceeded", "errorType": "ClientError"},
-        }
-        send(queues["UnreconciledQueueUrl"], json.dumps(body))
-        assert run(["ops", "dlq", "list", "calls"]) == 1
-        assert "request 42: Rate exceeded" in capsys.readouterr().out
-        assert run(["ops", "dlq", "redrive", "calls"]) == 0
-        assert "1 message of calls redriven, 0 left" in capsys.readouterr().out
-        assert invoked == [("s-reconcile", "Event")] and held(queues["UnreconciledQueueUrl"]) == []
 
     def test_a_letter_that_names_no_request_and_no_reason_says_so(self, queues, capsys):
         send(queues["UnreconciledQueueUrl"], json.dumps({"requestContext": {}}))

@@ -3,7 +3,6 @@
 import pytest
 from emulation.stack import NOW, describe
 from support.builders import note_commit
-from support.silver_tables import put_tables
 
 from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome
@@ -33,19 +32,6 @@ def batch(stack):
     return manifest.batch
 
 
-def test_tables_with_data_are_listed_by_the_ledger(stack, capsys):
-    outcome = Outcome("b-1", "crm.user", COMMITTED, NOW, instant="20260101000000000", counts={"read": 7})
-    stack.ledger.tables.pin("crm.user", {"record_key": ["id"], "table_type": "mor"})
-    note_commit(stack.ledger, outcome, {"read": 7})
-    stack.ledger.tables.pin("crm.empty", {"record_key": ["id"], "table_type": "cow"})
-    assert run(["table", "list"]) == 0
-    header, row = capsys.readouterr().out.splitlines()
-    assert header.split("\t")[-2:] == ["newest commit", "last commit"]
-    assert row.split("\t") == ["crm.user", "mor", "id", "7", "20260101000000000", "2023-11-14T22:13:20Z"]
-    assert run(["table", "list", "--json"]) == 0
-    assert [each["table"] for each in describe(capsys)["tables"]] == ["crm.user"]
-
-
 def test_a_commit_that_a_later_run_found_is_missing_in_the_changes_by_word(stack, capsys):
     found = Outcome("b-1", "crm.user", COMMITTED, NOW, instant="20260101000000000", counts={"inserted": 7})
     note_commit(stack.ledger, found, counts_of(found, {}))
@@ -57,15 +43,6 @@ def test_a_commit_that_a_later_run_found_is_missing_in_the_changes_by_word(stack
     assert (listed["changes"], listed["uncounted_commits"]) == (0, 1)
     assert run(["status", "--json"]) == 0
     assert [said in table["notes"] for table in describe(capsys)["tables"]] == [True]
-
-
-def test_commits_name_their_batches(stack, capsys):
-    put_tables(stack.s3, "s-silver")
-    assert run(["table", "commits", "moma.works", "--json"]) == 0
-    batches = [each["batch"] or "" for each in describe(capsys)]
-    assert any(batches) and run(["table", "commits", "moma.works"]) == 0
-    header, *rows = (line.split("\t") for line in capsys.readouterr().out.splitlines())
-    assert header[-1] == "batch" and [row[-1] for row in rows] == batches
 
 
 def test_a_replay_that_commits_nothing_leaves_changes_and_last_commit(stack, capsys):
@@ -93,17 +70,6 @@ def test_a_batch_is_found_by_its_shortened_form(stack, batch, capsys):
     assert [each["batch"] for each in describe(capsys)["batches"]] == [batch]
 
 
-@pytest.mark.parametrize("form", ["{0}", "{0:.6}", "b-…{1}"], ids=["whole", "beginning", "as shown"])
-def test_the_history_of_a_batch_lists_its_objects(stack, batch, form, capsys):
-    named = form.format(batch, batch[-9:])
-    stack.admit(stack.write("other"))
-    assert run(["history", "--batch", named, "--json"]) == 0
-    assert sorted(found["key"] for found in describe(capsys)["objects"]) == ["k0", "k1", "k2"]
-    assert run(["history", "--batch", named, "--limit", "2"]) == 0
-    shown = capsys.readouterr()
-    assert len(shown.out.splitlines()) == 3 and "--limit shows" in shown.err and "--before" not in shown.err
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [(["b-nothing"], "No batch begins with"), (["b-", "--table", "crm.user"], "--batch")],
@@ -112,14 +78,6 @@ def test_the_history_of_a_batch_lists_its_objects(stack, batch, form, capsys):
 def test_the_history_of_no_batch_is_a_mistake(stack, batch, arguments, message, capsys):
     assert run(["history", "--batch", *arguments]) == 2
     assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_no_open_batch_is_said_in_words(stack, capsys, monkeypatch, terminal):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
-    assert run(["ops", "batch", "show"]) == 0
-    shown = capsys.readouterr()
-    assert shown.err.endswith("No batch is open\n") and shown.out[:5] == ("" if terminal else "batch")
 
 
 def test_a_table_of_an_open_batch_is_given_up_with_the_note_and_the_lane_woken(stack, batch, invoked, capsys):

@@ -94,26 +94,6 @@ def test_a_table_of_other_partitions_is_dropped_by_the_command_that_the_sync_pri
     assert run(again.split()[1:]) == 0
 
 
-def test_what_the_catalog_has_is_shown_with_the_commit_it_is_synced_up_to(moma, capsys):
-    assert run(["ops", "catalog", "show", "moma.works", "--json"]) == 0
-    assert {entry["is"] for entry in describe(capsys)["entries"]} == {"not there"}
-    assert run(["ops", "catalog", "sync", "moma.works"]) == 0
-    capsys.readouterr()
-    assert run(["ops", "catalog", "show", "moma.works", "--json"]) == 0
-    entries = {entry["name"]: entry for entry in describe(capsys)["entries"]}
-    assert {name: (entry["is"], entry["untouched"]) for name, entry in entries.items()} == {
-        "works_all_ro": ("table", True),
-        "works_all_rt": ("table", True),
-        "works_ro": ("view", True),
-        "works_rt": ("view", True),
-    }
-    assert entries["works_all_rt"]["synced"] == "20261121080013968" and entries["works_all_rt"]["partition_keys"] == [
-        "nationality"
-    ]
-    assert run(["ops", "catalog", "show", "moma.works"]) == 0
-    assert "moma.works_all_ro\ttable\t20261121080013968" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(("history", "name"), [(True, "artists_history"), ("log", "log")])
 def test_a_history_table_is_synced_shown_and_declared_as_its_table_is(moma, capsys, history, name):
     key = {"partition_by": ("nationality",), "history": history}

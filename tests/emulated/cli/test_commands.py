@@ -191,32 +191,6 @@ def claim(stack, identity):
     stack.claim(Manifest("b-1", "main", "run-1", NOW, "v", {"crm.user": part}))
 
 
-def test_status_counts_objects_by_state_per_lane_and_table(stack, capsys):
-    claim(stack, stack.admit(stack.write("claimed")))
-    stack.admit(stack.write("waiting"))
-    stack.admit(stack.write("side"), items.IGNORED, rule="zero_bytes")
-    stack.ledger.tables.record_error("crm.user", "it broke\nwith a trace", None)
-    assert run(["status", "--json"]) == 0
-    document = describe(capsys)
-    (lane,) = document["lanes"]
-    (table,) = document["tables"]
-    assert lane["summary"].startswith("Spark is running")
-    assert (lane["state"], lane["run"], lane["pending"]["objects"], lane["unsettled_batches"]) == (
-        "running",
-        "run-1",
-        1,
-        ["b-1"],
-    )
-    assert (table["pending"]["objects"], table["claimed"], table["last_error"]) == (
-        1,
-        {"objects": 1, "bytes": 7},
-        "it broke\nwith a trace",
-    )
-    assert document["set_aside"]["ignored"]["reasons"] == [
-        {"reason": "zero_bytes", "code": None, "objects": 1, "examples": ["side"]}
-    ]
-
-
 def about_user(capsys):
     """What doctor says of crm.user, and its advice on the quarantine."""
     run(["doctor", "--json"])
@@ -484,18 +458,6 @@ def test_a_table_that_no_rule_feeds_any_more_is_warned_of(stack, tables, capsys)
     without = "defaults: {record_key: [id]}\ntables: [{topic: other, table: a.b}]"
     assert run(["config", "push", tables(without)]) == 0
     assert "warning: crm.user has data, and no rule takes its topic" in capsys.readouterr().err
-
-
-def test_config_check_needs_no_stack_and_lists_mistakes_as_json(tables, capsys, monkeypatch):
-    monkeypatch.delenv("SLUICE_STACK", raising=False)
-    assert run(["config", "check", tables(), "--json"]) == 0
-    assert describe(capsys)["lanes"] == ["main", "side"]
-    assert run(["config", "check", tables("tables: []"), "--json"]) == 1
-    assert describe(capsys)["mistakes"][0]["line"] == 1
-    assert run(["config", "check", "nowhere.yaml"]) == 2
-    capsys.readouterr()
-    wrong = tables("tables: []")
-    assert run(["config", "check", wrong]) == 1 and f"{wrong} has 1 mistake:" in capsys.readouterr().err
 
 
 def test_a_paused_lane_is_resumed_and_supervised_at_once(stack, invoked, capsys):
@@ -773,20 +735,3 @@ def test_put_says_what_names_wait_for_where_nothing_was_pushed(stack, tmp_path, 
     err = capsys.readouterr().err
     reason = "topic crm.public.user: no configuration was in force when it came"
     assert f"\n  {reason}: 3 names, for example crm.public.user+0+0.avro\n" in err
-
-
-def test_put_says_how_many_names_no_rule_takes(stack, tables, tmp_path, capsys):
-    assert run(["config", "push", tables()]) == 0
-    (tmp_path / "in").mkdir()
-    for name in ("crm.public.user+0+1.avro", "crm.public.other+0+1.avro", "notes.txt"):
-        (tmp_path / "in" / name).write_bytes(b"1")
-    assert run(["put", "in"]) == 0
-    err = capsys.readouterr().err
-    assert "No rule takes 2 of 3 names" in err
-    assert "\n  topic crm.public.other: no rule of tables.yaml takes this topic: crm.public.other+0+1.avro\n" in err
-    assert "`sluice config discover` proposes rules for 1 of them; --write" in err
-    assert "\n1 name tells no topic or format" in err
-    assert run(["put", "in/notes.txt"]) == 0
-    assert "discover" not in capsys.readouterr().err
-    assert run(["put", "in", "--json"]) == 0
-    assert [item["key"] for item in describe(capsys)["no_rule"]] == ["crm.public.other+0+1.avro", "notes.txt"]

@@ -83,28 +83,6 @@ def test_a_run_has_the_state_that_runs_shows(ended, stack, capsys, monkeypatch):
     assert states == {"run-1": listed["state"], "run-2": "SUCCESS"}
 
 
-def test_runs_without_a_bill_make_no_empty_table(ended, capsys, monkeypatch):
-    monkeypatch.setattr("sluice_aws.lanes.job_runs.JobRuns.billed", lambda self, job_run_id: None)
-    assert run(["ops", "cost", "runs"]) == 0
-    shown = capsys.readouterr()
-    assert "2 runs have no bill yet" in shown.err
-    assert sorted(line.split("\t")[0] for line in shown.out.splitlines()) == ["run", "run-1", "run-2"]
-
-
-def test_without_an_ended_run_the_list_says_so(stack, capsys):
-    emr = SHARED.client("emr-serverless")
-    application = emr.create_application(name="new", releaseLabel="emr-7.14.0", type="SPARK", clientToken="new")
-    cloudformation().outputs = {**cloudformation().outputs, "ApplicationId": application["applicationId"]}
-    emr.start_job_run(
-        applicationId=application["applicationId"],
-        clientToken="another's",
-        name="nightly-report",
-        executionRoleArn="arn:aws:iam::123456789012:role/r",
-    )
-    assert run(["ops", "cost", "runs"]) == 0
-    assert "No run has ended yet" in capsys.readouterr().err
-
-
 def test_the_estimate_of_a_stack_has_its_own_ceiling_and_says_whose_prices(stack, capsys):
     cloudformation().parameters = {"MaximumCpu": "32 vCPU", "MaximumMemory": "128 GB"}
     assert run(["--stack", "s", "ops", "cost", "estimate"]) == 0

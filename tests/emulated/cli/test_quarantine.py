@@ -154,20 +154,6 @@ def test_whole_objects_and_rows_of_objects_are_listed_with_why_and_where(configu
     assert bad.hash[:12] in capsys.readouterr().out
 
 
-def test_a_terminal_says_the_reason_of_many_objects_once(configured, capsys, monkeypatch):
-    reason = "The object is not an Avro container file, since its first bytes are those of another format. Upload it"
-    for n in (12, 3, 7, 9, 1):
-        configured.admit(put(configured, n, b"{}"), items.QUARANTINED, None, code="not_avro", reason=reason)
-    assert run(["quarantine", "list"]) == 0
-    assert capsys.readouterr().out.count(reason) == 5
-    to_a_terminal(monkeypatch)
-    assert run(["quarantine", "list"]) == 0
-    lines = unstyled(capsys.readouterr().out)
-    assert lines[0] == "crm.public.user  not_avro  5 entries" and len(lines) == 9
-    assert " ".join(" ".join(lines[1:3]).split()) == reason and all(len(line) <= 80 for line in lines)
-    assert [int(line.partition("+0+")[2][:10]) for line in lines[4:]] == [1, 3, 7, 9, 12]
-
-
 def test_an_entry_is_shown_with_its_rows_and_their_bytes(configured, capsys):
     holed = configured.admit(put(configured, 1))
     settled(configured, [holed], rows={holed: [a_row(7), a_row(2)]})
@@ -373,23 +359,6 @@ def test_an_object_is_retried_for_its_rows_and_counted_once(configured, invoked,
     assert "\nretried at 20" in capsys.readouterr().out
 
 
-def quarantine_by_doctor(capsys):
-    run(["doctor", "--json"])
-    (found,) = (item for item in describe(capsys) if item["about"] == "quarantine")
-    return found["result"], found["found"]
-
-
-def test_doctor_says_how_many_rows_and_objects_are_in_quarantine(configured, capsys, monkeypatch):
-    holed, other, bad = (configured.admit(put(configured, n)) for n in (1, 2, 3))
-    settled(configured, [holed], rows={holed: [a_row(0), a_row(1)]})
-    assert quarantine_by_doctor(capsys) == ("warn", "not merged: 2 rows of 1 object")
-    settled(configured, [other], rows={other: [a_row(0), a_row(1)]})
-    settled(configured, [bad], bad=[bad])
-    assert quarantine_by_doctor(capsys) == ("warn", "not merged: 1 object, and 4 rows of 2 objects")
-    monkeypatch.setattr("sluice_cli.ingest.set_aside.COUNTED_AT_MOST", 1)
-    assert quarantine_by_doctor(capsys) == ("warn", "not merged: at least 1 object, and 2 rows of 1 object")
-
-
 def test_unmerged_rows_are_known_until_a_batch_reports_them_again(configured, invoked, capsys):
     holed = configured.admit(put(configured, 1))
     first = settled(configured, [holed], rows={holed: [a_row(0), a_row(1)]})
@@ -468,21 +437,6 @@ def test_what_stays_in_quarantine_names_the_table_in_its_command(configured, cap
     assert left.because == f"{advice} --table crm.user`" and left.reason == f"{advice}`"
     assert run(["status"]) == 0
     assert f"{advice} --table crm.user`" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ([], "Nothing is in quarantine\n"),
-        (["--parked"], "Nothing is parked\n"),
-        (["--table", "crm.user"], "Nothing is in quarantine for this choice\n"),
-    ],
-)
-def test_an_empty_list_says_that_nothing_is_in_it(configured, capsys, monkeypatch, options, said, terminal):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
-    assert run(["quarantine", "list", *options]) == 0
-    assert capsys.readouterr().err.endswith(said)
 
 
 def test_a_discarded_object_is_ignored_and_its_record_names_the_command(configured, capsys):

@@ -1,10 +1,8 @@
 """Schema histories in an emulated bucket, and the `schema` verbs that show them."""
 
-import json
-
 import pytest
 from emulation.stack import NOW, describe
-from support.judged_schemas import BAD, NEW, OLD, STORED, TABLE, decimal, flattened, judged
+from support.judged_schemas import BAD, NEW, OLD, STORED, TABLE, judged
 
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.history import StoredColumns, seen_key, stored_key
@@ -81,53 +79,6 @@ def test_foreign_files_among_the_schemas_are_skipped_and_named(remembered, stack
     assert run(["table", "schema", "history", TABLE]) == 0
     assert foreign[0] in capsys.readouterr().err
     assert ColumnsAtHand(Objects(stack.s3), "s-silver", lambda: 1).of(TABLE) is None
-
-
-def test_the_history_shows_each_schemas_verdict_and_changes(remembered, capsys):
-    assert run(["table", "schema", "history", TABLE, "--json"]) == 0
-    found = describe(capsys)
-    assert found["columns"] == {"id": "bigint", "price": "decimal(18,4)", "gone": "string"}
-    assert [(schema["fingerprint"], schema["verdict"]) for schema in found["schemas"]] == list(
-        zip(remembered, ["new_table", "rewritten", "incompatible"], strict=True)
-    )
-    assert [(change["column"], change["change"]) for change in found["schemas"][1]["judged"][0]["changes"]] == [
-        ("price", "rewritten"),
-        ("gone", "dropped"),
-        ("added", "added"),
-    ]
-    assert run(["table", "schema", "history", TABLE]) == 0
-    printed = capsys.readouterr().out
-    assert "Column price is string and the table has decimal(18,4)" in printed and remembered[0][:12] in printed
-
-
-def test_two_schemas_are_compared_column_by_column(remembered, capsys):
-    assert run(["table", "schema", "diff", TABLE, remembered[0][:8], remembered[2][:8], "--json"]) == 0
-    assert [(change["column"], change["change"]) for change in describe(capsys)["changes"]] == [
-        ("price", "incompatible"),
-        ("gone", "dropped"),
-    ]
-    assert run(["table", "schema", "diff", TABLE, "--json"]) == 0
-    document = describe(capsys)
-    assert (document["old"], document["new"]) == ("stored", remembered[2])
-    assert run(["table", "schema", "diff", TABLE, "stored", remembered[0]]) == 0
-    assert (
-        capsys.readouterr().out
-        == f"no column differs between the table's own columns and the schema {remembered[0][:12]}\n"
-    )
-
-
-def test_the_verdict_on_a_file_shows_its_effect_on_the_table(remembered, tmp_path, capsys):
-    (tmp_path / "next.avsc").write_text(
-        json.dumps(flattened(id="long", price=decimal(18, 4), gone="string", more="int"))
-    )
-    assert run(["table", "schema", "verdict", TABLE, "next.avsc", "--json"]) == 0
-    document = describe(capsys)
-    assert (document["verdict"], [change["described"] for change in document["judged"][0]["changes"]]) == (
-        "added",
-        ["more is new (int): null in rows from before"],
-    )
-    assert run(["table", "schema", "verdict", TABLE, remembered[1][:10]]) == 0
-    assert "rewrites the table" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

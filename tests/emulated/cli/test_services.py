@@ -8,7 +8,7 @@ from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.services import Pace, ServicePolicy
-from sluice.services.requests import ServiceError, ServiceReport
+from sluice.services.requests import ServiceReport
 from sluice_cli.main import run
 
 TABLE = "shop.orders"
@@ -100,19 +100,3 @@ def test_list_shows_what_is_due_by_the_policy_and_why(served, capsys):
         ],
     }
     assert run(["ops", "services", "list", "shop.none"]) == 2
-
-
-def test_the_status_page_and_the_list_name_what_failed_waits_and_is_due(served, invoked, capsys, tmp_path):
-    run(["ops", "services", "run", TABLE, "-s", "cleaning"])
-    lane_does(served, "cleaning", ServiceError("no_space", "<b>the disk is full</b>\nand more", retriable=False))
-    run(["ops", "services", "run", TABLE, "-s", "archival"])
-    assert run(["status", "--html", str(tmp_path / "page.html")]) == 0
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    section = page[page.index("<h2>Table services</h2>") : page.index("<h2>Runs</h2>")]
-    places = [section.index(f"</svg>{word}</span>") for word in ("failed", "requested", "due")]
-    assert places == sorted(places), "what needs somebody comes first"
-    assert "no_space: &lt;b&gt;the disk is full&lt;/b&gt;" in section and "2 commits since the last run" in section
-    assert '<span class="bad">1 failed</span>, 1 open, ' in page
-    capsys.readouterr()
-    assert run(["status"]) == 0
-    assert f"due: compaction of {TABLE}, 2 commits since the last run" in capsys.readouterr().out

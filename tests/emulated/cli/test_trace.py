@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import shutil
-import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
@@ -22,7 +21,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import Objects, VersionPage
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_cli.main import run
-from sluice_cli.trace import row, row_life
+from sluice_cli.trace import row_life
 from sluice_cli.trace.row_changes import FoundChange
 from sluice_read.moments import iso, ms_of
 from sluice_read.place import find_table
@@ -316,27 +315,6 @@ def test_the_search_for_a_key_that_bronze_lacks_reads_no_outcome(traced, capsys,
     monkeypatch.setattr(PastBatches, "outcome", lambda self, batch, table: asked.append(batch))
     assert run(["trace", "zzz"]) == 2 and "has the key 'zzz'" in capsys.readouterr().err
     assert not asked
-
-
-def test_a_trace_is_a_waterfall_in_text_and_as_a_picture(traced, tmp_path, capsys):
-    identity = traced.put("topics/<é> \u202e.json", (1, "c", 1, "x", "a"))
-    traced.merged(identity, read=1)
-    assert run(["trace", identity.key, "--svg", "w.svg"]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("topics/<é> \\u202e.json\ncrm.user · committed · readable 2.000 s after its put")
-    assert [line.split()[0] for line in out.split("\n\n")[1].splitlines()[1:]] == [
-        "notice",
-        "wait",
-        "open",
-        "read",
-        "commit",
-        "between",
-        "settle",
-        "readable",
-    ]
-    assert "\\u202e" in "".join(ET.parse(tmp_path / "w.svg").getroot().itertext())
-    assert run(["trace", identity.key, "--json"]) == 0
-    assert describe(capsys)["to_readable_ms"] == 2_000
 
 
 def test_objects_that_two_batches_merged_count_once_beside_the_shown(traced, capsys):
@@ -764,20 +742,6 @@ def test_with_a_history_table_a_rows_changes_need_no_object_in_bronze(traced, ca
     assert (document["objects_read"], document["gone"], document["complete"]) == (1, [], True)
     assert run(["row", "crm.user", "7", "x"]) == 0
     assert "opened 1 object with 1 record, others read from crm.user_history" in capsys.readouterr().err
-
-
-def test_a_row_is_printed_as_of_a_moment(capsys, monkeypatch):
-    monkeypatch.setattr(row, "chosen_target", lambda stack: SilverFolder(SILVER_FOLDER))
-    assert run(["row", "moma.works", "6", "--as-of", "20261121080012602", "--json"]) == 0
-    document = describe(capsys)
-    assert (document["key"], document["row"]["name"], document["from_history"]) == ({"id": "6"}, "six b", False)
-    assert run(["row", "moma.works", "6", "--as-of", "20261121080012602"]) == 0
-    shown = capsys.readouterr()
-    assert 'name="six b"' in shown.out and "moma.works as of 20261121080012602" in shown.err
-    assert run(["row", "moma.works", "99", "--as-of", "20261121080012602"]) == 1
-    assert run(["row", "moma.works", "6", "--as-of", "2020-01-01T00:00:00Z"]) == 1
-    assert "history: true" in capsys.readouterr().err
-    assert run(["row", "moma.works", "6", "--as-of", "1h", "--since", "2h"]) == 2
 
 
 @pytest.mark.long

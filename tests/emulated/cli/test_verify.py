@@ -32,7 +32,6 @@ from sluice.errors import SluiceError, UsageError
 from sluice.ledger import keys
 from sluice.silver_keys import rows_key
 from sluice_aws.hash_keys import HashKeys
-from sluice_aws.ledger.objects import listing_fields
 from sluice_aws.s3.objects import Objects
 from sluice_cli.main import run
 from sluice_cli.trace import verify
@@ -438,23 +437,3 @@ def test_a_forgotten_row_is_no_lost_one_and_its_table_is_still_compared(forgotte
 def test_a_table_without_a_kept_batch_is_refused(source):
     with pytest.raises(UsageError, match="No commit of a table"):
         source.verify()
-
-
-def test_the_verdict_says_how_much_of_the_table_is_in_quarantine(opened, capsys):
-    source = opened
-    source.merged()
-    for n, table in enumerate((source.table, source.table, "other.table")):
-        holed = source.stack.admit(source.stack.write(f"holed-{n}"), keys.COMMITTED, table=table)
-        fields = {"quarantined_rows": 900, "row_codes": {"null_record_key": 900}}
-        source.stack.ledger.objects._table.update(
-            keys.object_key(holed), {**fields, **listing_fields(keys.ROWS, holed, NOW)}
-        )
-    source.stack.admit(source.stack.write("bad"), keys.QUARANTINED, table=source.table, code="corrupt_object")
-    assert run(["verify", source.table]) == 0
-    assert capsys.readouterr().out.splitlines()[-2:] == [
-        "every row is what its objects say",
-        "in quarantine, and not in the table: 1 object, and 1,800 rows of 2 objects: "
-        f"`sluice quarantine list --table {source.table}`",
-    ]
-    assert run(["verify", source.table, "--json"]) == 0
-    assert describe(capsys)["quarantined"] == {"objects": 1, "rows": 1_800}
