@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hudi import HudiTableBuilder
 from support.builders import change, flattened
 from support.workbench import Died, Workbench, dies_at, row, table
 
@@ -17,11 +21,13 @@ from sluice.config.table import TableConfig
 from sluice.errors import NotAdoptable
 from sluice.hudi.own_metadata import FORGOTTEN_PROPERTY
 from sluice.services.requests import ADOPTION, SliceDone
+from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.services.slice import SliceRates, serve_table
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 COLUMNS = ("id", "place", "name", "__deleted")
+VERSION_9 = Path(__file__).parents[1] / "data" / "hudi_tables" / "version_9" / "orders"
 GENERATORS = "org.apache.hudi.keygen."
 # What Hudi Streamer writes with its defaults: a partition per place, without its name in the path.
 STREAMER = {
@@ -153,6 +159,26 @@ def test_the_first_commit_keeps_the_rows_that_the_source_did_not_send(bench: Wor
 
     again = adopt(bench, config, source)
     assert (again.report.rows, again.report.instant) == (0, None), "adopting again changes nothing"
+
+
+def test_a_table_of_version_9_is_adopted_by_an_engine_that_reads_it(bench: Workbench, tmp_path: Path) -> None:
+    folder = shutil.copytree(VERSION_9, tmp_path / "orders")
+    read = pa.Table.from_batches(HudiTableBuilder.from_base_uri(str(folder)).build().read())
+    assert sorted(zip(*(read[name].to_pylist() for name in ("id", "name")))) == [
+        (1, "old"),
+        (2, "old"),
+        (3, "old"),
+        (4, "newer"),
+    ]
+    config = table()
+    bench.merge(config, [bench.put([row("u", 100, 1, "A", "new")], SCHEMA)])
+    if HudiJvm(bench.spark).newest_table_version() >= 9:
+        adopt(bench, config, folder.as_uri())
+        assert bench.rows(config, "id", "name") == [(1, "new"), (2, "old"), (3, "old"), (4, "newer")]
+    else:
+        with pytest.raises(NotAdoptable, match="table version 9"):
+            adopt(bench, config, folder.as_uri())
+        assert bench.rows(config, "id", "name") == [(1, "new")]
 
 
 @pytest.mark.whole

@@ -16,7 +16,7 @@ from sluice.schema.columns import Column, plain_column
 from sluice.schema.evolution import NARROWER, SAME, widen
 
 FOLDERS = (".hoodie/", ".hoodie/timeline/")  # of the timeline: of versions up to 6, and of version 8
-READABLE_VERSIONS = ("6", "8")  # 7 is a step of Hudi's own upgrade; later ones are unknown to Hudi 1.0.2
+READABLE_VERSIONS = ("6", "8", "9")  # 7 is a step of Hudi's own upgrade; 9 is of Hudi 1.1, and unknown to 1.0
 HUDIS_COLUMNS = "_hoodie_"
 # What a tool stores that takes a connector's times as they come, by the kind of the source's column.
 RAW_TYPES: Mapping[str, str] = {
@@ -90,15 +90,22 @@ def foreign_table(properties: Mapping[str, str], timeline: Iterable[str] = ()) -
     )
 
 
-def check_adoptable(properties: Mapping[str, str], config: TableConfig) -> ForeignTable:
-    """The table, if its rows can be adopted by a table of this configuration. Raises NotAdoptable with the reason."""
+def check_adoptable(
+    properties: Mapping[str, str], config: TableConfig, *, newest: int = int(READABLE_VERSIONS[-1])
+) -> ForeignTable:
+    """The table, if its rows can be adopted by a table of this configuration. Raises NotAdoptable with the reason.
+
+    `newest` is the newest table version that the run's Hudi reads.
+    """
     table = foreign_table(properties)
     bootstrapped = properties.get("hoodie.bootstrap.base.path")
     without_own = properties.get("hoodie.populate.meta.fields", "true").lower() == "false"
-    if table.version not in READABLE_VERSIONS:
+    readable = [version for version in READABLE_VERSIONS if int(version) <= newest]
+    if table.version not in readable:
         raise _refused(
             f"it is of table version {table.version or 'unknown'}",
-            f"Bring it to version {' or '.join(READABLE_VERSIONS)} by its own writer, or with Hudi's command line",
+            f"Bring it to version {' or '.join(readable)}, which this engine reads, by its own writer or Hudi's "
+            "command line",
         )
     if table.ordering == ORDERING_FIELD:
         raise _refused("Sluice wrote it", "To move a table of Sluice, merge its objects again: `sluice rebuild table`")

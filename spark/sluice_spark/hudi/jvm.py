@@ -185,6 +185,20 @@ class HudiJvm:
         config = self._hudi.common.table.HoodieTableConfig
         config.update(meta_client.getStorage(), meta_client.getMetaPath(), self.properties(values))
 
+    def newest_table_version(self) -> int:
+        """The newest table version that this Hudi reads."""
+        return int(self._hudi.common.table.HoodieTableVersion.current().versionCode())
+
+    def stored_properties(self, path: str) -> dict[str, str]:
+        """The properties in a file, of a table of any version."""
+        hadoop_path, properties = self._jvm.org.apache.hadoop.fs.Path(path), self.properties({})
+        stream = hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).open(hadoop_path)
+        try:
+            properties.load(stream)
+        finally:
+            stream.close()
+        return {str(name): str(properties.get(name)) for name in list(properties.keySet())}
+
     def table_properties(self, meta_client: Any) -> dict[str, str]:
         """All of the table's properties."""
         properties = meta_client.getTableConfig().propsMap()

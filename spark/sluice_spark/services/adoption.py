@@ -21,6 +21,7 @@ from sluice.changes.position import ADOPTED
 from sluice.config.table import TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.hudi.foreign_table import adopted_columns, check_adoptable, stated_moments
+from sluice.hudi.table_properties import PROPERTIES_FILE
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.columns import Column, RowSchema
 from sluice.schema.evolution import INCOMPATIBLE
@@ -59,8 +60,9 @@ def adopt(
     A crash leaves an instant that the next slice rolls back. Raises NotAdoptable before anything is written.
     """
     assert facts.schema is not None  # the table has a commit
+    newest = hudi.jvm.newest_table_version()
+    check_adoptable(hudi.jvm.stored_properties(f"{source}/{PROPERTIES_FILE}"), hudi.config, newest=newest)
     other = hudi.jvm.meta_client(source)
-    check_adoptable(hudi.jvm.table_properties(other), hudi.config)
     rows = _live(spark.read.format("hudi").options(**hudi_options.read_options()).load(source))
     own = column_types(facts.schema)
     moments = {**_source_columns(services, hudi.config), **stated_moments(hudi.jvm.avro_schema(other), own)}

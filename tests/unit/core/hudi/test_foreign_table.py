@@ -86,7 +86,7 @@ def test_other_paths_orders_and_payloads_are_no_obstacle(properties: dict[str, s
     ("change", "reason"),
     [
         ({"hoodie.table.version": "5"}, "table version 5"),
-        ({"hoodie.table.version": "9"}, "table version 9"),
+        ({"hoodie.table.version": "10"}, "table version 10"),
         ({"hoodie.table.version": ""}, "table version unknown"),
         ({"hoodie.table.recordkey.fields": "id,place"}, "record key is id, place, and the rule's is id"),
         ({"hoodie.table.recordkey.fields": ""}, "record key is generated"),
@@ -101,6 +101,14 @@ def test_what_cannot_be_adopted_is_refused_with_the_reason(change: dict[str, str
         check_adoptable({**STREAMER, **change}, table())
 
     assert refused.value.next_step
+
+
+def test_a_version_that_the_runs_hudi_does_not_read_is_refused() -> None:
+    properties = {**STREAMER, "hoodie.table.version": "9"}
+    assert check_adoptable(properties, table()).version == "9"
+    with pytest.raises(NotAdoptable, match="table version 9") as refused:
+        check_adoptable(properties, table(), newest=8)
+    assert "version 6 or 8, which this engine reads" in refused.value.next_step
 
 
 def test_columns_are_compared_by_name_and_type() -> None:
