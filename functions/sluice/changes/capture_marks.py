@@ -69,6 +69,7 @@ _NUMBERED: Mapping[str, Vocabulary] = {
     "_eventtype": _words(
         "deleted delete", "", "created updated undeleted create update undelete", "deleted"
     ),  # Salesforce
+    "event_type": _words("delete", "update_before", "insert update_after", "delete"),  # MariaDB's MaxScale
     "sdc_operation_type": _words("2", "", "1 3 4 5 6 7 8", "2"),  # StreamSets
     **dict.fromkeys(
         ("a_enttyp", "_enttyp"), _words("dl dr", "ub br", "pt px up ur rr cr", "DL")

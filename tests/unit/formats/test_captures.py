@@ -527,6 +527,8 @@ def test_events_of_salesforce_may_lie_in_a_field_of_what_carried_them(around: st
 ENVELOPES = {
     "Azure SQL": {"id": 1, "specversion": "1.0", "logicalid": "a:0", "operation": "INS", "data": '{"eventrow": {}}'},
     "EventBridge": {"id": 1, "detail-type": "Order", "source": "shop", "detail": WIDE},
+    "Hasura": {"id": 1, "event": {"op": "DELETE"}, "table": {"name": "cust"}, "trigger": {"name": "t"}},
+    "Neo4j": {"id": 1, "txId": 5, "seq": 1, "event": {"operation": "d"}},
     "Datastream": {"id": 1, "object": "s_cust", "source_metadata": {"change_type": "INSERT"}, "payload": WIDE},
     "Cosmos DB": {"id": 1, "current": WIDE, "metadata": {"operationType": "create"}},
     "Spanner": {"id": 1, "modType": "INSERT", "rowType": [{}], "mods": [{"keysJson": "{}"}]},

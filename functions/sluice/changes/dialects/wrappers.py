@@ -51,6 +51,8 @@ _RECORDS = (
     _wrapper("Estuary's documents", "_meta", "_meta.op _meta.uuid"),
     _wrapper("records of Aiven's sink beside their Kafka keys", "value", "key offset", _AIVEN),
     _wrapper("EventBridge's events", "detail", "detail-type source", _CHANGE),
+    _wrapper("Hasura's events", "event", "table trigger", _CHANGE),
+    _wrapper("Neo4j's changes", "event", "txId seq", _CHANGE),
     _wrapper("events of Google's Datastream", "payload", "source_metadata object", _CHANGE),
     _wrapper("the change feed of Cosmos DB", "current", "metadata", _CHANGE),
     _wrapper("the change feed of Cosmos DB", "previous", "metadata", _CHANGE),
