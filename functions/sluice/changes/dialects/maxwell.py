@@ -6,9 +6,10 @@ https://maxwells-daemon.io/dataformat/
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from sluice.changes.dialects.nested import ChangePaths, Reading
+from sluice.changes.dialects.nested import ChangePaths, Reading, Record, at
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, UPDATE
 
 _STATEMENTS = (
@@ -24,7 +25,16 @@ def _place(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     return {**source, "file": file, "pos": int(pos), "row": 0} if file and pos.isdecimal() else source
 
 
-MAXWELL = ChangePaths(
+@dataclass(frozen=True)
+class MaxwellChanges(ChangePaths):
+    """The dialect. Rows of Maxwell's own table of bootstraps, which every stream has, are messages."""
+
+    def _op(self, part: Record) -> str | None:
+        own = part.get("table") == "bootstrap" and at(part, "data.inserted_rows") is not None
+        return MESSAGE if own else super()._op(part)
+
+
+MAXWELL = MaxwellChanges(
     "maxwell",
     fields=frozenset(("database", "type", "ts")),
     operation="type",
