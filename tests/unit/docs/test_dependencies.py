@@ -40,7 +40,7 @@ FLOORS = {
         "config",
         "schema cost",
         "hudi batch",
-        "lane",
+        "lane iceberg",
         "services",
         "ledger catalog onboarding",
         "admission",
@@ -56,7 +56,7 @@ FLOORS = {
         "lanes",
         "admission services",
     ),
-    "sluice_spark": ("errors ports log", "engine", "hudi", "merge", "services", "run", "trial"),
+    "sluice_spark": ("errors ports log", "engine", "hudi", "iceberg", "merge", "services", "run", "trial"),
     # Steps that all ways of a merge share, the ways, which know nothing of each other, and `part`, which tries them.
     "sluice_spark.merge": (
         "driver_limits plan set_aside key_index",
