@@ -115,6 +115,14 @@ class CleaningUnfinished(SluiceError):
     next_step = "The next run carries it out. If it persists, look for files of the table that can't be deleted"
 
 
+class IcebergRaced(SluiceError):
+    """Somebody else wrote the Iceberg table beside a table, which only the lane's holder does; facts: `table`."""
+
+    code = "iceberg_raced"
+    retriable = True
+    next_step = "Nothing to do: the next look at the table writes what is missing"
+
+
 class ServiceUnfinished(SluiceError):
     """A table service was carried out and its commit is not on the timeline; facts: `instant`."""
 

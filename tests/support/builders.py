@@ -105,5 +105,8 @@ class Events:
     def event(self, name: str, /, **fields: Any) -> None:
         self.seen.append((name, fields))
 
+    def failure(self, name: str, error: BaseException, /, **fields: Any) -> None:
+        self.event(name, error=error, **fields)
+
     def names(self) -> list[str]:
         return [name for name, _ in self.seen]

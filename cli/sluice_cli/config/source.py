@@ -19,7 +19,7 @@ from sluice.config.rules.partition_fields import columns_read
 from sluice.config.rules.snapshot import GENERATION
 from sluice.config.rules.table_rule import TableRule, history_taken
 from sluice.config.setting import settings_of
-from sluice.config.table import HARD, IGNORE, RECORD, TableSettings
+from sluice.config.table import HARD, IGNORE, MOR, RECORD, TableSettings
 from sluice.config.values import DURATION, GIB, PLACEHOLDER
 from sluice.names import LANE, NAME, did_you_mean
 from sluice_cli.config.model import Ignored, Lane, Rule, Settings, TablesFile, built, field_values, laid_over
@@ -194,6 +194,8 @@ def _rule(
         tree.mistake((*path, "keep_deleted_values"), "has no effect where deletes are ignored")
     if rule.append_only and rule.history:
         tree.mistake((*path, "history"), "has no effect where append_only is true: every row is kept")
+    if rule.iceberg and rule.table_type == MOR:
+        tree.mistake((*path, "iceberg"), "needs table_type: cow: Iceberg's readers don't merge Hudi's logs")
     _check_delete_when(tree, own, rule, path)
     _check_change(tree, rule, path)
     _check_columns(tree, rule, path)

@@ -12,7 +12,7 @@ from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, UsageError
 from sluice.names import did_you_mean
 from sluice.services.policy import applies_to
-from sluice.services.requests import FAILED, SERVICES
+from sluice.services.requests import FAILED, ICEBERG, SERVICES
 from sluice_aws.clock import epoch_ms
 from sluice_cli.account.service import describe_due, due_entries, service_entries
 from sluice_cli.account.steps import TABLES_AND_LANES
@@ -87,7 +87,8 @@ def run_services(
             "--service",
             "-s",
             metavar="SERVICE",
-            help=f"One of {', '.join(SERVICES)}. Repeat it for several. Default: all that apply to the table.",
+            help=f"One of {', '.join(SERVICES)}, or {ICEBERG}, which makes the Iceberg table again. Repeat it for "
+            f"several. Default: all that apply to the table, without {ICEBERG}.",
         ),
     ] = None,
     wait_s: Annotated[
@@ -138,11 +139,12 @@ def run_services(
 
 def _wanted(given: Sequence[str] | None, config: TableConfig) -> tuple[str, ...]:
     """The services to request, in their best order. Raises UsageError."""
-    unknown = [name for name in given or () if name not in SERVICES]
+    names = (*SERVICES, ICEBERG)
+    unknown = [name for name in given or () if name not in names]
     if unknown:
         raise UsageError(
-            f"{unknown[0]!r} is not a service{did_you_mean(unknown[0], SERVICES)}",
-            next_step=f"Name one of these services: {', '.join(SERVICES)}",
+            f"{unknown[0]!r} is not a service{did_you_mean(unknown[0], names)}",
+            next_step=f"Name one of these services: {', '.join(names)}",
         )
     useless = [name for name in given or () if not applies_to(name, config)]
     if useless:
@@ -150,12 +152,13 @@ def _wanted(given: Sequence[str] | None, config: TableConfig) -> tuple[str, ...]
             f"{useless[0]} does not apply to {config.table}: {_WHY_NOT[useless[0]]}",
             next_step=f"{Step('config show')} shows the table's rule",
         )
-    return tuple(name for name in SERVICES if (name in given if given else applies_to(name, config)))
+    return tuple(name for name in names if (name in given if given else name != ICEBERG and applies_to(name, config)))
 
 
 _WHY_NOT = {
     "compaction": "the table is copy-on-write",
     "clustering": "its rule names no clustering columns (services: clustering: by)",
+    ICEBERG: "its rule doesn't say iceberg: true",
     "purge": "deleted rows are kept (delete_mode isn't hard)",
 }
 

@@ -380,7 +380,15 @@ class TableSettings:
             page="decisions/index.md",
         ),
     )
-
+    iceberg: bool = field(
+        default=False,
+        metadata=setting(
+            SWITCH,
+            "Also describes the table's files as an Iceberg table, after each commit, and registers it beside the Hudi "
+            "table. For `cow` alone.",
+            page="reading.md#iceberg",
+        ),
+    )
     merged: bool = field(
         default=False,
         metadata=setting(

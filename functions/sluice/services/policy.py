@@ -16,6 +16,7 @@ from sluice.services.requests import (
     CLUSTERING,
     COMPACTION,
     FORGETTING,
+    ICEBERG,
     PURGE,
     SERVICES,
 )
@@ -136,6 +137,7 @@ def applies_to(service: str, config: TableConfig) -> bool:
         ARCHIVAL: True,
         ADOPTION: not config.history and not config.append_only and not config.columns.any,
         FORGETTING: not config.append_only,
+        ICEBERG: config.iceberg,
     }
     return applies.get(service, False)
 

@@ -27,9 +27,9 @@ COMPACTION, CLUSTERING, CLEANING, ARCHIVAL, PURGE = "compaction", "clustering", 
 # Also the order of requests that have waited equally long: removing log files goes before rewriting base files, and
 # deleting old files and archiving come after what makes files old.
 SERVICES = (COMPACTION, PURGE, CLUSTERING, CLEANING, ARCHIVAL)
-# Never due by themselves: a command requests them, with arguments.
-ADOPTION, FORGETTING = "adoption", "forgetting"
-ON_COMMAND = (FORGETTING, ADOPTION)
+# Never due by themselves: a command requests them, some with arguments. ICEBERG makes the Iceberg table anew.
+ADOPTION, FORGETTING, ICEBERG = "adoption", "forgetting", "iceberg"
+ON_COMMAND = (FORGETTING, ADOPTION, ICEBERG)
 IN_TURN = (*ON_COMMAND, *SERVICES)
 
 REQUESTED, RUNNING, DONE, FAILED = "requested", "running", "done", "failed"

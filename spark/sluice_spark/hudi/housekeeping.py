@@ -40,8 +40,21 @@ class Housekept:
     late_files: tuple[str, ...] = ()
 
 
+# Called before a cleaning with its instant and its horizon.
+BeforeDelete = Callable[[str, str], None]
+
+
+def _nothing(instant: str, horizon: str) -> None:
+    """Nobody else reads the table's files."""
+
+
 def keep_house(
-    hudi: HudiTable, *, now_ms: int, tables: KnownTables, check_held: Callable[[], None] = lambda: None
+    hudi: HudiTable,
+    *,
+    now_ms: int,
+    tables: KnownTables,
+    check_held: Callable[[], None] = lambda: None,
+    before_delete: BeforeDelete = _nothing,
 ) -> Housekept:
     """Clean by age where that is due, then archive by number. For the lane's holder, between two commits.
 
@@ -63,7 +76,7 @@ def keep_house(
     cleaned = Cleaned()
     if write_choices.cleaning_due(hudi.config, last_cleaned_ms=last_ms, now_ms=now_ms):
         tables.keep_cleaned(hudi.config, now_ms)
-        cleaned = clean(hudi, horizon=horizon_at(hudi, now_ms), check_held=check_held)
+        cleaned = clean(hudi, horizon=horizon_at(hudi, now_ms), check_held=check_held, before_delete=before_delete)
     archived = archive(hudi, check_held)
     return Housekept(cleaned.instant, cleaned.files, archived.commits, compacted, archived.late_files)
 
@@ -73,12 +86,19 @@ def horizon_at(hudi: HudiTable, now_ms: int) -> str:
     return instant_of_ms(write_choices.cleaning_horizon_ms(hudi.config, now_ms))
 
 
-def clean(hudi: HudiTable, *, horizon: str, check_held: Callable[[], None] = lambda: None) -> Cleaned:
+def clean(
+    hudi: HudiTable,
+    *,
+    horizon: str,
+    check_held: Callable[[], None] = lambda: None,
+    before_delete: BeforeDelete = _nothing,
+) -> Cleaned:
     """Delete the files that no reader as of the instant `horizon` or later needs. Raises CleaningUnfinished."""
     client = hudi.client(hudi_options.cleaning_options())
     try:
         instant = str(client.createNewInstantTime(True))
         check_held()
+        before_delete(instant, horizon)
         planned = hudi.jvm.save_cleaner_plan(
             hudi.jvm.hudi_table(client),
             client,

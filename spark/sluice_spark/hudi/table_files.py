@@ -31,6 +31,17 @@ def read_file(objects: Objects, uri: str) -> bytes:
     return objects.data_file(bucket, key)
 
 
+def read_file_or_none(objects: Objects, uri: str) -> bytes | None:
+    """All bytes of a file; None where there is none."""
+    scheme, place = _parts(uri)
+    if scheme == "file":
+        path = Path("/" + place)
+        return path.read_bytes() if path.exists() else None
+    bucket, _, key = place.partition("/")
+    document = objects.get(bucket, key)
+    return None if document is None else document.data
+
+
 def open_parquet(objects: Objects, uri: str, size: int) -> pq.ParquetFile:
     """A Parquet file of so many bytes. Of a large one in S3, only what is asked for is read, by ranges."""
     scheme, place = _parts(uri)
@@ -99,6 +110,22 @@ def write_file(objects: Objects, uri: str, body: bytes) -> None:
         objects.put(bucket, key, body)
 
 
+def write_new_file(objects: Objects, uri: str, body: bytes) -> bool:
+    """Write a file where there is none yet; False where there is one."""
+    scheme, place = _parts(uri)
+    if scheme == "file":
+        path = Path("/" + place)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with path.open("xb") as file:
+                file.write(body)
+        except FileExistsError:
+            return False
+        return True
+    bucket, _, key = place.partition("/")
+    return objects.put_if(bucket, key, body, replaces=None, content_type="application/octet-stream")
+
+
 def write_data_file(
     objects: Objects, table_uri: str, path: str, body: bytes, *, new: NewFiles, kind: str, alone: bool = True
 ) -> None:
@@ -118,7 +145,7 @@ def refuse_undone(objects: Objects, table_uri: str, paths: Sequence[str], *, new
     if _is_file(objects, f"{table_uri}/{new.inflight}"):
         return
     for path in paths:
-        _remove_file(objects, f"{table_uri}/{path}")
+        remove_file(objects, f"{table_uri}/{path}")
     raise WriteUndone(f"The write {new.instant} was rolled back while its files were written", instant=new.instant)
 
 
@@ -130,7 +157,8 @@ def _is_file(objects: Objects, uri: str) -> bool:
     return objects.get(bucket, key) is not None
 
 
-def _remove_file(objects: Objects, uri: str) -> None:
+def remove_file(objects: Objects, uri: str) -> None:
+    """Delete a file, if there is one."""
     scheme, place = _parts(uri)
     if scheme == "file":
         Path("/" + place).unlink(missing_ok=True)

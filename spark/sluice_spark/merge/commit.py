@@ -17,6 +17,7 @@ from sluice_spark.hudi.came_back import strangers, undo_what_came_back
 from sluice_spark.hudi.facts import CommitResult, TableFacts
 from sluice_spark.hudi.housekeeping import keep_house
 from sluice_spark.hudi.own_write import give_way
+from sluice_spark.iceberg.keep_up import before_cleaning, keep_up_or_log
 from sluice_spark.log import describe
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.schemas import remember_columns
@@ -38,7 +39,8 @@ def follow_up(part: PartContext, result: CommitResult) -> CommitResult:
     """The commit, after its columns are recorded and the housekeeping that is due is done."""
     if result.facts is not None:
         remember_columns(part.services.history, part.config, result.facts.schema)
-        _keep_house(part, result.facts)
+        if keep_up_or_log(part.hudi, result.facts, part.services, part.check_held):
+            _keep_house(part, result.facts)
     return result
 
 
@@ -83,7 +85,11 @@ def _keep_house(part: PartContext, committed: TableFacts) -> None:
     try:
         with part.stages.timed(HOUSEKEEPING_STAGE):
             done = keep_house(
-                part.hudi, now_ms=part.services.clock.now_ms(), tables=known_tables, check_held=part.check_held
+                part.hudi,
+                now_ms=part.services.clock.now_ms(),
+                tables=known_tables,
+                check_held=part.check_held,
+                before_delete=before_cleaning(part.hudi, part.services, part.check_held),
             )
             known_tables.keep(part.config, part.hudi.look())
     # Java's exceptions come as Py4J's or under Spark's own names.

@@ -17,6 +17,7 @@ from sluice.changes.outdated import OUTDATED, outdated_note
 from sluice.config.rules.expectations import REPORT
 from sluice.hudi.timeline import instant_ms
 from sluice_spark.hudi.recovery import roll_back_unfinished
+from sluice_spark.iceberg.keep_up import keep_up_or_log
 from sluice_spark.merge.by_arrow import attempt as by_arrow
 from sluice_spark.merge.by_spark import attempt as by_spark
 from sluice_spark.merge.context import MergedPart, MergeServices, PartContext, part_context
@@ -76,6 +77,8 @@ def resolve_part(
     if commit is None:
         return None
     part.event("found_committed", instant=commit.instant)
+    if part.config.iceberg:
+        keep_up_or_log(part.hudi, part.hudi.look(), services, part.check_held)
     if commit.completed_at is not None:
         began, completed = instant_ms(commit.instant), min(commit.completed_at, services.clock.now_ms())
         part.stages.note(Stage(COMMIT_STAGE, began, max(0, completed - began)))

@@ -15,6 +15,7 @@ from sluice_spark.hudi.came_back import rolled_back_lately
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.recovery import recovered_facts, refuse_missing
+from sluice_spark.iceberg.keep_up import keep_up_or_log
 from sluice_spark.log import failure_place
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.driver_limits import are_few
@@ -110,7 +111,9 @@ def _facts_of_unknown(part: PartContext) -> TableFacts:
     if part.hudi.ensure_created():
         part.event("table_created")
     part.check_held()
-    return recovered_facts(part.hudi, part.services.log, last_instant)
+    facts = recovered_facts(part.hudi, part.services.log, last_instant)
+    keep_up_or_log(part.hudi, facts, part.services, part.check_held)
+    return facts
 
 
 def _scan(part: PartContext, objects: Sequence[ManifestObject]) -> Scanned:

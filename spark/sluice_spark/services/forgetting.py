@@ -29,6 +29,7 @@ from sluice_spark.hudi.jvm import instants
 from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.recovery import recovered_facts
 from sluice_spark.hudi.table import HudiTable, has_timestamp_key
+from sluice_spark.iceberg.keep_up import before_cleaning
 from sluice_spark.merge.by_spark.latest import key_hash_column
 from sluice_spark.merge.by_spark.normalize import quoted
 from sluice_spark.merge.context import MergeServices
@@ -68,6 +69,7 @@ def forget(
         "of_key": key_hash_column(config.table, config.record_key) == F.lit(key),
         "names": config.record_key,
         "key": key,
+        "services": services,
     }
 
     noted = facts.forgotten
@@ -117,6 +119,7 @@ def _remove(
     of_key: SparkColumn,
     names: Sequence[str],
     key: str,
+    services: MergeServices,
     check_held: Callable[[], None],
     mark: Callable[[str], None],
 ) -> _Removed:
@@ -154,7 +157,8 @@ def _remove(
     newest = hudi.look().newest or ""
     # Just after the newest instant: as of the instant itself, a reader needs the files from before it too.
     horizon = instant_of_ms(instant_ms(newest) + 1)
-    cleaned = housekeeping.clean(hudi, horizon=horizon, check_held=check_held)
+    before_delete = before_cleaning(hudi, services, check_held)
+    cleaned = housekeeping.clean(hudi, horizon=horizon, check_held=check_held, before_delete=before_delete)
     _require_gone(hudi, spark, facts, of_key=of_key, names=names, keys=sorted({row[_KEY] for row in rows_found}))
     return replace(
         removed,

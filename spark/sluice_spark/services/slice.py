@@ -21,6 +21,7 @@ from sluice.services.requests import (
     CLUSTERING,
     COMPACTION,
     FORGETTING,
+    ICEBERG,
     PURGE,
     ServiceReport,
     SliceDone,
@@ -31,6 +32,7 @@ from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.recovery import recovered_facts, refuse_missing
 from sluice_spark.hudi.table import HudiTable
+from sluice_spark.iceberg.keep_up import before_cleaning, keep_up, keep_up_or_log
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.services.adoption import adopt
 from sluice_spark.services.compaction import cluster, compact
@@ -136,7 +138,8 @@ def serve_table(
             table=config.table,
             instant=done.report.instant,
         )
-    known_tables.keep(config, after)
+    if keep_up_or_log(hudi, after, services, check_held):
+        known_tables.keep(config, after)
     report = replace(done.report, ms=clock.now_ms() - began)
     rates.saw(config, service, report, slice_s)
     return replace(done, report=report)
@@ -183,6 +186,7 @@ def _work(given: _Slice, service: str) -> SliceDone:
         ADOPTION: lambda: adopt(
             hudi, spark=spark, facts=facts, source=given.arguments["source"], services=services, check_held=held
         ),
+        ICEBERG: lambda: _rebuild_iceberg(given),
         FORGETTING: lambda: forget(
             hudi, spark=spark, facts=facts, key=given.arguments["key"], services=services, check_held=held
         ),
@@ -194,7 +198,12 @@ def _clean(given: _Slice) -> SliceDone:
     now_ms = given.services.clock.now_ms()
     _note_late(given, remove_late_files(given.hudi, given.check_held))
     horizon = housekeeping.horizon_at(given.hudi, now_ms)
-    cleaned = housekeeping.clean(given.hudi, horizon=horizon, check_held=given.check_held)
+    cleaned = housekeeping.clean(
+        given.hudi,
+        horizon=horizon,
+        check_held=given.check_held,
+        before_delete=before_cleaning(given.hudi, given.services, given.check_held),
+    )
     given.services.tables.keep_cleaned(given.hudi.config, now_ms)
     return SliceDone(ServiceReport(files_before=cleaned.files, bytes_before=cleaned.bytes, instant=cleaned.instant))
 
@@ -203,6 +212,19 @@ def _archive(given: _Slice) -> SliceDone:
     archived = housekeeping.archive(given.hudi, given.check_held)
     _note_late(given, archived.late_files)
     return SliceDone(ServiceReport(more={"archived": archived.commits, "late_files": len(archived.late_files)}))
+
+
+def _rebuild_iceberg(given: _Slice) -> SliceDone:
+    config = given.hudi.config
+    tables = [(given.hudi, given.facts)]
+    if config.history:
+        own = config.history_table
+        history = HudiTable(given.spark, given.services.table_path(own.database, own.name), own)
+        if history.exists():
+            given.services.tables.take(own)
+            tables.append((history, recovered_facts(history, given.services.log)))
+    made = [keep_up(hudi, facts, given.services, given.check_held, rebuild=True) for hudi, facts in tables]
+    return SliceDone(ServiceReport(files_after=sum(one.added for one in made if one is not None)))
 
 
 def _note_late(given: _Slice, late_files: tuple[str, ...]) -> None:

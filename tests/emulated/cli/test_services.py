@@ -56,6 +56,15 @@ def test_without_a_name_all_that_concern_the_table_are_asked_for(served, invoked
     assert [entry["service"] for entry in describe(capsys)["services"]] == ["archival", "cleaning", "compaction"]
 
 
+def test_iceberg_metadata_is_written_again_only_by_name(served, invoked, capsys):
+    rule = TableRule(TABLE, ("id",), topic="orders", iceberg=True)
+    served.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration((rule,)).to_json().encode())
+    served.ledger.tables.pin(TABLE, {"topic": "orders"})
+    for arguments, services in (([], ["archival", "cleaning"]), (["-s", "iceberg"], ["iceberg"])):
+        assert run(["ops", "services", "run", TABLE, *arguments, "--json"]) == 0
+        assert [entry["service"] for entry in describe(capsys)["services"]] == services
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -63,6 +72,7 @@ def test_without_a_name_all_that_concern_the_table_are_asked_for(served, invoked
         ([TABLE, "-s", "vacuum"], "'vacuum' is not a service"),
         ([TABLE, "-s", "compact"], "'compact' is not a service; did you mean compaction?"),
         ([TABLE, "-s", "clustering"], "names no clustering columns"),
+        ([TABLE, "-s", "iceberg"], "doesn't say iceberg: true"),
         ([TABLE, "-s", "purge"], "delete_mode isn't hard"),
     ],
 )

@@ -54,6 +54,7 @@ OF_OTHERS = {
     "announcement_refused": "announce",
     "batch_taken": "the driver",
     "write_undone": "the driver",
+    "iceberg_raced": "the driver",
     "change_refused": "config push",
     "cleaning_unfinished": "housekeeping",
     "clock_behind": "the driver",

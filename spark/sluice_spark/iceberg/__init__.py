@@ -1,0 +1,1 @@
+"""Writes Iceberg metadata beside Hudi tables."""
