@@ -256,7 +256,6 @@ class Drop:
         glue = GlueCatalog(self._target.client("glue"))
         for own in (config, config.history_table) if config.history else (config,):
             names = names_of(own)
-            wanted = sorted({name for entry in names.entries for name in (entry.table, entry.view) if name})
-            for name, found in sorted((glue.tables(names.database, wanted) or {}).items()):
+            for name, found in sorted((glue.tables(names.database, sorted(names.all)) or {}).items()):
                 if (found.get("Parameters") or {}).get(OWNER) == own.table:
                     yield names.database, name

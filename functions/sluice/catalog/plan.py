@@ -14,11 +14,15 @@ SHOWN = 20  # partitions that a report names
 
 @dataclass(frozen=True)
 class TablePlan:
-    """One Hudi table of the catalog. `table` is its final input, `change` None if only partitions differ."""
+    """One Hudi or Iceberg table of the catalog. `table` is its final input, `change` None if only partitions differ.
+
+    `version` is Glue's number of the definition that the change is made of; None where another may be replaced, too.
+    """
 
     table: TableInput
     change: TableChange | None
     partitions: PartitionChange
+    version: str | None = None
 
     @property
     def name(self) -> str:

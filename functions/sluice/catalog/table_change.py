@@ -177,11 +177,13 @@ def _storage(
     columns, described, retyped = _columns(wished["Columns"], present.get("Columns") or [], further=not is_view)
     merged = {**present, "Columns": columns}
     for name in () if is_view else ("Location", "InputFormat", "OutputFormat"):
-        if _place(str(present.get(name, ""))) != _place(wished[name]):
+        if name in wished and _place(str(present.get(name, ""))) != _place(wished[name]):
             described.append(f"{name} becomes {wished[name]}")
             merged[name] = wished[name]
     if is_view:
         return merged, [], False
+    if "SerdeInfo" not in wished:  # Iceberg's
+        return merged, described, retyped
     serde = present.get("SerdeInfo") or {}
     parameters = serde.get("Parameters") or {}
     described += [

@@ -30,6 +30,8 @@ SPARK = "spark.sql."
 ATHENA_NATIVE = "athena_enable_native_hudi_connector_implementation"  # Athena's own connector, of Hudi 0.15.0
 LAST_COMMIT = "last_commit_time_sync"  # Hudi's name, from which another tool's sync continues
 OWNER, DEFINITION = "sluice.table", "sluice.definition"
+METADATA_LOCATION = "metadata_location"  # Iceberg's name
+_OWNED = ("EXTERNAL", LAST_COMMIT, OWNER, DEFINITION, "presto_view", "table_type", METADATA_LOCATION)
 PART_CHARACTERS = 4000  # of a part of Spark's schema: the longest value in Hive's metastore, and Hudi's default
 
 TableInput = dict[str, Any]  # in the form of the Glue API
@@ -48,7 +50,14 @@ class Wish:
 
 def names_of(config: TableConfig) -> CatalogNames:
     """The names of a configured table in the catalog. Raises InvalidConfiguration."""
-    return catalog_names(config.catalog, config.database, config.name, merge_on_read=config.table_type == MOR)
+    merge_on_read = config.table_type == MOR
+    return catalog_names(
+        config.catalog,
+        config.database,
+        config.name,
+        merge_on_read=merge_on_read,
+        iceberg=config.iceberg and not merge_on_read,
+    )
 
 
 def wished_table(wish: Wish, name: str, kind: str, *, synced: str | None) -> TableInput:
@@ -100,9 +109,7 @@ def spark_properties(columns: tuple[CatalogColumn, ...], partition_by: tuple[str
 
 def owned(parameter: str) -> bool:
     """True for a table property that the sync maintains. All others are the user's."""
-    return parameter in ("EXTERNAL", LAST_COMMIT, OWNER, DEFINITION, "presto_view") or parameter.startswith(
-        ("spark.sql.sources.", "spark.sql.partitionProvider")
-    )
+    return parameter in _OWNED or parameter.startswith(("spark.sql.sources.", "spark.sql.partitionProvider"))
 
 
 def definition(table: Mapping[str, Any], config: TableConfig) -> str:

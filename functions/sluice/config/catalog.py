@@ -13,6 +13,7 @@ SNAPSHOT, READ_OPTIMIZED, REAL_TIME = "", "_ro", "_rt"  # the suffixes are Hudi'
 # Names have the length that Glue takes, in lower case: Glue folds case, and SQL engines compare without it.
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,254}")
 _SWITCHES = ("athena_native", "debezium")
+_OF_TABLES = ("tables", "views", "iceberg")
 _FILLED = re.compile(r"\{(?:database|table)\}")
 
 
@@ -22,8 +23,9 @@ class CatalogRule:
 
     `tables` names the Hudi tables; Hudi's suffixes are added for merge-on-read. `views` names the views over them for
     Athena and Trino; None makes no views. With `debezium` they show all rows, with Debezium's metadata and Hudi's
-    columns. Without `sync` the table is not in the catalog. `athena_native` is the value of Athena's table property for
-    its newer reader of Hudi; None leaves that property as it is.
+    columns. `iceberg` names the Iceberg tables of rules with `iceberg: true`. Without `sync` the table is not in the
+    catalog. `athena_native` is the value of Athena's table property for its newer reader of Hudi; None leaves that
+    property as it is.
     """
 
     sync: bool = True
@@ -32,15 +34,16 @@ class CatalogRule:
     views: str | None = "{table}"
     athena_native: bool | None = None
     debezium: bool = False
+    iceberg: str = "{table}_iceberg"
 
     def mistakes(self) -> dict[str, str]:
         """Return what is wrong with the patterns: key -> what it must be."""
         mistakes = {}
-        for key in ("database", "tables", "views"):
+        for key in ("database", *_OF_TABLES):
             pattern = getattr(self, key)
             if pattern is not None and not _NAME.fullmatch(_FILLED.sub("a", pattern)):
                 mistakes[key] = "is a name of lower-case letters, digits and _, with {database} and {table}"
-        for key in ("tables", "views"):
+        for key in _OF_TABLES:
             pattern = getattr(self, key)
             if key not in mistakes and pattern is not None and "{table}" not in pattern:
                 mistakes[key] = "must use {table}: otherwise two tables would share a name"
@@ -55,9 +58,9 @@ def _parse(written: Any) -> dict[str, Any]:
     """Return the fields that the file sets; CatalogRule.mistakes checks the patterns."""
     if isinstance(written, bool) or written in ("on", "off"):  # on and off are true and false to YAML
         return {"sync": written in ("on", True)}
-    if not isinstance(written, dict) or not set(written) <= {"database", "tables", "views", *_SWITCHES}:
+    if not isinstance(written, dict) or not set(written) <= {"database", *_OF_TABLES, *_SWITCHES}:
         words = " and ".join(_SWITCHES)
-        raise ValueError(f"is off, or a mapping of database, tables and views to patterns, with {words}")
+        raise ValueError(f"is off, or a mapping of database, tables, views and iceberg to patterns, with {words}")
     patterns: dict[str, Any] = {}
     for key, pattern in written.items():
         if key in _SWITCHES:
@@ -79,7 +82,7 @@ def _written(rule: CatalogRule) -> str | dict[str, Any]:
     default = CatalogRule()
     written_keys = {
         key: "off" if getattr(rule, key) is None else getattr(rule, key)
-        for key in ("database", "tables", "views", *_SWITCHES)
+        for key in ("database", *_OF_TABLES, *_SWITCHES)
         if getattr(rule, key) != getattr(default, key)
     }
     return written_keys or "on"
@@ -100,6 +103,7 @@ CATALOG = Value(
                     "tables": _PATTERN,
                     "views": {"anyOf": [_PATTERN, {"const": False}]},
                     **dict.fromkeys(_SWITCHES, {"type": "boolean"}),
+                    "iceberg": _PATTERN,
                 },
             },
         ]
@@ -119,18 +123,22 @@ class CatalogEntry:
 
 @dataclass(frozen=True)
 class CatalogNames:
-    """The names of one table in the catalog."""
+    """The names of one table in the catalog; `iceberg` is that of its Iceberg table, None without one."""
 
     database: str
     entries: tuple[CatalogEntry, ...]
+    iceberg: str | None = None
 
     @property
     def all(self) -> tuple[str, ...]:
-        """All Hudi tables, then all views."""
-        return tuple(entry.table for entry in self.entries) + tuple(entry.view for entry in self.entries if entry.view)
+        """All Hudi tables, then all views, then the Iceberg table."""
+        views = (entry.view for entry in self.entries)
+        return (*(entry.table for entry in self.entries), *filter(None, (*views, self.iceberg)))
 
 
-def catalog_names(rule: CatalogRule, database: str, table: str, *, merge_on_read: bool) -> CatalogNames:
+def catalog_names(
+    rule: CatalogRule, database: str, table: str, *, merge_on_read: bool, iceberg: bool = False
+) -> CatalogNames:
     """Return the names of one table. A merge-on-read table has no name without a suffix: it would have two meanings.
 
     Raises InvalidConfiguration for a name that Glue doesn't allow, or that two entries would share.
@@ -152,7 +160,7 @@ def catalog_names(rule: CatalogRule, database: str, table: str, *, merge_on_read
         CatalogEntry(kind, filled(rule.tables, kind), None if rule.views is None else filled(rule.views, kind))
         for kind in kinds
     )
-    names = CatalogNames(filled(rule.database, ""), entries)
+    names = CatalogNames(filled(rule.database, ""), entries, filled(rule.iceberg, "") if iceberg else None)
     if len(set(names.all)) < len(names.all):
         raise InvalidConfiguration(
             f"Two entries of {database}.{table} would share a name in the catalog: {', '.join(names.all)}",

@@ -73,13 +73,16 @@ class GlueCatalog:
             self.create_database(database)
             self._asked(table["Name"], create)
 
-    def update_table(self, database: str, table: TableInput) -> None:
+    def update_table(self, database: str, table: TableInput, *, version: str | None = None) -> None:
         """Update a table or view. Raises CatalogRaced if somebody else just changed or dropped it.
 
-        The old version isn't archived: the last commit changes with every sync, and versions count against a quota.
+        With `version`, Glue's number of the definition that was read, that is so whatever they changed. The old version
+        isn't archived: the last commit changes with every sync, and versions count against a quota.
         """
+        of_version = {} if version is None else {"VersionId": version}
         self._asked(
-            table["Name"], lambda: self._glue.update_table(DatabaseName=database, TableInput=table, SkipArchive=True)
+            table["Name"],
+            lambda: self._glue.update_table(DatabaseName=database, TableInput=table, SkipArchive=True, **of_version),
         )
 
     def partitions(self, database: str, table: str, *, columns: bool = False) -> list[Mapping[str, Any]]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from sluice.catalog.columns import columns_of_commit, shown_columns
+from sluice.catalog.iceberg_table import iceberg_table
 from sluice.catalog.partitions import PartitionChange, partition_change, partition_input, retyped, touched, values_of
 from sluice.catalog.plan import CatalogPlan, TablePlan
 from sluice.catalog.table_change import is_current, synced_until, table_change
@@ -16,8 +17,10 @@ from sluice.catalog.views import wished_view
 from sluice.config.catalog import CatalogNames
 from sluice.config.table import TableConfig
 from sluice.hudi.timeline import Commit, Instant, Timeline
+from sluice.iceberg import metadata as iceberg
 from sluice_aws.catalog.glue import GlueCatalog
 from sluice_aws.errors import CatalogRaced
+from sluice_aws.s3.iceberg_metadata import newest_metadata
 from sluice_aws.s3.schemas import CommentStore
 from sluice_aws.s3.timelines import TimelineReader
 
@@ -96,12 +99,18 @@ class CatalogSync:
 
     def _current(self, config: TableConfig, names: CatalogNames, present: Found, instant: str) -> bool:
         """True if all tables and views are as the last sync left them, and that sync showed this commit."""
-        return all(
-            entry.table in present and is_current(present[entry.table], config, instant) for entry in names.entries
-        ) and all(
-            entry.view in present and is_current(present[entry.view], config, None)
-            for entry in names.entries
-            if entry.view
+        return (
+            all(entry.table in present and is_current(present[entry.table], config, instant) for entry in names.entries)
+            and all(
+                entry.view in present and is_current(present[entry.view], config, None)
+                for entry in names.entries
+                if entry.view
+            )
+            and (
+                names.iceberg is None
+                or names.iceberg in present
+                and is_current(present[names.iceberg], config, instant)
+            )
         )
 
     def _planned(
@@ -129,6 +138,7 @@ class CatalogSync:
                 )
                 partitions = replace(partitions, update=tuple(retyped(table, partition) for partition in stale))
             tables.append(TablePlan(table, change, partitions))
+        tables += self._iceberg(config, names, wish.location, stored)
         views = (
             table_change(wished_view(wish, entry, entry.view), stored.get(entry.view), config)
             for entry in names.entries
@@ -142,6 +152,26 @@ class CatalogSync:
             tuple(tables),
             tuple(view for view in views if view is not None),
         )
+
+    def _iceberg(self, config: TableConfig, names: CatalogNames, location: str, stored: Found) -> list[TablePlan]:
+        """The plan of the Iceberg table: its newest metadata, which was looked for after the catalog was read.
+
+        Nothing where a run has yet to write metadata.
+        """
+        if names.iceberg is None or (newest := newest_metadata(self._timelines.files, config.table)) is None:
+            return []
+        name, metadata = newest
+        wished = iceberg_table(
+            config,
+            names.iceberg,
+            location=f"{location}/{iceberg.FOLDER}",
+            metadata_location=f"{location}/{iceberg.FOLDER}/{iceberg.METADATA}/{name}",
+            metadata=metadata,
+        )
+        before = stored.get(names.iceberg)
+        change = table_change(wished, before, config)
+        table = dict(before or {}) if change is None else change.table
+        return [TablePlan(table, change, PartitionChange({}), (before or {}).get("VersionId"))]
 
     def _wish(
         self,
@@ -235,7 +265,7 @@ class CatalogSync:
         )
         self._catalog.drop_partitions(database, plan.name, plan.partitions.drop)
         if plan.change is not None and not (creates and plan.partitions.nothing):
-            self._catalog.update_table(database, plan.table)
+            self._catalog.update_table(database, plan.table, version=plan.version)
 
 
 def _known_columns(names: CatalogNames, present: Found) -> set[str]:

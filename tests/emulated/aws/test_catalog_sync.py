@@ -1,5 +1,6 @@
 """Catalog sync: the state of Glue afterwards, the number of calls, and the user's own changes that it keeps."""
 
+import dataclasses
 import json
 import time
 
@@ -688,3 +689,67 @@ def test_a_long_schema_comes_in_parts_of_four_thousand_characters(catalog):
 )
 def test_a_schema_that_cannot_be_understood_has_no_comments(schema):
     assert source_comments(schema) == {}
+
+
+def put_iceberg(catalog, config, version, instant, *, type="string"):
+    """Write the metadata of an Iceberg table as a run does, after the commit of that instant."""
+    fields = [{"id": 3, "name": "Name", "required": False, "type": type}]
+    snapshot = {"snapshot-id": int(instant), "summary": {"sluice.instant": instant}}
+    schemas = [{"schema-id": 0, "fields": fields}]
+    metadata = {"current-schema-id": 0, "schemas": schemas, "snapshots": [snapshot]}
+    folder = f"{config.database}/{config.name}/.hoodie/iceberg/metadata"
+    for name, body in ((f"v{version}.metadata.json", json.dumps(metadata)), ("version-hint.text", str(version))):
+        catalog.s3.put_object(Bucket=SILVER, Key=f"{folder}/{name}", Body=body.encode())
+
+
+def test_an_iceberg_table_is_registered_beside_the_hudi_table_and_follows_it(catalog):
+    config = dataclasses.replace(artists(), iceberg=True)
+    first = catalog.commit(config, 1, partitions=["nationality=German"])
+    catalog.sync.sync(config)
+    assert catalog.names("moma") == ["artists", "artists_all"]  # a run has yet to write its metadata
+    put_iceberg(catalog, config, 1, first)
+    catalog.sync.sync(config)
+    table = catalog.table("moma", "artists_iceberg")
+    location = f"s3://{SILVER}/moma/artists/.hoodie/iceberg"
+    assert table["StorageDescriptor"]["Location"] == location and table["PartitionKeys"] == []
+    assert table["StorageDescriptor"]["Columns"] == [{"Name": "name", "Type": "string"}]
+    assert table["Parameters"]["table_type"] == "ICEBERG"
+    assert table["Parameters"]["metadata_location"] == f"{location}/metadata/v1.metadata.json"
+    assert catalog.sync.sync(config, first).nothing
+
+    second = catalog.commit(config, 2, partitions=["nationality=German"])
+    catalog.sync.sync(config)  # a run died between the two commits: the Iceberg table stays behind
+    table = catalog.table("moma", "artists_iceberg")
+    assert table["Parameters"]["metadata_location"].endswith("/v1.metadata.json")
+    assert table["Parameters"]["last_commit_time_sync"] == first
+    put_iceberg(catalog, config, 2, second, type="long")
+    catalog.edit("moma", "artists_iceberg", parameters={"mine": "kept"})
+    catalog.sync.sync(config, second)
+    table = catalog.table("moma", "artists_iceberg")
+    assert table["Parameters"]["metadata_location"].endswith("/v2.metadata.json")
+    assert table["Parameters"]["mine"] == "kept"
+    assert table["StorageDescriptor"]["Columns"] == [{"Name": "name", "Type": "bigint"}]
+    assert catalog.process().sync(config).nothing
+
+
+def test_an_iceberg_table_is_replaced_only_by_who_read_its_definition_last(catalog, monkeypatch):
+    config = dataclasses.replace(artists(), iceberg=True)
+    put_iceberg(catalog, config, 1, catalog.commit(config, 1, partitions=["nationality=German"]))
+    catalog.sync.sync(config)
+    second = catalog.commit(config, 2, partitions=["nationality=German"])
+    put_iceberg(catalog, config, 2, second)
+    real, versions = catalog.glue.update_table, []
+
+    def another_was_first(**arguments):
+        version = arguments.pop("VersionId", None)  # the emulator doesn't compare it
+        if version is not None:
+            versions.append(version)
+            if len(versions) == 1:
+                put_iceberg(catalog, config, 3, second)
+                raise ClientError({"Error": {"Code": "VersionMismatchException", "Message": "meanwhile"}}, "update")
+        return real(**arguments)
+
+    monkeypatch.setattr(catalog.glue, "update_table", another_was_first)
+    catalog.sync.sync(config)
+    found = catalog.table("moma", "artists_iceberg")
+    assert found["Parameters"]["metadata_location"].endswith("/v3.metadata.json") and len(versions) == 2

@@ -3,6 +3,7 @@
 import pytest
 
 from sluice.catalog.partitions import values_of
+from sluice.catalog.tables import names_of
 from sluice.config.catalog import CatalogRule, catalog_names
 from sluice.config.document import Configuration
 from sluice.errors import InvalidConfiguration, UnexpectedPartition
@@ -44,7 +45,7 @@ def test_a_rule_overrides_the_defaults_and_a_table_can_turn_the_sync_on_again():
         ("{tables: everything}", "must use {table}"),
         ('{tables: "{Table}"}', "lower-case letters"),
         ('{tables: "{table}"}', "is the name of the Hudi tables"),
-        ("{table: x}", "must be off, or a mapping of database, tables and views"),
+        ("{table: x}", "must be off, or a mapping of database, tables, views and iceberg"),
         ("{views: 7}", "which is a pattern"),
         ("{athena_native: newest}", "athena_native, which is true or false"),
         ("{debezium: yes please}", "which is true or false"),
@@ -74,6 +75,19 @@ def test_a_name_longer_than_glue_takes_and_one_that_two_entries_share_are_refuse
         catalog_names(CatalogRule(tables="{table}" * 3), "d", "t" * 100, merge_on_read=False)
     with pytest.raises(InvalidConfiguration, match="share"):
         catalog_names(CatalogRule(tables="{table}_ro", views="{table}_{table}"), "d", "ro", merge_on_read=False)
+
+
+def test_an_iceberg_table_has_a_name_of_its_own_and_is_refused_over_logs():
+    text = "tables:\n  - {topic: a.b, table: shop.orders, record_key: id, iceberg: true, table_type: %s}\n"
+    config = read_tables(text % "cow").table_for_topic("a.b")
+    assert config.iceberg and names_of(config).all == ("orders_all", "orders", "orders_iceberg")
+    assert not names_of(read_tables(text.replace("true", "false") % "cow").table_for_topic("a.b")).iceberg
+    with pytest.raises(ConfigurationMistakes, match="iceberg: needs table_type: cow: Iceberg's readers don't merge"):
+        read_tables(text % "mor")
+    for pattern, wrong in (("{table}_all", "share"), ("ice", "must use")):
+        with pytest.raises((InvalidConfiguration, ConfigurationMistakes), match=wrong):
+            written = text.replace("iceberg: true", f"iceberg: true, catalog: {{iceberg: '{pattern}'}}") % "cow"
+            names_of(read_tables(written).table_for_topic("a.b"))
 
 
 def test_partition_values_are_those_of_the_folders_names_unescaped():
