@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +36,11 @@ def parameters_of(overrides: str) -> dict[str, str]:
         raise UsageError(
             f"The parameters {overrides} can't be read: {error}", next_step=f"Write them as in {_QUOTED}"
         ) from error
-    for before, word in zip(["", *words], words, strict=False):
-        if "=" not in word:
-            name, given, value = before.partition("=")
-            raise UsageError(
-                f"{word} is no parameter: it has no =",
-                next_step=f"Put a value with blanks in quotes: {name}='{value} {word}'. If {word} is a parameter, "
-                f"write {word}=VALUE"
-                if given
-                else f"Write NAME=VALUE, as in {_QUOTED}",
-            )
+    wrong = next((word for word in words if "=" not in word), None)
+    if wrong is not None:
+        raise UsageError(
+            f"{wrong} is no parameter: it has no =", next_step=f"Quote values with blanks: write them as in {_QUOTED}"
+        )
     return {name: value for name, _, value in (word.partition("=") for word in words)}
 
 
@@ -121,29 +116,16 @@ def _check_environment(environment: str, folder: Path, stack: str | None) -> Non
         return
     settings = _settings(folder)
     if environment not in settings:
-        add = f"dd [{environment}.global.parameters], with its stack_name, and [{environment}.deploy.parameters]"
         raise UsageError(
             f"{CONFIGURATION} has no environment {environment}{did_you_mean(environment, settings)}",
-            next_step=f"Write ENV={_listed(settings)}, or a{add}" if settings else f"A{add}",
+            next_step=f"Name one that it has in ENV, or add [{environment}.global.parameters] with its stack_name",
         )
     own = _deployment(settings, environment).get("stack_name")
-    place = f"[{environment}.global.parameters] of {CONFIGURATION}"
-    if stack is None or stack == own:
-        return
-    if own is None:
+    if stack not in (None, own):
         raise UsageError(
-            f"{CONFIGURATION} names no stack for {environment}",
-            next_step=f'Write `stack_name = "{stack}"` under {place}',
+            f"{CONFIGURATION} names the stack {own} for {environment}, and --stack names {stack}",
+            next_step=f'Write `stack_name = "{stack}"` under [{environment}.global.parameters] of {CONFIGURATION}',
         )
-    raise UsageError(
-        f"{CONFIGURATION} names the stack {own} for {environment}, and --stack names {stack}",
-        next_step=f'Name it at one place: make reads `stack_name = "{own}"` under {place}, unless it is given STACK',
-    )
-
-
-def _listed(names: Iterable[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _deployment(settings: Mapping[str, Any], environment: str) -> dict[str, Any]:

@@ -35,56 +35,44 @@ _THROTTLED = frozenset(
     )
 )
 
-_LOGIN = "The session has expired: run `aws sso login`, or get new credentials as you got these"
-_PROFILE = "Correct the profile in ~/.aws/config and ~/.aws/credentials, or choose another by AWS_PROFILE"
-_KEYS = (
-    "`aws sts get-caller-identity` shows whether the credentials are valid (AWS_PROFILE, `aws configure`). "
-    "The account must have enabled the Region"
+_SESSION = (
+    "Configure credentials and Region as for the AWS CLI (AWS_PROFILE, `aws sso login`, `aws configure`, AWS_REGION); "
+    "`aws sts get-caller-identity` shows whether they are valid"
 )
-_REGION = "Set AWS_REGION to the stack's Region, such as eu-central-1, or correct the Region of the AWS profile"
-_CLOCK = "Correct this machine's clock"
-# The first class that an error has counts.
-_NO_SESSION: tuple[tuple[type[Exception], str], ...] = (
-    (aws.NoCredentialsError, "Configure them as for the AWS CLI (AWS_PROFILE, `aws sso login`, `aws configure`)"),
-    (
-        aws.ProfileNotFound,
-        "Set AWS_PROFILE to a profile of `aws configure list-profiles`, or make it with `aws configure`",
-    ),
-    (aws.SSOError, "Run `aws sso login`, with --profile where AWS_PROFILE is not set"),
-    (aws.TokenRetrievalError, "Run `aws sso login`, with --profile where AWS_PROFILE is not set"),
-    (aws.LoginError, "Run `aws login`"),
-    (
-        aws.PartialCredentialsError,
-        "Set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or neither and AWS_PROFILE (`aws configure`)",
-    ),
-    (aws.InvalidConfigError, _PROFILE),
-    (aws.ConfigParseError, _PROFILE),
-    (aws.ConfigNotFound, _PROFILE),
-    (aws.UnknownCredentialError, _PROFILE),
-    (aws.CredentialRetrievalError, _PROFILE),
-    (aws.RefreshWithMFAUnsupportedError, _LOGIN),
-    (aws.InvalidRegionError, _REGION),
-    (aws.NoRegionError, _REGION),
-    (aws.UnknownRegionError, _REGION),
+_NO_SESSION = (
+    aws.NoCredentialsError,
+    aws.ProfileNotFound,
+    aws.SSOError,
+    aws.TokenRetrievalError,
+    aws.LoginError,
+    aws.PartialCredentialsError,
+    aws.InvalidConfigError,
+    aws.ConfigParseError,
+    aws.ConfigNotFound,
+    aws.UnknownCredentialError,
+    aws.CredentialRetrievalError,
+    aws.RefreshWithMFAUnsupportedError,
+    aws.InvalidRegionError,
+    aws.NoRegionError,
+    aws.UnknownRegionError,
 )
-_INVALID_SESSION = {
-    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "RequestExpired"), _LOGIN),
-    **dict.fromkeys(
-        (
-            "AuthFailure",
-            "IncompleteSignature",
-            "InvalidAccessKeyId",
-            "InvalidClientTokenId",
-            "InvalidSignatureException",
-            "InvalidToken",
-            "MissingAuthenticationToken",
-            "SignatureDoesNotMatch",
-            "UnrecognizedClientException",
-        ),
-        _KEYS,
-    ),
-    "RequestTimeTooSkewed": _CLOCK,
-}
+_INVALID_SESSION = frozenset(
+    (
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignature",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "InvalidToken",
+        "MissingAuthenticationToken",
+        "RequestExpired",
+        "RequestTimeTooSkewed",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -106,16 +94,14 @@ def failure_of(error: BotoCoreError | ClientError, *, otherwise: str = SEE_DOCTO
     if isinstance(error, _UNANSWERED):
         url = str(error.kwargs.get("endpoint_url"))
         return AwsFailure(f"nothing answers at {shortened(url, LONGEST // 2)}", _unanswered_step(url), REFUSED)
-    for kind, step in _NO_SESSION:
-        if isinstance(error, kind):
-            summary = "no AWS credentials were found" if kind is aws.NoCredentialsError else str(error)
-            return AwsFailure(shortened(summary, LONGEST), step, NO_STACK)
+    if isinstance(error, _NO_SESSION):
+        return AwsFailure(shortened(str(error), LONGEST), _SESSION, NO_STACK)
     message = shortened(f"AWS refused: {error}", LONGEST)
     if isinstance(error, ClientError):
         details = error.response.get("Error", {})
         code = details.get("Code", "")
         if code in _INVALID_SESSION:
-            return AwsFailure(message, _INVALID_SESSION[code], NO_STACK)
+            return AwsFailure(message, _SESSION, NO_STACK)
         if code in _DENIED:
             action = _ACTION.search(details.get("Message", ""))
             needed = action[1] if action else f"the call {error.operation_name}"

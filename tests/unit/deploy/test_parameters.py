@@ -95,14 +95,9 @@ def test_a_value_that_cloudformation_refuses_is_refused_first(given: str, said: 
     ("given", "said"),
     [
         ("default AlarmEmial=ops@x", "AlarmEmial; did you mean AlarmEmail?"),
-        ("default MaximumCpu=32 vCPU", "Put a value with blanks in quotes: MaximumCpu='32 vCPU'"),
-        ("default LogLevel=INFO TableMetrics", "If TableMetrics is a parameter, write TableMetrics=VALUE"),
-        ("default vCPU", "Write NAME=VALUE"),
+        ("default MaximumCpu=32 vCPU", "vCPU is no parameter: it has no ="),
         ("default LogLevel='INFO", "can't be read: No closing quotation"),
-        (
-            "stage LogLevel=INFO",
-            "no environment stage. Write ENV=default, dev, prod or proof, or add [stage.global.parameters]",
-        ),
+        ("stage LogLevel=INFO", "no environment stage"),
         ("deV", "no environment deV; did you mean dev?"),
     ],
 )
@@ -126,15 +121,11 @@ def written(folder: Path, samconfig: str) -> Path:
             "LogLevle; did you",
         ),
         (
-            "[default.deploy.parameters]\nresolve_s3 = true",
-            'Write `stack_name = "sluice"` under [default.global.parameters]',
-        ),
-        (
             '[default.global.parameters]\nstack_name = "lake"',
             "names the stack lake for default, and --stack names sluice",
         ),
         ("[default", "samconfig.toml can't be read: "),
-        ("default = 3", "no environment default. Add [default.global.parameters]"),
+        ("default = 3", "no environment default"),
     ],
 )
 def test_a_mistake_in_samconfig_is_refused(samconfig: str, said: str, tmp_path: Path) -> None:
