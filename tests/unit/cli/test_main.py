@@ -209,6 +209,7 @@ def test_help_loads_no_module_of_any_verb():
     assert len(modules) < 350
 
 
+@pytest.mark.long
 def test_help_of_any_verb_loads_no_sdk_and_no_reader():
     assert not loaded_by_help_of(*([verb] for verb in VERBS), *(["ops", verb] for verb in OPS)) & HEAVY
 
@@ -270,6 +271,7 @@ main(["status"])
 
 
 @pytest.mark.parametrize("module", ["typer", "sluice_cli.verbs", "sluice_cli.status.status", "boto3"])
+@pytest.mark.long
 def test_ctrl_c_during_an_import_ends_with_130_and_one_line(module, tmp_path):
     (tmp_path / "local.json").write_text("{}")
     done = subprocess.run(

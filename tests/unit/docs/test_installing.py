@@ -76,6 +76,7 @@ def verbs_of_read():
             yield f"{group} {verb.rpartition(' ')[2]}".strip()
 
 
+@pytest.mark.long
 def test_every_verb_that_needs_the_extra_read_is_said_to(tmp_path):
     (tmp_path / "tables.yaml").write_text("tables: [{topic: a.b, table: a.b, record_key: id}]")
     stack = {

@@ -498,6 +498,7 @@ def test_the_place_in_a_broken_line_is_not_called_the_first_line_of_its_file() -
 
 
 @pytest.mark.parametrize("stack", [0, 700])
+@pytest.mark.long
 def test_the_callers_stack_does_not_decide_how_deep_a_value_may_nest(stack: int) -> None:
     def called(frames: int, depth: int) -> str:
         if frames:

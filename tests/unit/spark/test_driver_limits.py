@@ -58,6 +58,7 @@ def test_text_that_unpacks_to_more_than_the_driver_reads_is_left_to_tasks() -> N
         large.decoded()
 
 
+@pytest.mark.long
 def test_all_objects_of_a_part_share_the_text_that_the_driver_reads() -> None:
     half = gzip.compress(ROW * (driver_limits.TEXT_BYTES_IN_DRIVER // len(ROW) // 2 - 1))
     two, three = Stored(half, half), Stored(half, half, ROW)

@@ -99,6 +99,7 @@ LOGS = st.lists(st.tuples(ROWS, st.sets(IDS, max_size=2), st.sampled_from((SECON
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(base=ROWS, own_logs=LOGS, wanted=st.dictionaries(IDS, POSITIONS, min_size=1), owed=st.none() | IDS)
+@pytest.mark.long
 def test_the_index_decides_as_the_files_do(
     tmp_path: Path, base: dict, own_logs: list, wanted: dict, owed: int | None
 ) -> None:

@@ -49,6 +49,7 @@ def test_a_shell_reads_back_the_word_of_a_command_that_is_shown(shell, word):
     assert read == word.encode("utf-8", "surrogateescape") + b"|end|"
 
 
+@pytest.mark.long
 def test_exactly_what_unicode_calls_control_or_format_is_escaped():
     unassigned = {"Cn"}  # of this Python's Unicode; newer ones may know them
     for code in range(sys.maxunicode + 1):

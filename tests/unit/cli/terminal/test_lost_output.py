@@ -43,6 +43,7 @@ def test_a_closed_stdout_is_reported_in_one_line(closed, wanted):
 
 
 @pytest.mark.parametrize("arguments", [["query"], ["query", "-"]], ids=" ".join)
+@pytest.mark.long
 def test_a_closed_stdin_is_an_empty_one(arguments):
     code = (
         "from support.silver_tables import SILVER_FOLDER, SilverFolder; from sluice_cli.main import main;"
@@ -63,6 +64,7 @@ def test_rows_that_do_not_fit_on_the_disk_are_reported_in_one_line(form, monkeyp
     assert capsys.readouterr().err.splitlines()[-1] == LINE
 
 
+@pytest.mark.long
 def test_errors_that_can_not_be_written_leave_the_exit_code():
     with FULL.open("w") as full:
         done = subprocess.run(
