@@ -206,7 +206,8 @@ def test_thousands_of_changes_are_read_in_tasks_and_merged_as_by_spark(
     bench.merge(large, first)
     monkeypatch.setattr(driver_read, "MOST_DECODED_BYTES", 64 * 1024)
     bench.merge(large, later[:26])
-    assert bench.left_to_spark() == "size: decoded"
+    assert bench.left_to_spark() is None
+    assert ("left_to_tasks", "size") in [(name, fields.get("reason")) for name, fields in bench.events.seen]
 
 
 @pytest.mark.parametrize("way", [pytest.param("pyarrow in the driver", marks=pytest.mark.whole), "pyarrow in tasks"])
@@ -270,16 +271,16 @@ def test_three_readers_and_hudis_own_writer_take_what_was_written(
 
 
 def between_files(patch: pytest.MonkeyPatch) -> None:
-    written, begun = rewrite._write, threading.Lock()
+    written, begun = rewrite.write_base, threading.Lock()
 
     def once(*given: Any, **named: Any) -> Any:
         return written(*given, **named) if begun.acquire(blocking=False) else dies()
 
-    patch.setattr(rewrite, "_write", once)
+    patch.setattr(rewrite, "write_base", once)
 
 
 AT_FILES = {
-    "before the markers": lambda patch: patch.setattr(rewrite, "_write", dies),
+    "before the markers": lambda patch: patch.setattr(rewrite, "write_base", dies),
     "between the files": between_files,
     "before the statistics": lambda patch: patch.setattr(HudiJvm, "commit_files", dies),
 }
@@ -317,7 +318,7 @@ def two_files(bench: Workbench, monkeypatch: pytest.MonkeyPatch, **settings: Any
     """A table of twenty rows in two files."""
     config = table(**settings)
     with monkeypatch.context() as small:
-        small.setattr(merging, "part_count", lambda _: 2)
+        small.setattr(merging, "part_count", lambda _, **__: 2)
         bench.merge(config, [bench.put([row("c", 1 + id, id) for id in range(20)], SCHEMA)])
     assert len(base_files(bench, config)) == 2
     return config

@@ -30,7 +30,9 @@ from sluice_bench.measure.ledger_times import await_until
 from sluice_spark.errors import LaneLost
 from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.merge.by_arrow import attempt as merging
-from sluice_spark.merge.by_arrow import first_load
+from sluice_spark.merge.by_arrow.large import destinations as large_destinations
+from sluice_spark.merge.by_arrow.large import merge as large
+from sluice_spark.merge.by_arrow.large import plan as large_plan
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
 from sluice_spark.services.slice import SliceRates, serve_table
 
@@ -157,7 +159,7 @@ def test_a_load_by_arrow_equals_the_one_by_spark(
     bench: Workbench, settings: dict[str, Any], way: str, by_spark: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "tasks":
-        monkeypatch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)
+        monkeypatch.setattr(large_plan, "STORED_BYTES_PER_PART", 2_000)
     found = objects(bench, rows=8 if "partition_by" in settings else 40)
     if settings.get("record_key") == ("big",):
         found = [bench.put([row("c", id, id) for id in range(1, 7)], SCHEMA)]
@@ -276,10 +278,8 @@ def test_a_first_part_without_a_row_to_merge_is_ended_without_a_job(bench: Workb
 def test_three_readers_agree_after_a_load_an_upsert_and_a_service(
     bench: Workbench, settings: dict[str, Any], service: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)
-    monkeypatch.setattr(
-        first_load, "tasks_by_partition", lambda sizes, _: {place: range(2) for each in sizes for place in each}
-    )
+    monkeypatch.setattr(large_plan, "STORED_BYTES_PER_PART", 2_000)
+    monkeypatch.setattr(large_destinations, "tasks_of", lambda sizes, _, whole: dict.fromkeys(sizes, range(2)))
     config = table(services=ServicePolicy(cluster_by=("name",)), **settings)
     columns = ("id", "name", "d", "ok", "big", "_sluice_position", "__deleted")
     bench.merge(config, objects(bench))
@@ -357,7 +357,7 @@ def attempts(folder: Path, number: int) -> bool:
 def test_a_task_that_writes_twice_leaves_one_file_that_counts(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_tasks: None
 ) -> None:
-    config, written = table(), first_load._written
+    config, written = table(), large.written_files
 
     def twice(*given: Any, **named: Any) -> Any:
         messages = list(given[0])
@@ -365,7 +365,7 @@ def test_a_task_that_writes_twice_leaves_one_file_that_counts(
             written(messages, *given[1:], **{**named, "token": "0-0-99"})
         return written(messages, *given[1:], **named)
 
-    monkeypatch.setattr(first_load, "_written", twice)
+    monkeypatch.setattr(large, "written_files", twice)
     bench.merge(config, objects(bench))
     (file,) = base_files(bench, config)
     assert "_0-0-99_" not in file.name
@@ -380,21 +380,21 @@ def die(*_: Any, **__: Any) -> Any:
 
 
 def before_markers(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    monkeypatch.setattr(first_load, "_written", die)
+    monkeypatch.setattr(large, "written_files", die)
 
 
 def between_files(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    written = first_load._written
+    written = large.written_files
 
     def once(*given: Any, **named: Any) -> Any:
         return written(*given, **named) if attempts(folder / "files", 1) else die()
 
-    monkeypatch.setattr(first_load, "_written", once)
+    monkeypatch.setattr(large, "written_files", once)
 
 
 def behind_the_roll_back(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """One task fails, and the Python worker of another writes its file once the load is rolled back."""
-    written = first_load._written
+    written = large.written_files
 
     def late(messages: Any, plan: Any, *given: Any, **named: Any) -> Any:
         if not attempts(folder / "files", 1):
@@ -408,17 +408,17 @@ def behind_the_roll_back(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         finally:
             (folder / "written").touch()
 
-    monkeypatch.setattr(first_load, "_written", late)
+    monkeypatch.setattr(large, "written_files", late)
 
 
 def with_other_rows(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    read = merging.read_first_load
+    read = merging.read_in_tasks
 
     def miscounted(*given: Any, **named: Any) -> Any:
         load = read(*given, **named)
         return replace(load, counts={**load.counts, "winning": 41})
 
-    monkeypatch.setattr(merging, "read_first_load", miscounted)
+    monkeypatch.setattr(merging, "read_in_tasks", miscounted)
 
 
 def before_the_commit(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -444,7 +444,7 @@ def test_a_load_that_died_is_rolled_back_and_done_again_by_spark(
     tmp_path: Path,
     in_tasks: None,
 ) -> None:
-    monkeypatch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)
+    monkeypatch.setattr(large_plan, "STORED_BYTES_PER_PART", 2_000)
     config = table(**settings)
     manifest = bench.manifest(config, objects(bench))
     with monkeypatch.context() as broken:
@@ -462,7 +462,7 @@ def test_a_load_that_died_is_rolled_back_and_done_again_by_spark(
 def test_a_file_that_arrives_behind_the_roll_back_of_its_load_gives_no_row(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_tasks: None
 ) -> None:
-    monkeypatch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)
+    monkeypatch.setattr(large_plan, "STORED_BYTES_PER_PART", 2_000)
     config = table()
     manifest = bench.manifest(config, objects(bench))
     with monkeypatch.context() as broken:
@@ -495,13 +495,13 @@ def test_a_load_whose_driver_died_after_the_commit_is_found(bench: Workbench, mo
 
 def test_a_load_commits_nothing_once_the_lane_is_lost(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     config, held = table(), [True]
-    write = first_load.FirstLoad.write
+    write = large.LargeMerge.write
 
-    def lost(self: first_load.FirstLoad, new: Any) -> Any:
+    def lost(self: large.LargeMerge, new: Any) -> Any:
         held.clear()
         return write(self, new)
 
-    monkeypatch.setattr(first_load.FirstLoad, "write", lost)
+    monkeypatch.setattr(large.LargeMerge, "write", lost)
     with pytest.raises(LaneLost):
         bench.merge(config, objects(bench), still_held=lambda: bool(held))
     assert not [name for name in bench.timeline(config) if name.endswith("commit")]

@@ -25,7 +25,8 @@ from support.workbench import Workbench, table
 from sluice.config.table import TableConfig
 from sluice_spark.merge import driver_limits, part
 from sluice_spark.merge.by_arrow import attempt as by_arrow
-from sluice_spark.merge.by_arrow import driver_merge, first_load, stored
+from sluice_spark.merge.by_arrow import driver_merge, stored
+from sluice_spark.merge.by_arrow.large import plan as large_plan
 from sluice_spark.merge.by_spark import attempt as by_spark
 from sluice_spark.merge.context import MergedPart, PartContext
 from sluice_spark.merge.key_index import KeyIndex
@@ -48,7 +49,7 @@ def restrict(patch: pytest.MonkeyPatch, way: str) -> None:
         patch.setattr(stored, "READ_IN_DRIVER", 0)
         patch.setattr(driver_merge, "WRITTEN_IN_DRIVER", 0)
         patch.setattr(driver_limits, "OBJECTS_IN_DRIVER", 0)
-        patch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)
+        patch.setattr(large_plan, "STORED_BYTES_PER_PART", 2_000)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +75,10 @@ def restrict(patch: pytest.MonkeyPatch, way: str) -> None:
         (TASKS, UNCHANGED_NULLS, "mor", ("place",)),
         pytest.param(TASKS, EVERY, "cow", (), marks=pytest.mark.whole),
         (TASKS, EVERY, "cow", ("place",)),
+        (FILES, EMPTIED, "cow", ("place",)),
+        pytest.param(FILES, EMPTIED, "mor", ("place",), marks=pytest.mark.whole),
+        (TASKS, EMPTIED, "mor", ("place",)),
+        pytest.param(TASKS, EMPTIED, "cow", (), marks=pytest.mark.whole),
     ],
 )
 def test_each_way_gives_the_row_of_each_example(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Callable
 
@@ -21,6 +22,21 @@ from sluice_spark.iceberg.keep_up import before_cleaning, keep_up_or_log
 from sluice_spark.log import describe
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.schemas import remember_columns
+
+
+def raise_floors(part: PartContext, facts: TableFacts, truncates: Iterable[tuple[str | None, str]]) -> TableFacts:
+    """Raise the table's floors to a batch's truncates (source table, position); the facts with the floors that hold.
+
+    Comes before the commit: even if this attempt fails, the batch is merged in the end, so changes older than the
+    truncates have lost already.
+    """
+    positions = sorted(truncates, key=lambda truncate: truncate[1])
+    if facts.floor.raised(positions) == facts.floor:
+        return facts
+    part.check_held()
+    floors = part.hudi.raise_floors(positions)
+    part.event("floor_raised", positions={source or "": position for source, position in positions})
+    return replace(facts, floor=floors)
 
 
 def write_alone(part: PartContext, facts: TableFacts, write: Callable[[], CommitResult]) -> CommitResult:

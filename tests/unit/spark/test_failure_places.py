@@ -43,7 +43,7 @@ def part_of(events: Events) -> PartContext:
 
 
 def prepared(*, empty: bool) -> Any:
-    facts = SimpleNamespace(schema=(), forgotten=(), empty=empty)
+    facts = SimpleNamespace(schema=(), forgotten=(), empty=empty, floor=None, purged=None, rows=0)
     return SimpleNamespace(
         planned=SimpleNamespace(plan=None, target=()), refused=(), facts=facts, objects=(), source_clock=True
     )
@@ -62,10 +62,10 @@ def test_a_small_merge_that_fails_logs_no_value(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_first_load_that_fails_logs_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
     events = Events()
-    for name in ("LoadPlan", "check_first_load"):
-        monkeypatch.setattr(merging, name, lambda *_, **__: None)
+    for name in ("LoadPlan", "_for_table"):
+        monkeypatch.setattr(merging, name, lambda *_, **__: SimpleNamespace(dumps=()))
     monkeypatch.setattr(merging, "column_types", lambda _: {})
-    monkeypatch.setattr(merging, "_read_first_load", task_fails)
+    monkeypatch.setattr(merging, "_read_large_merge", task_fails)
     assert merging.attempt(part_of(events), prepared(empty=True)) is None
     ((name, fields),) = events.seen
     assert (name, fields["reason"]) == ("left_to_spark", "failed")

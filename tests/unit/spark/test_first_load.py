@@ -20,17 +20,12 @@ from sluice_formats.records import ReaderPlan, reader_plan
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.own_files import NewFiles
 from sluice_spark.merge.by_arrow.base_file import partition_paths
-from sluice_spark.merge.by_arrow.first_load import (
-    LoadPlan,
-    _counted,
-    _messages,
-    _newest,
-    _to_partitions,
-    _written,
-    check_first_load,
-    stored_rows,
-    tasks_by_partition,
-)
+from sluice_spark.merge.by_arrow.large.destinations import NEW as NEW_FILE
+from sluice_spark.merge.by_arrow.large.destinations import Destination, destinations, tasks_of
+from sluice_spark.merge.by_arrow.large.merge import _counted, _totals
+from sluice_spark.merge.by_arrow.large.messages import messages_of
+from sluice_spark.merge.by_arrow.large.plan import LoadPlan, check_first_load
+from sluice_spark.merge.by_arrow.large.write import routed_rows, stored_rows, written_files
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
 
 ID, NAME = plain_column("id", "int", False, "int"), plain_column("name", "string", True, "string")
@@ -76,14 +71,17 @@ def batch(plan: LoadPlan, *rows: tuple[int, str | None, str, str | None], **more
     return pa.RecordBatch.from_pylist(values, schema=schema)
 
 
+def written(messages: list[Any], plan: LoadPlan, part: int) -> list[Any]:
+    """The files of a part of a load without a second shuffle."""
+    return written_files(routed_rows(messages, plan, {}), plan, NEW, number=part, token=f"{part}-1-2", places={})
+
+
 @pytest.mark.parametrize(
     "reason, settings, facts",
     [
         ("instants", {}, {"newest": "20260101000000000"}),
-        ("floor", {}, {"floor": "0"}),
         ("floor", {}, {"purged": "0"}),
         ("index", {"index": "record"}, {}),
-        ("history", {"history": True}, {}),
         ("options", {"hudi": {"hoodie.parquet.compression.codec": "gzip"}}, {}),
     ],
 )
@@ -112,12 +110,12 @@ def test_each_key_is_in_one_part_and_its_newest_change_is_written(tmp_path: Any)
     plan = load_plan(uri=f"file://{tmp_path}")
     batches = [batch(plan, *[(id, f"{round}", f"{round}", "u") for id in range(20)]) for round in (3, 5, 4)]
     parts: dict[int, list[Any]] = {part: [] for part in range(6)}
-    for part, message in _messages(batches, plan, 3):
+    for part, message in messages_of(batches, plan, 3):
         parts[part].append((part, message))
-    counts = [_counted(parts[part], plan)[0] for part in (3, 4, 5)]
+    counts = [_counted(parts[part], plan)[0]["counts"] for part in (3, 4, 5)]
     assert [sum(one[name] for one in counts) for name in ("read", "winning", "deleted", "inexact")] == [60, 20, 0, 0]
 
-    files = [_written(parts[part], plan, NEW, number=part, token=f"{part}-1-2")[0] for part in range(3)]
+    files = [written(parts[part], plan, part)[0] for part in range(3)]
 
     assert [file.rows for file in files] == [one["winning"] for one in counts]
     made = [pq.read_table(tmp_path / file.name).to_pylist() for file in files]
@@ -137,19 +135,24 @@ def test_a_partition_of_usual_size_gets_one_file_and_a_large_one_several(tmp_pat
     moved = [(1, "large", "8", "u"), (2, "small", "8", "u"), (3, "large", "9", "d"), (4, None, "8", "u")]
     batches = [batch(plan, *[(id, "large", "1", "c") for id in range(50)]), batch(plan, *moved)]
     first: dict[int, list[Any]] = {part: [] for part in range(4)}
-    for part, message in _messages(batches, plan, 2):
+    for part, message in messages_of(batches, plan, 2):
         first[part].append((part, message))
     found = [_counted(first[part], plan)[0] for part in (2, 3)]
-    tasks = tasks_by_partition([one["bytes"] for one in found], 2)
-    assert sum(one["winning"] for one in found) == 50
+    places = destinations(_totals(found), (), in_logs=False, rows_stored=None, parts=2)
+    assert sum(one["counts"]["winning"] for one in found) == 50
     nulls = "name=__HIVE_DEFAULT_PARTITION__"
-    assert tasks == {nulls: range(0, 1), "name=large": range(1, 3), "name=small": range(3, 4)}
+    tasks = {nulls: range(0, 1), "name=large": range(1, 3), "name=small": range(3, 4)}
+    assert places == {(name, NEW_FILE): Destination(name, NEW_FILE, False, own) for name, own in tasks.items()}
 
     second: dict[int, list[Any]] = {task: [] for task in range(4)}
     for part in first:
-        for task, message in _to_partitions(first[part], plan, tasks):
-            second[task].append((task, message))
-    files = [file for task in second for file in _written(second[task], plan, NEW, number=task, token=f"{task}-1-2")]
+        for share in routed_rows(first[part], plan, places):
+            second[share.task].append(share)
+    files = [
+        file
+        for task in second
+        for file in written_files(second[task], plan, NEW, number=task, token=f"{task}-1-2", places=places)
+    ]
 
     assert sorted(file.partition for file in files) == [nulls, "name=large", "name=large", "name=small"]
     made = [pq.ParquetFile(tmp_path / file.path).read().to_pylist() for file in files]
@@ -167,15 +170,12 @@ def test_a_partition_of_usual_size_gets_one_file_and_a_large_one_several(tmp_pat
 
 
 def test_small_partitions_share_a_task_and_too_many_files_are_left_to_spark() -> None:
-    assert tasks_by_partition([{"a": 3, "b": 3}, {"c": 4, "a": 2}], 2) == {
-        "a": range(0, 1),
-        "b": range(1, 2),
-        "c": range(2, 3),
-    }
-    assert tasks_by_partition([{str(number): 1 for number in range(6)}], 2)["2"] == range(0, 1)
-    assert tasks_by_partition([{"a": 1}, {"z": 100}], 4) == {"a": range(0, 1), "z": range(1, 5)}
+    assert tasks_of({"a": 5, "b": 3, "c": 4}, 2) == {"a": range(0, 1), "b": range(1, 2), "c": range(2, 3)}
+    assert tasks_of({str(number): 1 for number in range(6)}, 2)["2"] == range(0, 1)
+    assert tasks_of({"a": 1, "z": 100}, 4) == {"a": range(0, 1), "z": range(1, 5)}
+    assert tasks_of({"a": 1, "z": 100}, 4, whole=("z",)) == {"a": range(0, 1), "z": range(1, 2)}
     with pytest.raises(LeftToSpark, match="partitions: 5,001 files"):
-        tasks_by_partition([{str(number): 1 for number in range(5_001)}], 2)
+        tasks_of({str(number): 1 for number in range(5_001)}, 2)
 
 
 @pytest.mark.parametrize("kind", ["double", "boolean", "timestamp_micros", "bytes", "float"])
@@ -200,17 +200,10 @@ def test_a_partition_path_is_escaped_text_and_reads_back() -> None:
     assert [values_of("t", path, ("name", "day", "n"))[0] for path in paths[3:]] == texts[3:]
 
 
-@pytest.mark.parametrize(
-    "reason, rows, more",
-    [
-        ("no_row", [(1, "n", "1", "c"), (1, None, "2", "t")], {}),
-        ("no_row", [(1, None, "2", "m")], {}),
-        ("unchanged", [(1, None, "1", "u")], {hidden.UNCHANGED: ["name"]}),
-    ],
-)
-def test_a_change_of_no_row_or_no_partition_ends_the_reading(reason: str, rows: Any, more: Any) -> None:
+def test_a_change_of_an_unknown_partition_ends_the_reading() -> None:
     plan = load_plan(settings={"partition_by": ("name",)})
-    assert list(_messages([batch(plan, *rows, **more), batch(plan, (9, "n", "9", "c"))], plan, 2)) == [(2, reason)]
+    unknown = batch(plan, (1, None, "1", "u"), **{hidden.UNCHANGED: ["name"]})
+    assert list(messages_of([unknown, batch(plan, (9, "n", "9", "c"))], plan, 2)) == [(2, "unchanged")]
 
 
 def test_rows_follow_from_the_histories_of_their_keys() -> None:
@@ -222,11 +215,12 @@ def test_rows_follow_from_the_histories_of_their_keys() -> None:
     ):
         plan = load_plan(ignore_deletes=ignore)
         batches = [batch(plan, *changes), batch(plan, *left_out, **{hidden.UNCHANGED: ["name"]})]
-        messages = list(_messages(batches, plan, 1))
-        (counts,) = _counted([message for message in messages if message[0] == 1], plan)
+        messages = list(messages_of(batches, plan, 1))
+        (found,) = _counted([message for message in messages if message[0] == 1], plan)
+        counts = found["counts"]
         lacking = 2 if ignore else 1
         assert (counts["winning"], counts["deleted"], counts["owed"]) == (5, deleted, lacking)
-        newest = _newest([body for part, body in messages if part == 0], plan)
+        (newest,) = (share.rows for share in routed_rows([each for each in messages if each[0] == 0], plan, {}))
         assert dict(zip(*(newest.column(name).to_pylist() for name in ("id", "name")))) == rows
         assert newest.column(hidden.UNCHANGED).null_count == 5
         (owed,) = newest.filter(pc.equal(newest.column("id"), 1)).column(hidden.OWED).to_pylist()
@@ -236,13 +230,15 @@ def test_rows_follow_from_the_histories_of_their_keys() -> None:
 @pytest.mark.parametrize("op", ["r", None])
 def test_rows_that_a_snapshot_may_have_read_under_one_key_are_left_to_spark(op: str | None) -> None:
     plan = load_plan()
-    messages = [found for found in _messages([batch(plan, (1, "a", "1", op), (1, "b", "2", op))], plan, 1) if found[0]]
+    messages = [
+        found for found in messages_of([batch(plan, (1, "a", "1", op), (1, "b", "2", op))], plan, 1) if found[0]
+    ]
     assert _counted(messages, plan) == ["shared_keys"]
 
 
 def test_a_part_beyond_its_bound_is_left_to_spark_before_it_is_sent() -> None:
     plan = load_plan(most_part_bytes=500)
-    found = list(_messages([batch(plan, *[(id, "n", "1", "c") for id in range(20)])], plan, 1))
+    found = list(messages_of([batch(plan, *[(id, "n", "1", "c") for id in range(20)])], plan, 1))
     assert found == [(1, "size")]
     assert _counted(found, plan) == ["size"]
 

@@ -1,43 +1,45 @@
-"""The Arrow way of a part: a first load of an empty table, else a merge that the driver decides."""
+"""The Arrow way of a part: a merge of few keys that the driver decides, else one of whole slices, or a first load."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sluice.batch.dumps import floors_of
+from sluice.batch.dumps import floors_of, refusal_of
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.merged_again import merged_again
-from sluice.batch.outcome import HISTORY_STAGE, READ_STAGE
+from sluice.batch.outcome import HISTORY_CHANGES, HISTORY_STAGE, READ_STAGE
 from sluice.batch.unexpected import unexpected_in
 from sluice.changes.log_restart import SeenObject
-from sluice.config.table import IGNORE
-from sluice_spark.hudi.facts import CommitResult
+from sluice.config.table import IGNORE, MOR
+from sluice.hudi.file_slices import Committed
+from sluice_spark.hudi.facts import CommitResult, TableFacts
+from sluice_spark.hudi.needed_members import missing_in_engine
+from sluice_spark.hudi.slices import newest_slices
 from sluice_spark.log import failure_place
-from sluice_spark.merge.by_arrow.commit import commit
+from sluice_spark.merge.by_arrow.commit import commit, evolves
+from sluice_spark.merge.by_arrow.covers import WRITTEN_IN_DRIVER, check_slices, check_table
 from sluice_spark.merge.by_arrow.decide import NO_CHANGES
 from sluice_spark.merge.by_arrow.driver_merge import TableRows, merge_in_driver
 from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_objects
-from sluice_spark.merge.by_arrow.first_load import (
-    FirstLoad,
-    LoadPlan,
-    check_first_load,
-    load_in_driver,
-    part_count,
-    read_first_load,
-)
+from sluice_spark.merge.by_arrow.large.merge import LargeMerge, read_in_driver, read_in_tasks
+from sluice_spark.merge.by_arrow.large.plan import LoadPlan, check_first_load, part_count
 from sluice_spark.merge.by_arrow.rewrite import FileWork, Rewrite
-from sluice_spark.merge.by_arrow.rows import LeftToSpark
+from sluice_spark.merge.by_arrow.rows import LeftToSpark, check_columns
+from sluice_spark.merge.commit import raise_floors
 from sluice_spark.merge.context import MergedPart, PartContext
 from sluice_spark.merge.driver_limits import are_few
+from sluice_spark.merge.history_table import history_facts, history_part, history_plan
 from sluice_spark.merge.plan import column_types
 from sluice_spark.merge.prepare import Prepared
 from sluice_spark.merge.read import SeenObjects, share_reader, shared_out
-from sluice_spark.merge.set_aside import leave_error, leave_rows
+from sluice_spark.merge.set_aside import leave_error, leave_rows, read_set_aside
 
+# Why parts are too large, or too unusual, for the driver's merge of single keys, but not for one of whole slices.
+FOR_LARGE_MERGES = frozenset(("size", "changes", "truncate", "floor"))
 PUTS_AT_ONCE = 8  # of one table's part; two tables at a time share the driver's 32 connections
 
 
@@ -60,11 +62,12 @@ def attempt(part: PartContext, prepared: Prepared) -> MergedPart | None:
         return None
     counts = {**decided.counts, "bytes_read": sum(item.size for item in prepared.objects)}
     history_instant = None if decided.history is None else _write_history(part, decided.history)
+    facts = raise_floors(part, prepared.facts, decided.truncates)
     committed: CommitResult | None = None
     if decided.rows is None:
-        part.services.tables.keep(part.config, prepared.facts)
+        part.services.tables.keep(part.config, facts)
     else:
-        committed = commit(part, decided.rows, target=prepared.planned.target, facts=prepared.facts)
+        committed = commit(part, decided.rows, target=prepared.planned.target, facts=facts)
         counts.update(committed.counts)
     seen = unexpected_in(decided.seen)
     return MergedPart(counts, committed, decided.judged.watch, seen, history_instant=history_instant)
@@ -86,27 +89,35 @@ def _write_history(part: PartContext, own: TableRows) -> str | None:
 class _Decided:
     """The rows to write, None where no change is left, and what was seen of each object."""
 
-    rows: FirstLoad | Rewrite | None
+    rows: LargeMerge | Rewrite | None
     counts: Mapping[str, int]
     judged: Watched
     seen: Sequence[SeenObject]
     history: TableRows | None = None
+    truncates: Collection[tuple[str | None, str]] = ()
 
 
 def _decided(part: PartContext, prepared: Prepared) -> _Decided | None:
     """Decide about a part; None for one that this way isn't asked about. Raises LeftToSpark."""
-    if prepared.facts.forgotten or floors_of(prepared.objects, part.config):
+    if prepared.facts.forgotten:
         return None
     if prepared.facts.empty:
-        return _first_load(part, prepared)
+        return _large_merge(part, prepared)
     configs = (part.config, *([part.config.history_table] if part.config.history else []))
     if not part.services.in_driver or any(map(part.services.tables.is_left_to_spark, configs)):
         return None
-    return _small_merge(part, prepared)
+    if not floors_of(prepared.objects, part.config):
+        try:
+            return _small_merge(part, prepared)
+        except LeftToSpark as left:
+            if left.reason not in FOR_LARGE_MERGES:
+                raise
+            part.event("left_to_tasks", reason=left.reason, detail=left.detail or None)
+    return _large_merge(part, prepared)
 
 
-def _first_load(part: PartContext, prepared: Prepared) -> _Decided:
-    planned, config, objects = prepared.planned, part.config, prepared.objects
+def _large_merge(part: PartContext, prepared: Prepared) -> _Decided:
+    planned, config, objects, facts = prepared.planned, part.config, prepared.objects, prepared.facts
     plan = LoadPlan(
         planned.plan,
         column_types(planned.target),
@@ -116,40 +127,101 @@ def _first_load(part: PartContext, prepared: Prepared) -> _Decided:
         config.lineage,
         prepared.source_clock,
         ignore_deletes=config.delete_mode == IGNORE,
+        floors=facts.floor,
+        purged=facts.purged,
+        dumps=floors_of(objects, config),
     )
-    check_first_load(config, prepared.facts, plan)
+    plan = _for_table(part, facts, plan)
+    if config.history and (facts.floor or plan.dumps):
+        raise LeftToSpark("history")  # truncates end the states of rows
     with part.stages.timed(READ_STAGE):
-        load, seen = _read_first_load(part, objects, plan)
+        load, seen = _read_large_merge(part, objects, plan)
         judged = watched(KafkaWatch.from_dict(part.claimed.watch), seen, config)
         if judged.refused or judged.parked:
             raise LeftToSpark("set_aside")
+        history = _large_history(part, prepared, plan) if config.history and load is not None else None
     counts = {**NO_CHANGES, **merged_again(objects, seen)}
-    if load is not None:
-        counts.update({**load.counts, **judged.outdated(load.suspicions, keys=load.counts["winning"])})
-    return _Decided(load, counts, judged, seen)
+    if load is None:
+        return _Decided(None, counts, judged, seen)
+    if plan.dumps:
+        _refuse_doubtful_dumps(part, objects, load)
+    keys = load.counts["winning"] + load.counts["losing"]
+    counts.update({**load.counts, **judged.outdated(load.suspicions, keys=keys)})
+    if history is not None:
+        counts[HISTORY_CHANGES] = history.counts["winning"]
+    load = replace(load, evolves=evolves(planned.target, config, facts))
+    return _Decided(load if load.rows else None, counts, judged, seen, history, load.truncates)
 
 
-def _read_first_load(
+def _for_table(part: PartContext, facts: TableFacts, plan: LoadPlan) -> LoadPlan:
+    """The plan of a merge into the table of a part. Raises LeftToSpark."""
+    config = part.config
+    plan = replace(plan, in_logs=config.table_type == MOR, rows=facts.rows)
+    if facts.empty:
+        check_first_load(config, facts, plan)
+        return plan
+    check_table(config, facts, before=column_types(facts.schema), target=plan.target)
+    check_columns(plan.reader, plan.target)
+    missing = missing_in_engine(part.spark, facts.record_index)
+    if missing:
+        raise LeftToSpark("engine", ", ".join(missing))
+    slices = newest_slices(part.services.objects, part.hudi.path, facts.timeline, partitioned=bool(config.partition_by))
+    check_slices(slices)
+    return replace(plan, slices=slices, committed=Committed.of(facts.timeline))
+
+
+def _large_history(part: PartContext, prepared: Prepared, plan: LoadPlan) -> TableRows:
+    """The changes that the history table doesn't hold, by a reading of its own. Raises LeftToSpark."""
+    own = history_part(part)
+    facts = history_facts(own)
+    try:
+        planned = history_plan(prepared.planned, facts)
+        lineage = own.config.lineage
+        plan = replace(
+            plan, target=column_types(planned.target), table_uri=own.hudi.path, lineage=lineage, history=True
+        )
+        plan = _for_table(own, facts, plan)
+        load, _ = _read_large_merge(own, prepared.objects, plan)
+    except LeftToSpark as left:
+        own.services.tables.keep(own.config, facts)
+        raise LeftToSpark("history", f"{left}") from left
+    if load is None or not load.rows:
+        return TableRows(own, facts, planned.target, None, load.counts if load is not None else NO_CHANGES)
+    load = replace(load, evolves=evolves(planned.target, own.config, facts))
+    return TableRows(own, facts, planned.target, load, load.counts)
+
+
+def _refuse_doubtful_dumps(part: PartContext, objects: Sequence[ManifestObject], load: LargeMerge) -> None:
+    """Raise LeftToSpark for dumps that may be refused: Spark's way tells them apart."""
+    aside = read_set_aside(part.services.objects, part.services.silver_bucket, **part.aside)
+    if aside.objects or aside.rows or aside.parked:
+        raise LeftToSpark("set_aside")
+    if refusal_of(*load.replaced, part.config) is not None:
+        raise LeftToSpark("dump")
+
+
+def _read_large_merge(
     part: PartContext, objects: Sequence[ManifestObject], plan: LoadPlan
-) -> tuple[FirstLoad | None, Sequence[SeenObject]]:
-    """Read the objects in the driver where they are few, else in tasks: a first load, and what was seen of each.
+) -> tuple[LargeMerge | None, Sequence[SeenObject]]:
+    """Read the objects in the driver where they and the table are few, else in tasks: the merge, and what was seen.
 
-    The load is None where the driver found no change that can be merged.
+    The merge is None where the driver found no change that can be merged.
     """
-    spark, services, parts = part.spark, part.services, part_count(objects)
-    if services.in_driver and parts == 1 and are_few(objects):
-        reading = FileWork(spark, services.objects, services.source, in_tasks=False)
+    spark, services, parts = part.spark, part.services, part_count(objects, rows=plan.rows or 0)
+    work = FileWork(spark, services.objects, services.source, in_tasks=False)
+    stored_bytes = sum(file.size for item in plan.slices for file in item.files)
+    if services.in_driver and parts == 1 and are_few(objects) and stored_bytes <= WRITTEN_IN_DRIVER:
         try:
-            read = decoded_objects(reading, [objects], plan.reader)
+            read = decoded_objects(work, [objects], plan.reader)
         except LeftToSpark as left:  # tasks read again
             part.event("left_to_tasks", reason=left.reason, detail=left.detail or None)
         else:
             _leave_unmerged(part, read)
-            return load_in_driver(spark, read.batches, plan) if read.batches else None, read.seen
+            return read_in_driver(spark, read.batches, plan, work=work) if read.batches else None, read.seen
     seen = SeenObjects(spark.sparkContext)
     shares = shared_out(objects, spark.sparkContext.defaultParallelism)
-    load = read_first_load(spark, shares, share_reader(plan.reader, services.source, seen), plan, parts=parts)
-    return load, seen.take(objects)
+    reader = share_reader(plan.reader, services.source, seen)
+    return read_in_tasks(spark, shares, reader, plan, parts=parts, work=work), seen.take(objects)
 
 
 def _small_merge(part: PartContext, prepared: Prepared) -> _Decided:

@@ -42,6 +42,7 @@ from sluice_spark.merge.by_arrow.decide import (
 )
 from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_objects
 from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow
+from sluice_spark.merge.by_arrow.large.merge import LargeMerge
 from sluice_spark.merge.by_arrow.placement import (
     Placed,
     file_rows,
@@ -71,7 +72,7 @@ class TableRows:
     part: PartContext
     facts: TableFacts
     target: StructType
-    rows: Rewrite | None
+    rows: LargeMerge | Rewrite | None
     counts: Mapping[str, int]
     suspicions: Mapping[str, int] = field(default_factory=dict)
     keys: int = 0

@@ -132,7 +132,7 @@ def file_rows(place: RowsPlace, placed: Placed) -> FileRows:
 
 def log_rows(place: RowsPlace, placed: Placed) -> LogRows:
     """The rows of a place for a log of its slice."""
-    columns = _values(placed.rows.take(pa.array(place.rows, pa.int64())))
+    columns = values_of_rows(placed.rows.take(pa.array(place.rows, pa.int64())))
     columns[RECORD_KEY] = list(place.keys)
     values = [dict(zip(columns, row)) for row in zip(*columns.values())]
     return LogRows(placed.slices[place.number or 0], values, place.removed)
@@ -142,5 +142,6 @@ def _key(row: StoredRow | None, texts: Sequence[str], place: int) -> str:
     return texts[place] if row is None else row.record_key
 
 
-def _values(rows: pa.Table) -> dict[str, list[Any]]:
+def values_of_rows(rows: pa.Table) -> dict[str, list[Any]]:
+    """The values of each column, as logs take them."""
     return {name: as_counts(rows.column(name).combine_chunks()).to_pylist() for name in rows.schema.names}

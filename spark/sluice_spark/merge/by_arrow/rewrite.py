@@ -110,21 +110,21 @@ class Rewrite:
         written: list[BaseFile | LogFile] = []
         uri, alone = self.table_uri, self.work.in_tasks
         if self.logs:
-            write_log = partial(_write_log, first=len(self.files), table_uri=uri, new=new)
-            logs = replace(self.work, in_tasks=False).each(write_log, self.logs)
+            log = partial(write_log, first=len(self.files), table_uri=uri, new=new)
+            logs = replace(self.work, in_tasks=False).each(log, self.logs)
             written += logs
             if self.index is not None:
                 blocks = (new_blocks(share.rows, share.removed, instant=new.instant) for share in self.logs)
                 self.index.keep(uri, {log.path: own for log, own in zip(logs, blocks)})
-        write_base = partial(_write, table=self.table, table_uri=uri, new=new, alone=alone)
-        written += self.work.each(write_base, self.files)
+        base = partial(write_base, table=self.table, table_uri=uri, new=new, alone=alone)
+        written += self.work.each(base, self.files)
         together = [file.path for file in written if isinstance(file, LogFile) or not alone]
         if together:
             refuse_undone(self.work.objects, uri, together, new=new)
         return written
 
 
-def _write_log(
+def write_log(
     objects: Objects, token: str, number: int, share: LogRows, *, first: int, table_uri: str, new: NewFiles
 ) -> LogFile:
     """Write one log. Its name has a token of its own: it has no instant but its base file's.
@@ -157,7 +157,7 @@ def _write_log(
     return replace(made, ms=int((time.monotonic() - began) * 1000))
 
 
-def _write(
+def write_base(
     objects: Objects,
     token: str,
     number: int,

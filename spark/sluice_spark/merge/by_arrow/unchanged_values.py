@@ -82,7 +82,7 @@ def completed_rows(
         own = range(change, change + len(places[key]))
         change = own.stop
         before = events[of_stored] if row is not None else None
-        newest = max(own, key=lambda place: events[place].position)
+        newest = max(own, key=lambda place: events[place].position, default=of_stored)  # a truncate may concern the row
         if row is not None:
             newest = max((of_stored, newest), key=lambda place: events[place].position)
             of_stored += 1

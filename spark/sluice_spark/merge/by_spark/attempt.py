@@ -20,11 +20,12 @@ from sluice.errors import SluiceError
 from sluice_spark.hudi.facts import CommitResult
 from sluice_spark.merge.by_spark import shared_keys
 from sluice_spark.merge.by_spark.below_floor import leave_below_floor
-from sluice_spark.merge.by_spark.commit import commit, raise_floors
+from sluice_spark.merge.by_spark.commit import commit
 from sluice_spark.merge.by_spark.decide import DecidedRows, MergeTarget, decide_rows
 from sluice_spark.merge.by_spark.history_table import write_history
 from sluice_spark.merge.by_spark.latest import is_forgotten
 from sluice_spark.merge.by_spark.normalize import normalized
+from sluice_spark.merge.commit import raise_floors
 from sluice_spark.merge.context import MergedPart, PartContext
 from sluice_spark.merge.prepare import Prepared
 from sluice_spark.merge.read import SeenObjects, read_changes
@@ -59,7 +60,8 @@ def attempt(part: PartContext, prepared: Prepared) -> MergedPart:
                 few_keys=_are_few(decided.objects),
             )
             counts[HISTORY_CHANGES] = history.changes
-        facts = raise_floors(part, prepared.facts, rows.truncates)
+        positions = [(truncate.source, truncate.position) for truncate in rows.truncates]
+        facts = raise_floors(part, prepared.facts, positions)
         committed: CommitResult | None = None
         if rows.changes_nothing:
             part.services.tables.keep(part.config, facts)

@@ -1,10 +1,9 @@
-"""Commits the rows of a DataFrame: raises the floor for a truncate, and writes by Hudi's data source."""
+"""Commits the rows of a DataFrame by Hudi's data source."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
@@ -20,25 +19,9 @@ from sluice_spark.hudi.facts import CommitResult, TableFacts
 from sluice_spark.hudi.own_write import refuse_other_writers
 from sluice_spark.merge.by_spark.latest import key_columns, key_names
 from sluice_spark.merge.by_spark.normalize import quoted
-from sluice_spark.merge.by_spark.truncates import Truncate
 from sluice_spark.merge.commit import follow_up, wait_for_turn, write_alone
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.plan import PlannedRead
-
-
-def raise_floors(part: PartContext, facts: TableFacts, truncates: Sequence[Truncate]) -> TableFacts:
-    """Raise the table's floors to the batch's newest truncates; the facts with the floors that hold now.
-
-    Comes before the commit: even if this attempt fails, the batch is merged in the end, so changes older than the
-    truncates have lost already.
-    """
-    positions = [(truncate.source, truncate.position) for truncate in truncates]
-    if facts.floor.raised(positions) == facts.floor:
-        return facts
-    part.check_held()
-    floors = part.hudi.raise_floors(positions)
-    part.event("floor_raised", positions={source or "": position for source, position in positions})
-    return replace(facts, floor=floors)
 
 
 def commit(

@@ -1,0 +1,302 @@
+"""Decides a part of a large merge by Arrow: which rows its changes write, beside the stored rows of its keys.
+
+A part has all changes of its keys, the stored rows of these but for their values, and every truncate of the batch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluice.changes import hidden_columns as hidden
+from sluice.changes.outdated import UNTIMED, ChangePlace, suspicions_in
+from sluice.changes.source_tables import Floors, concerns
+from sluice_spark.merge.by_arrow.decide import (
+    PLACE_COLUMNS,
+    latest_places,
+    may_share_keys,
+    newest_places,
+    places_of,
+    suspicions_of_keys,
+)
+from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow, flat, keys_of
+from sluice_spark.merge.by_arrow.rows import LeftToSpark
+from sluice_spark.merge.by_arrow.unchanged_values import completed_rows, is_partial
+
+# Columns beside the table's own: Hudi's text of a row's key; the number of the slice that holds the key, null for none;
+# the partition that the row belongs to and its bytes, both where rows are counted alone.
+KEY, FILE, PATH, BYTES = "key", "file", "path", "bytes"
+NO_ROW = pa.array([hidden.TRUNCATE, hidden.MESSAGE])
+BYTES_OF_ROW = 200  # of one whose values aren't at hand where rows are counted
+
+
+@dataclass(frozen=True)
+class PartRules:
+    """What decides beside changes and stored rows. `dumps` are the positions of truncates that full dumps bring.
+
+    `stored`: the table has rows. `held` has the stored rows of keys whose history is needed, with their values, by the
+    key's columns and text.
+    """
+
+    record_key: tuple[str, ...]
+    floors: Floors = Floors()
+    purged: str | None = None
+    dumps: frozenset[str] = frozenset()
+    stored: bool = False
+    append_only: bool = False
+    ignore_deletes: bool = False
+    keep_deleted_values: bool = False
+    held: Mapping[Key, StoredRow] = field(default_factory=dict, hash=False)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns by which histories are told apart."""
+        return (*self.record_key, KEY)
+
+
+@dataclass(frozen=True)
+class PartRows:
+    """The rows to write, in the columns of the changes and with FILE, and what became of the changes.
+
+    `needs` are the keys whose stored rows must be read with their values first; there are no rows then. `truncates` are
+    source tables and positions, `sources` the source tables of changes and stored rows. `replaced` says how many rows a
+    full dump deletes, and how many there are after it. `suspicions` counts keys that lost a change that may be later
+    than what they hold, by `outdated.suspicion`.
+    """
+
+    rows: pa.Table
+    counts: Mapping[str, int] = field(default_factory=dict)
+    needs: pa.Table | None = None
+    truncates: frozenset[tuple[str | None, str]] = frozenset()
+    sources: frozenset[str | None] = frozenset()
+    replaced: tuple[int, int] = (0, 0)
+    suspicions: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """Each key's newest change, and beside it the number of its stored row, null for none, and what becomes of it."""
+
+    newest: pa.Table
+    stored: pa.Array
+    wins: pa.Array
+    completes: pa.Array
+
+
+def decided_part(
+    changes: pa.Table, stored: pa.Table, rules: PartRules, *, source_clock: bool | None = None
+) -> PartRows:
+    """The rows of a part. `changes` and `stored` have the record key's columns, KEY and hidden columns; `stored` FILE.
+
+    `source_clock`: the changes' times are the source's; None where nobody asks for suspicions. Raises LeftToSpark.
+    """
+    ops = changes.column(hidden.OP)
+    truncates = changes.filter(pc.equal(ops, hidden.TRUNCATE))
+    beside = pc.is_in(ops, value_set=NO_ROW)
+    rows = changes.filter(pc.invert(beside)) if pc.any(beside).as_py() else changes
+    raised = [(source, position) for source, position in zip(_sources(truncates), _texts(truncates, hidden.POSITION))]
+    floors = rules.floors.raised(raised)
+    if len(pc.unique(stored.column(KEY))) < stored.num_rows:
+        raise LeftToSpark("stored_twice")
+    keys = _keys(rows, stored, floors, rules)
+    cut = _floor_of(stored, Floors(topic=floors.topic).raised(raised))
+    sources: frozenset[str | None] = frozenset()
+    touched = pa.array([False] * stored.num_rows, pa.bool_())
+    emptied = touched
+    if truncates.num_rows and rules.stored and not rules.ignore_deletes:
+        _refuse_doubt(stored, raised, floors)
+        above = pc.greater(stored.column(hidden.POSITION), cut)
+        touched = flat(pc.and_(pc.and_(above, pc.greater(cut, "")), pc.is_valid(stored.column(hidden.OWED))))
+        decided = keys.newest.filter(pc.or_(keys.wins, keys.completes)).column(KEY)
+        older = pc.and_(pc.less(stored.column(hidden.POSITION), cut), pc.invert(stored.column(hidden.DELETED)))
+        emptied = flat(pc.and_(older, pc.invert(pc.is_in(stored.column(KEY), value_set=flat(decided)))))
+        if rules.keep_deleted_values and pc.any(emptied).as_py():
+            raise LeftToSpark("kept_values")
+    if floors.by_source:
+        sources = frozenset((*pc.unique(_source(rows)).to_pylist(), *pc.unique(_source(stored)).to_pylist()))
+    histories, needs = _histories(keys, stored, touched, rules)
+    if needs is not None:
+        return PartRows(changes.slice(0, 0), needs=needs)
+    winners = keys.newest.filter(pc.and_(keys.wins, pc.invert(keys.completes)))
+    made = [winners]
+    counts = Counter(
+        read=changes.num_rows,
+        keys=keys.newest.num_rows,
+        truncates=truncates.num_rows,
+        messages=changes.num_rows - rows.num_rows - truncates.num_rows,
+        winning=winners.num_rows,
+        deleted=_count(winners.column(hidden.DELETED)),
+        losing=keys.newest.num_rows - winners.num_rows,
+        repeated=_count(pc.equal(keys.newest.column(hidden.POSITION), _of(stored, hidden.POSITION, keys.stored))),
+        inexact=pc.sum(keys.newest.filter(keys.wins).column(hidden.INEXACT)).as_py() or 0,
+    )
+    if histories:
+        completed = completed_rows(
+            rows, histories, record_key=rules.key, floors=floors, ignore_deletes=rules.ignore_deletes
+        )
+        made.append(completed.rows)
+        counts["winning"] += len(completed.keys) - completed.supplied
+        counts["deleted"] += completed.deleted
+        counts["losing"] -= _count(pc.is_in(completed.rows.column(KEY), value_set=flat(keys.newest.column(KEY))))
+        counts["supplied"], counts["owed"] = completed.supplied, completed.owed
+    if truncates.num_rows and rules.stored and not rules.ignore_deletes:
+        made.append(_emptied(stored.filter(emptied), cut.filter(emptied), truncates, changes.schema))
+        counts["truncated"] = made[-1].num_rows
+        counts.update(supplied=0, owed=0)
+    result = pa.concat_tables(made).combine_chunks()
+    file = stored.column(FILE).take(pc.index_in(result.column(KEY), value_set=flat(stored.column(KEY))))
+    result = result.append_column(FILE, file)
+    suspicions: Mapping[str, int] = {}
+    if source_clock is not None and not rules.append_only:
+        suspicions = _suspicions(rows, keys, stored, floors, source_clock=source_clock)
+    replaced = _replaced(keys, stored, result, raised, rules)
+    return PartRows(result, counts, None, frozenset(raised), sources, replaced, suspicions)
+
+
+def _suspicions(
+    rows: pa.Table, keys: _Keys, stored: pa.Table, floors: Floors, *, source_clock: bool
+) -> Mapping[str, int]:
+    newest = keys.newest.select([*PLACE_COLUMNS, KEY])
+    latest = newest
+    if not source_clock:
+        place = newest.schema.get_field_index(hidden.SOURCE_TS_MS)
+        latest = newest.set_column(place, newest.schema.field(place), pa.nulls(newest.num_rows, pa.int64()))
+    elif newest.num_rows < rows.num_rows:
+        places = latest_places([rows.column(KEY)], rows.column(hidden.SOURCE_TS_MS), rows.column(hidden.OFFSET))
+        latest = rows.select([*PLACE_COLUMNS, KEY]).take(places)
+        latest = latest.take(pc.index_in(newest.column(KEY), value_set=flat(latest.column(KEY))))
+    counts = Counter(suspicions_of_keys(latest.filter(keys.wins), newest.filter(keys.wins)))
+    lost = pc.and_(pc.invert(keys.wins), pc.is_valid(keys.stored))
+    held = stored.take(keys.stored.filter(lost))
+    own = zip(*(held.column(name).to_pylist() for name in (hidden.POSITION, hidden.PARTITION, hidden.SOURCE_TS_MS)))
+    counts.update(suspicions_in(zip(places_of(latest.filter(lost)), (ChangePlace(*values) for values in own))))
+    behind = pc.and_(pc.invert(keys.wins), pc.is_null(keys.stored))
+    if pc.any(behind).as_py():  # they lost to a truncate alone, whose time and partition nothing tells
+        lost_at = latest.filter(behind).column(hidden.POSITION).to_pylist()
+        floors_at = _floor_of(keys.newest.filter(behind), floors).to_pylist()
+        pairs = [(ChangePlace(at, 0, None), ChangePlace(floor, 0, None)) for at, floor in zip(lost_at, floors_at)]
+        counts[UNTIMED] += suspicions_in(pairs).get(UNTIMED, 0)
+    return {word: count for word, count in counts.items() if count}
+
+
+def _keys(rows: pa.Table, stored: pa.Table, floors: Floors, rules: PartRules) -> _Keys:
+    """What becomes of each key's newest change. A change that is newer than its floor is newer than one that isn't."""
+    above = rows
+    if floors:
+        above = rows.filter(pc.greater(rows.column(hidden.POSITION), _floor_of(rows, floors)))
+    keys, positions = [above.column(KEY)], above.column(hidden.POSITION)
+    if not rules.append_only and may_share_keys(keys, positions, above.column(hidden.OP)):
+        raise LeftToSpark("shared_keys")  # perhaps: rows of one snapshot are compared by their values
+    newest = above.take(newest_places(keys, positions))
+    count = newest.num_rows
+    if above.num_rows < rows.num_rows:
+        lost = rows.filter(pc.invert(pc.is_in(rows.column(KEY), value_set=flat(newest.column(KEY)))))
+        newest = pa.concat_tables([newest, lost.take(newest_places([lost.column(KEY)], lost.column(hidden.POSITION)))])
+    newest = newest.combine_chunks()
+    at = flat(pc.index_in(newest.column(KEY), value_set=flat(stored.column(KEY))))
+    if rules.append_only and (newest.num_rows < rows.num_rows or at.null_count < len(at)):
+        raise LeftToSpark("came_before")  # perhaps: the records are compared
+    position, held = flat(newest.column(hidden.POSITION)), _of(stored, hidden.POSITION, at)
+    if rules.purged is not None and pc.any(pc.less_equal(rows.column(hidden.POSITION), rules.purged)).as_py():
+        raise LeftToSpark("purge_floor")
+    counts = pa.array([number < count for number in range(newest.num_rows)], pa.bool_())
+    wins = pc.and_(counts, pc.fill_null(pc.greater(position, held), True))
+    partial = flat(is_partial(newest, ignore_deletes=rules.ignore_deletes))
+    owes = pc.is_valid(_of(stored, hidden.OWED, at))
+    supplies = pc.and_(owes, pc.or_(partial, pc.fill_null(pc.less(position, held), False)))
+    return _Keys(newest, at, wins, pc.and_(counts, pc.if_else(wins, partial, supplies)))
+
+
+def _histories(
+    keys: _Keys, stored: pa.Table, touched: pa.Array, rules: PartRules
+) -> tuple[dict[Key, StoredRow | None], pa.Table | None]:
+    """The stored rows of the keys whose history decides, None for a new key; or the keys whose rows must be read."""
+    names = list(rules.key)
+    completing = keys.newest.filter(keys.completes).select(names)
+    histories: dict[Key, StoredRow | None] = {key: rules.held.get(key) for key in keys_of(completing, names)}
+    present = pc.is_valid(keys.stored.filter(keys.completes))
+    wanted = pa.concat_tables([completing.filter(present), stored.filter(touched).select(names)])
+    own = keys_of(wanted, names)
+    if any(key not in rules.held for key in own):
+        places = pc.index_in(wanted.column(KEY), value_set=flat(stored.column(KEY)))
+        return {}, stored.select([*names, hidden.POSITION, FILE]).take(places)
+    histories.update({key: rules.held[key] for key in own})
+    return histories, None
+
+
+def _emptied(stored: pa.Table, cut: pa.Array, truncates: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Stored rows as the tombstones of their truncates, at the positions `cut`."""
+    at = pc.index_in(cut, value_set=flat(truncates.column(hidden.POSITION)))
+    own = {hidden.DELETED: True, hidden.INEXACT: 0, BYTES: BYTES_OF_ROW}
+    of_truncate = (hidden.POSITION, hidden.OP, hidden.SOURCE_TS_MS, hidden.OBJECT, hidden.OFFSET, hidden.PARTITION)
+    arrays: list[Any] = []
+    for item in schema:
+        if item.name in own:
+            arrays.append(pa.repeat(pa.scalar(own[item.name], item.type), stored.num_rows))
+        elif item.name in of_truncate:
+            arrays.append(truncates.column(item.name).take(at))
+        elif item.name in stored.schema.names and item.name != hidden.OWED:
+            arrays.append(stored.column(item.name).cast(item.type))
+        else:
+            arrays.append(pa.nulls(stored.num_rows, item.type))
+    return pa.table(arrays, schema=schema)
+
+
+def _refuse_doubt(stored: pa.Table, truncates: Sequence[tuple[str | None, str]], floors: Floors) -> None:
+    """Raise LeftToSpark for live rows of an unknown source table that a truncate may be about: they are counted."""
+    unclear = [position for source, position in truncates if not concerns(source, None, floors.topic)]
+    if unclear:
+        older = pc.less(stored.column(hidden.POSITION), max(unclear))
+        live = pc.and_(older, pc.invert(stored.column(hidden.DELETED)))
+        if pc.any(pc.and_(live, pc.is_null(_source(stored)))).as_py():
+            raise LeftToSpark("sources")
+
+
+def _replaced(
+    keys: _Keys, stored: pa.Table, rows: pa.Table, raised: Sequence[tuple[str | None, str]], rules: PartRules
+) -> tuple[int, int]:
+    of_dump = [position for _, position in raised if position in rules.dumps]
+    if not of_dump or rules.ignore_deletes:
+        return (0, 0)
+    floor, alive = max(of_dump), pc.invert(keys.newest.column(hidden.DELETED))
+    never = pc.and_(pc.is_null(keys.stored), pc.less_equal(keys.newest.column(hidden.POSITION), floor))
+    others = stored.filter(pc.invert(pc.is_in(stored.column(KEY), value_set=flat(rows.column(KEY)))))
+    stay = pc.and_(pc.invert(others.column(hidden.DELETED)), pc.greater(others.column(hidden.POSITION), floor))
+    emptied = _count(pc.equal(rows.column(hidden.OP), hidden.TRUNCATE))
+    left = _count(pc.invert(rows.column(hidden.DELETED))) + _count(stay)
+    return (emptied + _count(pc.and_(alive, never)), left)
+
+
+def _floor_of(rows: pa.Table, floors: Floors) -> pa.Array:
+    """The floor of each row by its source table."""
+    encoded = flat(_source(rows)).dictionary_encode()
+    of_names = pa.array([floors.of(name) for name in encoded.dictionary.to_pylist()], pa.string())
+    return pc.fill_null(of_names.take(encoded.indices), floors.of(None))
+
+
+def _source(rows: pa.Table) -> Any:
+    has = hidden.SOURCE in rows.schema.names
+    return rows.column(hidden.SOURCE) if has else pa.nulls(rows.num_rows, pa.string())
+
+
+def _sources(rows: pa.Table) -> list[Any]:
+    sources: list[Any] = _source(rows).to_pylist()
+    return sources
+
+
+def _texts(rows: pa.Table, name: str) -> list[str]:
+    texts: list[str] = rows.column(name).to_pylist()
+    return texts
+
+
+def _of(stored: pa.Table, name: str, at: pa.Array) -> pa.Array:
+    return flat(stored.column(name)).take(at)
+
+
+def _count(marks: Any) -> int:
+    return int(pc.sum(marks).as_py() or 0)

@@ -1,0 +1,211 @@
+"""Writes the rows of a large merge: to the tasks of their files, and there into new files, rewritten ones and logs."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluice.changes import hidden_columns as hidden
+from sluice_aws.s3.objects import Objects, task_objects
+from sluice_spark.hudi.facts import BaseFile, LogFile
+from sluice_spark.hudi.logs import RECORD_KEY
+from sluice_spark.hudi.own_files import NewFiles, partition_metadata
+from sluice_spark.hudi.table_files import refuse_undone, write_data_file, write_file
+from sluice_spark.merge.by_arrow.base_file import (
+    key_text,
+    parquet_of,
+)
+from sluice_spark.merge.by_arrow.covers import MOST_FILES
+from sluice_spark.merge.by_arrow.decide import with_batch
+from sluice_spark.merge.by_arrow.keyed_rows import as_tombstones
+from sluice_spark.merge.by_arrow.large.destinations import NEW, Destination, Place
+from sluice_spark.merge.by_arrow.large.messages import (
+    Message,
+    by_key_of,
+    divided,
+    in_messages,
+    ipc,
+    paths_of,
+    read_ipc,
+    stored_of,
+)
+from sluice_spark.merge.by_arrow.large.part_rows import (
+    FILE,
+    KEY,
+    decided_part,
+)
+from sluice_spark.merge.by_arrow.large.plan import LoadPlan
+from sluice_spark.merge.by_arrow.placement import values_of_rows
+from sluice_spark.merge.by_arrow.rewrite import FileRows, LogRows, write_base, write_log
+
+# A task puts several new files at once; it rewrites fewer, each of which it holds before and after.
+FILES_AT_ONCE, REWRITTEN_AT_ONCE = 8, 2
+
+
+@dataclass(frozen=True)
+class Routed:
+    """Rows for a file, with KEY and FILE, which is null for rows that its slice doesn't hold; keys that leave it."""
+
+    task: int
+    place: Place
+    rows: pa.Table
+    removed: Sequence[str] = ()
+
+
+def packed(routed: Routed) -> Message:
+    return routed.task, (routed.place, ipc(routed.rows), routed.removed)
+
+
+def unpacked(message: Message) -> Routed:
+    task, (place, rows, removed) = message
+    return Routed(task, place, read_ipc(rows), removed)
+
+
+def routed_rows(messages: Iterable[Message], plan: LoadPlan, places: Mapping[Place, Destination]) -> Iterator[Routed]:
+    """The rows to write of a part, by the tasks of their places."""
+    bodies = [body for _, body in messages]
+    changes = [read_ipc(body) for body in bodies if isinstance(body, bytes)]  # else what was counted
+    if not changes:
+        return
+    rows = pa.concat_tables(changes)
+    stored = stored_of(bodies, plan)
+    rows = decided_part(rows.append_column(KEY, key_text(rows, plan.record_key)), stored, plan.rules).rows
+    paths = paths_of(rows, plan)
+    if not places:
+        yield from (Routed(0, (path, NEW), share) for path, share in divided(rows, paths))
+        return
+    stays, leaving = stays_of(rows, paths, plan)
+    files = pc.if_else(stays, rows.column(FILE), pa.scalar(None, pa.int32()))
+    rows = rows.drop_columns([FILE]).append_column(FILE, files)
+    own = list(zip(paths.to_pylist(), pc.fill_null(files, NEW).to_pylist()))
+    targets = {place: places[place] for place in set(own)}
+    chosen = by_key_of(rows.column(KEY), [targets[place].tasks for place in own]).to_pylist()
+    groups = [(*_place(targets[place]), task) for place, task in zip(own, chosen)]
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
+    by_number = list(numbers)
+    for number, share in divided(rows, pa.array([numbers[group] for group in groups], pa.int32())):
+        partition, file, task = by_number[number]
+        for message in in_messages(share):
+            yield Routed(task, (partition, file), message)
+    for number, keys in leaving.items():
+        place = (plan.slices[number].partition, number)
+        yield Routed(places[place].tasks.start, place, rows.slice(0, 0), keys)
+
+
+def _place(destination: Destination) -> Place:
+    return destination.partition, destination.number
+
+
+def stays_of(rows: pa.Table, paths: pa.Array, plan: LoadPlan) -> tuple[pa.Array, dict[int, list[str]]]:
+    """Whether each row stays in the slice that holds it, and the keys of those that leave one, by its number."""
+    files = rows.column(FILE).combine_chunks()
+    partitions = pa.array([item.partition for item in plan.slices], pa.string())
+    stays = pc.fill_null(pc.equal(partitions.take(files), paths), False)
+    moved = rows.filter(pc.and_(pc.is_valid(files), pc.invert(stays)))
+    leaving: dict[int, list[str]] = {}
+    for number, key in zip(moved.column(FILE).to_pylist(), moved.column(KEY).to_pylist()):
+        leaving.setdefault(number, []).append(key)
+    return stays, leaving
+
+
+def written_files(
+    routed: Iterable[Routed],
+    plan: LoadPlan,
+    new: NewFiles,
+    *,
+    number: int,
+    token: str,
+    places: Mapping[Place, Destination],
+) -> list[BaseFile | LogFile]:
+    """Write the files of a task."""
+    shares: dict[Place, list[Routed]] = {}
+    for share in routed:
+        shares.setdefault(share.place, []).append(share)
+    numbered = [
+        (number * MOST_FILES + at, place, pa.concat_tables(item.rows for item in own).combine_chunks(), own)
+        for at, (place, own) in enumerate(shares.items())
+    ]
+    objects = task_objects(plan.source)
+    written: list[BaseFile | LogFile] = []
+
+    def rewrite(at: int, place: Place, rows: pa.Table, own: Sequence[Routed]) -> BaseFile | LogFile:
+        removed = [key for share in own for key in share.removed]
+        return _rewritten(objects, places[place], rows, removed, plan, new, at, token)
+
+    with ThreadPoolExecutor(REWRITTEN_AT_ONCE, thread_name_prefix="rewrite") as pool:
+        held = [pool.submit(rewrite, *share) for share in numbered if share[1][1] != NEW]
+        written += [put.result() for put in held]
+    # Made one after the other: threads that make files at once take twice the processor's time.
+    with ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="file") as pool:
+        puts = [
+            pool.submit(_file(place[0], rows, plan, new, number=at, token=token))
+            for at, place, rows, _ in numbered
+            if place[1] == NEW
+        ]
+        written += [put.result() for put in puts]
+    refuse_undone(objects, plan.table_uri, [file.path for file in written], new=new)
+    return written
+
+
+def _rewritten(
+    objects: Objects,
+    place: Destination,
+    rows: pa.Table,
+    removed: Sequence[str],
+    plan: LoadPlan,
+    new: NewFiles,
+    number: int,
+    token: str,
+) -> BaseFile | LogFile:
+    """Write rows into the log or the base file of a slice."""
+    item, keys, own = plan.slices[place.number], rows.column(KEY), stored_rows(rows, plan)
+    if place.logs:
+        columns = {**values_of_rows(own), RECORD_KEY: keys.to_pylist()}
+        values = [dict(zip(columns, row)) for row in zip(*columns.values())]
+        share = LogRows(item, values, removed)
+        return write_log(objects, token, number, share, first=0, table_uri=plan.table_uri, new=new)
+    assert item.base is not None
+    updates = rows.num_rows - rows.column(FILE).null_count
+    path = f"{plan.table_uri}/{item.base.path}"
+    files = FileRows(path, own, keys.combine_chunks(), updates, place.partition, removed)
+    return write_base(
+        objects, token, number, files, table=plan.reader.table, table_uri=plan.table_uri, new=new, alone=False
+    )
+
+
+def _file(
+    partition: str, rows: pa.Table, plan: LoadPlan, new: NewFiles, *, number: int, token: str
+) -> Callable[[], BaseFile]:
+    """Make a file, and return what puts it. Each attempt has a file of its own, which its marker lets Hudi find."""
+    began = time.monotonic()
+    keys, rows = rows.column(KEY), stored_rows(rows, plan)
+    name = f"{uuid.uuid4()}-0_{token}_{new.instant}.parquet"
+    own: Any = {"instant": new.instant, "file_name": name, "number": number, "avro_schema": new.avro_schema}
+    body = parquet_of(rows, keys, partition=partition, **own).to_pybytes()
+    file = BaseFile(name, rows.num_rows, len(body), 0, inserted=rows.num_rows, partition=partition)
+    objects = task_objects(plan.source)
+
+    def put() -> BaseFile:
+        if partition:
+            place, content = partition_metadata(partition, new.instant)
+            write_file(objects, f"{plan.table_uri}/{place}", content)
+        write_data_file(objects, plan.table_uri, file.path, body, new=new, kind="CREATE", alone=False)
+        return replace(file, ms=int((time.monotonic() - began) * 1000))
+
+    return put
+
+
+def stored_rows(newest: pa.Table, plan: LoadPlan) -> pa.Table:
+    """The newest changes as the table stores them: of deleted rows the key alone, and the lineage that is on."""
+    if not (plan.keep_deleted_values or plan.history):
+        newest = as_tombstones(newest, record_key=plan.record_key)
+    rows = with_batch(newest.select(list(plan.target)), lineage=plan.lineage, batch=plan.reader.batch)
+    full = hidden.BATCH if "batch" in plan.lineage else None
+    return rows.cast(pa.schema([field.with_nullable(field.name != full) for field in rows.schema]))
