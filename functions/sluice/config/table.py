@@ -509,6 +509,7 @@ class TableConfig(TableSettings, _TableIdentity):
             keep_deleted_values=True,
             lineage=LINEAGE_WORDS,  # the times of states are lineage
             history=False,
+            iceberg=False,  # its reader needs the hidden columns, and the changes that deleted a row
         )
 
     @property

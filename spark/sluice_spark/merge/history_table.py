@@ -15,7 +15,6 @@ from sluice_spark.hudi.came_back import rolled_back_lately
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.recovery import recovered_facts, refuse_missing, roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
-from sluice_spark.iceberg.keep_up import keep_up_or_log
 from sluice_spark.merge.context import PartContext, Stages
 from sluice_spark.merge.plan import PlannedRead, column_types
 
@@ -45,7 +44,6 @@ def history_facts(own: PartContext) -> TableFacts:
             own.event("table_created")
         own.check_held()
         facts = recovered_facts(own.hudi, own.services.log, last_instant)
-        keep_up_or_log(own.hudi, facts, own.services, own.check_held)
     return own.hudi.date_anew(facts, now_ms=clock.now_ms, wait=clock.wait)
 
 
@@ -68,6 +66,4 @@ def roll_back_history(part: PartContext) -> str | None:
     rolled_back = roll_back_unfinished(own.hudi)
     if rolled_back:
         part.event("history_rolled_back", instants=list(rolled_back))
-    if own.config.iceberg:
-        keep_up_or_log(own.hudi, own.hudi.look(), own.services, own.check_held)
     return own.hudi.newest_commit()

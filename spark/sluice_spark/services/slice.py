@@ -215,16 +215,8 @@ def _archive(given: _Slice) -> SliceDone:
 
 
 def _rebuild_iceberg(given: _Slice) -> SliceDone:
-    config = given.hudi.config
-    tables = [(given.hudi, given.facts)]
-    if config.history:
-        own = config.history_table
-        history = HudiTable(given.spark, given.services.table_path(own.database, own.name), own)
-        if history.exists():
-            given.services.tables.take(own)
-            tables.append((history, recovered_facts(history, given.services.log)))
-    made = [keep_up(hudi, facts, given.services, given.check_held, rebuild=True) for hudi, facts in tables]
-    return SliceDone(ServiceReport(files_after=sum(one.added for one in made if one is not None)))
+    made = keep_up(given.hudi, given.facts, given.services, given.check_held, rebuild=True)
+    return SliceDone(ServiceReport(files_after=0 if made is None else made.added))
 
 
 def _note_late(given: _Slice, late_files: tuple[str, ...]) -> None:

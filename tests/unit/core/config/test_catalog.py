@@ -82,6 +82,8 @@ def test_an_iceberg_table_has_a_name_of_its_own_and_is_refused_over_logs():
     config = read_tables(text % "cow").table_for_topic("a.b")
     assert config.iceberg and names_of(config).all == ("orders_all", "orders", "orders_iceberg")
     assert not names_of(read_tables(text.replace("true", "false") % "cow").table_for_topic("a.b")).iceberg
+    kept = read_tables(text.replace("true", "true, history: true") % "cow").table_for_topic("a.b")
+    assert kept.iceberg and not names_of(kept.history_table).iceberg
     with pytest.raises(ConfigurationMistakes, match="iceberg: needs table_type: cow: Iceberg's readers don't merge"):
         read_tables(text % "mor")
     for pattern, wrong in (("{table}_all", "share"), ("ice", "must use")):
