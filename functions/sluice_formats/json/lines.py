@@ -134,11 +134,11 @@ def _values(line: bytes) -> Iterator[bytes]:
         yield rest
 
 
-_BESIDE = re.compile(rb"[ \t\r\n,\]]*")
+_BESIDE = re.compile(rb"[ \t\r\n,\[\]]*")  # of one array after the other, too
 
 
 def _documents(text: bytes, begin: int) -> Iterator[bytes]:
-    """The objects of an array, or of a text in which they have several lines. The last one may be cut."""
+    """The objects of arrays, or of a text in which they have several lines. The last one may be cut."""
     while True:
         beside = _BESIDE.match(text, begin)
         begin = beside.end() if beside is not None else begin

@@ -546,11 +546,11 @@ def test_an_envelope_that_is_not_read_is_refused_by_its_products_name(product: s
 
 @pytest.mark.parametrize("name", ["x.json", "x.json.gz", "x.json.zst"])
 @pytest.mark.parametrize("indent", [None, 2])
-@pytest.mark.parametrize("between", ["", "\n", ",\n"])
+@pytest.mark.parametrize("between", ["", "\n", ",\n", "]\n["])
 def test_documents_may_have_several_lines_or_lie_in_an_array(name: str, indent: int | None, between: str) -> None:
     documents = [{"id": number, "name": "a} {\n", "more": {"x": [1, {"y": 2}]}} for number in (1, 2, 3)]
     text = between.join(json.dumps(document, indent=indent) for document in documents)
-    body = (f"[{text}]" if between == ",\n" else text).encode()
+    body = (f"[{text}]" if between in (",\n", "]\n[") else text).encode()
     packed = {"gz": gzip.compress, "zst": lambda data: bytes(cramjam.zstd.compress(data)), "json": bytes}
     played = play({f"topics/s.cust/{name}": packed[name.rpartition(".")[2]](body)}, rules(PLAIN))
     assert ([row["id"] for row in played.rows], played.refused) == ([1, 2, 3], [])
