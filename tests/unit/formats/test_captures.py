@@ -677,6 +677,52 @@ def test_flattened_records_of_airbyte_lose_their_metadata() -> None:
 PATHS = {"row": "payload.after", "before": "payload.before", "key": "meta.key", "order": "meta.seq"}
 
 
+def of_spanner(at: int, kind: str, key: Any, row: Any) -> dict[str, Any]:
+    mods = [{"keysJson": json.dumps(key), "newValuesJson": json.dumps(row), "oldValuesJson": "{}"}]
+    return {"commitTimestamp": f"2026-11-27T09:00:0{at}Z", "recordSequence": "00000000", "modType": kind, "mods": mods}
+
+
+BY_PATHS = {  # rules of docs/producing.md
+    "Datastream": (
+        {"row": "payload", "order": "source_timestamp"},
+        {"column": "source_metadata.change_type", "values": ["DELETE"]},
+        [
+            {"source_timestamp": f"2026-11-27T09:00:0{at}.5", "source_metadata": {"change_type": kind}, "payload": row}
+            for at, kind, row in (
+                (3, "DELETE", {**WIDE, "id": 2}),
+                (2, "INSERT", {**WIDE, "id": 2}),
+                (1, "INSERT", WIDE),
+            )
+        ],
+    ),
+    "Cosmos DB": (
+        {"row": "current", "before": "previous", "order": "metadata.lsn"},
+        {"column": "metadata.operationType", "values": ["delete"]},
+        [
+            {"current": {}, "previous": {**WIDE, "id": 2}, "metadata": {"operationType": "delete", "lsn": 3}},
+            {"current": {**WIDE, "id": 2}, "previous": {}, "metadata": {"operationType": "create", "lsn": 2}},
+            {"current": WIDE, "previous": {}, "metadata": {"operationType": "create", "lsn": 1}},
+        ],
+    ),
+    "Spanner": (
+        {"list": "mods", "row": "newValuesJson", "key": "keysJson", "order": ["commitTimestamp", "recordSequence"]},
+        {"column": "modType", "values": ["DELETE"]},
+        [
+            of_spanner(2, "DELETE", {"id": 2}, {}),
+            of_spanner(1, "INSERT", {"id": 2}, {}),
+            of_spanner(1, "INSERT", {}, WIDE),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("product", BY_PATHS)
+def test_a_rule_by_paths_reads_the_changes_of_a_product_without_a_name(product: str) -> None:
+    paths, marks, changes = BY_PATHS[product]
+    played = rows_of(*changes, change=paths, delete_when=marks)
+    assert (played.rows, played.refused) == ([WIDE], []), played.reasons
+
+
 def path_change(at: Any, op: str, after: Any, before: Any = None, key: Any = None) -> dict[str, Any]:
     return {"payload": {"after": after, "before": before, "op": op}, "meta": {"seq": at, "key": key}}
 
