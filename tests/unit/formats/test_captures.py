@@ -217,6 +217,10 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
         [wal2json("I", 1, columns=WIDE), wal2json("U", 2, columns={**WIDE, "id": 5}, identity={"id": 1})],
         [{**WIDE, "id": 5}],
     ),
+    "wal2json, a new key beside an unchanged large value that the former row has": (
+        [wal2json("I", 1, columns=WIDE), wal2json("U", 2, columns={"id": 5, "name": "b", "n": 8}, identity=WIDE)],
+        [{**WIDE, "id": 5, "name": "b", "n": 8}],
+    ),
     "wal2json, beginnings, ends and messages": (
         [
             {"action": "B", "xid": 7, "lsn": "0/1"},

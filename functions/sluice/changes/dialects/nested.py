@@ -293,7 +293,8 @@ class ChangePaths:
                 continue
             if row is None:
                 raise UnusableSchema(f"A change in the form `{self.name}` has no row after it")
-            named = {**(reading.key_of(before) if before and self.partial else {}), **(key or {})}
+            # What an update left out is as it was, and the row before it may say how.
+            named = {**(before if before and self.partial and op == UPDATE else {}), **(key or {})}
             row = {**named, **row} if named else row
             if old and op == UPDATE:  # what changed and isn't in the row is null now, where a writer leaves nulls out
                 row = {**dict.fromkeys(old), **reading.key_of(old), **row}
