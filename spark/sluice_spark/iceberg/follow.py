@@ -106,7 +106,7 @@ class IcebergTable:
         slices = newest_slices_of(listed, self._objects, self._uri, timeline)
         present = {f"{self._uri}/{item.base.path}": item.base for item in slices if item.base is not None}
         columns = columns_after(version.metadata, types, hidden=_HIDDEN)
-        bounded = _bounded(columns, self._config.partition_by)
+        bounded = _bounded(columns, self._config.partition_columns)
 
         def look(path: str) -> Any:
             return seen_file(self._objects, self._uri, present[path], bounded=bounded, metadata_uri=self._folder)
