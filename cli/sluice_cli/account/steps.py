@@ -12,8 +12,12 @@ OPEN_BATCHES = Step("batch show", note="lists the open batches")
 NEWEST_OBJECTS = Step("history", note="lists the newest objects with their batches")
 RUNS = Step("runs", note="lists the runs of the last days")
 MERGED = Step("wait", note="waits until they are merged")
-FIRST_OBJECTS = (Step("put", "FILES"), Step("wait"))
-PUT_FIRST = in_order(FIRST_OBJECTS)
+PROPOSALS = Step("config discover", note="proposes rules for objects that wait for one")
+
+
+def put_first() -> str:
+    """What brings the first objects, and waits for them."""
+    return in_order((Step("put", "FILES"), Step("wait")))
 
 
 def at_rest(lane: LaneState) -> str:

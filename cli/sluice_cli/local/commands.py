@@ -19,10 +19,11 @@ from typing import Annotated
 import typer
 
 from sluice.errors import CommandFailed, UsageError
+from sluice_cli.account.steps import PROPOSALS, TABLES_AND_LANES, put_first
 from sluice_cli.local.progress import progress_lines
 from sluice_cli.terminal.interaction import Yes, ask, following
 from sluice_cli.terminal.output import Json, print_json, say, say_next_step
-from sluice_cli.terminal.step import Step, in_a_row
+from sluice_cli.terminal.step import Step
 from sluice_local.emulators.choose import VARIABLE, Kind
 from sluice_local.emulators.emulator import is_answering
 from sluice_local.errors import DidNotStart, NotRunning
@@ -151,14 +152,14 @@ def up(
         options += [f"--cores={cores}"] * (cores is not None) + ["--deployed-timers"] * deployed_timers
         options += [f"--executors={executors}"] * (executors > 0)
         _start_detached(home, options, push=_pusher(home, config), as_json=as_json)
-        say_next_step(next_step(config, restored=restored))
+        say_next_step(str(TABLES_AND_LANES) if restored else f"{put_first()}. {PROPOSALS}")
         return
     with _ended_by_signals(), progress_lines() as progress:
         with local_stack(home, chosen, environment=os.environ, progress=progress.say) as stack:
             progress.stop()  # a spinner would stand among the lines that the push prints
             _pusher(home, config)()
             _show(stack.description, home, as_json=as_json)
-            say_next_step(next_step(config, restored=restored))
+            say_next_step(str(TABLES_AND_LANES) if restored else f"{put_first()}. {PROPOSALS}")
             say("Ctrl-C ends it")
             try:
                 was_asked = wait_for_end(stack, threading.Event())
@@ -195,8 +196,7 @@ def down(
     home = running_home(os.environ, Path.cwd())
     owner = home.owner()
     if owner is None:
-        restored = "" if home.kept_ports() is None else f"; the next {Step('local up')} there restores {home.kept}"
-        say(f"no local stack runs in {home.path}{restored}")
+        say(f"no local stack runs in {home.path}")
         return
     if keep:
         _ask_to_keep(home)
@@ -219,12 +219,10 @@ def down(
 
 
 def _ended(home: Home, *, restored: bool) -> str:
-    """What is left of a stack that has ended. `kept` is whether its data is."""
+    """What is left of a stack that has ended. `restored` is whether its data is."""
     if restored:
         return f"ended; {Step('local up')} restores its buckets, tables and ledger from {home.kept}"
-    gone = f"ended; its buckets, tables and ledger are gone, the logs of its runs stay in {home.runs}"
-    before = home.kept_ports() is not None
-    return f"{gone}. The next {Step('local up')} restores what was kept before, from {home.kept}" if before else gone
+    return f"ended; its buckets, tables and ledger are gone, the logs of its runs stay in {home.runs}"
 
 
 def _ask_to_keep(home: Home) -> None:
@@ -300,15 +298,6 @@ def _start_detached(home: Home, options: Sequence[str], *, push: Callable[[], No
             child.wait()
         raise
     _show(home.description(), home, as_json=as_json)
-
-
-def next_step(config: Path | None, *, restored: bool) -> str:
-    """What to do with a stack that has just started: a new one or one `restored`, with or without a configuration."""
-    if restored:
-        return f"{Step('status')} shows what was restored"
-    if config is not None:
-        return f"{in_a_row(Step('put', 'FILES'), Step('wait'))}, then {Step('query')}"
-    return f"{Step('put', 'FILES')}, then {Step('config discover')}, which proposes rules for them"
 
 
 def _pusher(home: Home, config: Path | None) -> Callable[[], None]:

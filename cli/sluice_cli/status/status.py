@@ -45,8 +45,8 @@ from sluice_cli.terminal.tables import print_table
 
 REASONS_SHOWN = 10
 EXAMPLE, EXAMPLE_INDENT = "(for example {})", 9  # where it has a line of its own, behind a number of one digit
-LISTS_QUARANTINE = f"{Step('quarantine list')} shows each with its id and what to do"
-BRINGS_OBJECTS = f"{Step('put', 'FILES')} or any S3 client brings objects into bronze; {rule_steps(1, 0)[0]}"
+LISTS_QUARANTINE = Step("quarantine list", note="shows each with its id and what to do")
+BRINGS_OBJECTS = Step("put", "FILES", note="or any S3 client brings objects into bronze")
 PAGE_LOOKS_BACK = "24h"
 EVERY_S, LEAST_EVERY_S = TimeSpan(60), 2.0  # of a watch
 
@@ -165,7 +165,7 @@ def print_status(document: Mapping[str, Any], now: int) -> None:
         came = any(counts["objects"] for counts in document["set_aside"].values())
         say(waiting if unruled else "No object is merged yet" if came else "No table has an object yet")
         if unruled or not came:
-            for step in steps or [BRINGS_OBJECTS]:
+            for step in steps or [f"{BRINGS_OBJECTS}; {rule_steps(1, 0)[0]}"]:
                 say_next_step(step)
     else:
         _print_lanes_and_tables(document, now)

@@ -14,7 +14,7 @@ from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, PENDING
 from sluice.ledger.records import RETRIED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.past_batches import PastBatch
-from sluice_cli.account.steps import PUT_FIRST
+from sluice_cli.account.steps import put_first
 from sluice_cli.account.window import Nearest, moment
 from sluice_cli.terminal.known_names import check_table
 from sluice_cli.terminal.output import (
@@ -225,7 +225,7 @@ def _say_nothing(gathered: Gathered, query: HistoryQuery, now: int) -> None:
         say(f"No object{of} was admitted in this time")
     else:
         say(f"No object{of} has been admitted yet")
-        steps.append(PUT_FIRST)
+        steps.append(put_first())
     for step in steps:
         say_next_step(step)
     _say_unread(gathered)

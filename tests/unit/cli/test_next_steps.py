@@ -78,6 +78,18 @@ def test_these_verbs_make_no_step_of_their_own():
     assert [name for name in WITHOUT_STEPS if list(steps(trees[name]))] == []
 
 
+def test_no_step_becomes_text_before_the_stack_is_named():
+    """As a module is imported the command line is not read yet; `completed` names the stack in the texts of risks."""
+    assigned = {name: [one for one in nodes[0].body if isinstance(one, ast.Assign)] for name, nodes in modules()}
+    texts_of = {name: [part for one in found for part in ast.walk(one)] for name, found in assigned.items()}
+    early = {
+        name
+        for name, parts in texts_of.items()
+        if any(isinstance(part, ast.JoinedStr) and list(steps(list(ast.walk(part)))) for part in parts)
+    }
+    assert early <= {"config/risks.py"}
+
+
 def command_of(words):
     """The command of `sluice` that these words call."""
     found = built()

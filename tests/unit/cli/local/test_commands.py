@@ -104,8 +104,7 @@ def test_down_with_keep_asks_nothing_and_fails_where_nothing_was_kept(owner, mon
     assert asked == [] and owner.wait(10) == -signal.SIGTERM and "was not kept" in capsys.readouterr().err
     (home.kept / ASKED).rename(home.kept / COMPLETE)
     assert home.kept_ports() == (1001, 1002), "the next start has the same addresses"
-    assert run(["local", "down"]) == 0
-    assert f"restores {home.kept}" in capsys.readouterr().err and home.kept.exists()
+    assert run(["local", "down"]) == 0 and home.kept.exists()
 
 
 def test_what_was_kept_before_is_not_taken_for_what_was_to_be_kept(owner, capsys):
@@ -186,9 +185,7 @@ def test_no_spinner_stands_while_the_configuration_is_pushed(foreground):
 
 def test_a_stack_that_ends_by_ctrl_c_says_that_its_data_is_gone(foreground, capsys):
     assert run(["local", "up"]) == 0
-    said = capsys.readouterr().err
-    assert "ended; its buckets, tables and ledger are gone, the logs of its runs stay in" in said
-    assert "kept before" not in said
+    assert "ended; its buckets, tables and ledger are gone" in capsys.readouterr().err
 
 
 def test_a_stack_in_the_foreground_says_what_was_kept(foreground, tmp_path, monkeypatch, capsys):
@@ -203,8 +200,7 @@ def test_a_stack_in_the_foreground_says_what_was_kept(foreground, tmp_path, monk
         assert run(["local", "up"]) == 0
     assert f"restores its buckets, tables and ledger from {home.kept}" in capsys.readouterr().err
     assert run(["local", "up"]) == 0
-    said = capsys.readouterr().err
-    assert "are gone" in said and f"restores what was kept before, from {home.kept}" in said
+    assert "are gone" in capsys.readouterr().err
 
 
 def test_a_stack_whose_emulator_ended_unexpectedly_says_what_is_gone(tmp_path, monkeypatch, capsys):
