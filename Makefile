@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo example test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents pictures docs test-all test-unit-on mutants faults soak scan build package deploy on-aws delete prove-on-aws prove-locally bench bench-services bench-bytes bench-shapes deploy-walkthrough transcript constraints requirements notices clean
+.PHONY: help setup demo example test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all readers lint lint-template types check coverage documents pictures docs test-all test-unit-on mutants faults soak scan build package deploy on-aws delete prove-on-aws prove-locally bench bench-services bench-bytes bench-shapes deploy-walkthrough transcript constraints requirements notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -97,6 +97,9 @@ soak: setup  ## MINUTES=20 of generated changes to twelve tables under random fa
 
 judge-all: setup  ## every fixture set, order, pace and table type against the source database's rows; resumable; writes docs/evidence/judged.md (hours)
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge.matrix; status=$$?; PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge.document --take && exit $$status
+
+readers: setup  ## write tables by Hudi 1.0.2 and 1.1.1, read them by every reader from 0.14.0 on; writes docs/evidence/readers.md (some 40 minutes)
+	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.readers.matrix
 
 lint: setup  ## formatting and lint of the code
 	$(BIN)/ruff format --check .
