@@ -209,7 +209,7 @@ SHAPES = pytest.mark.parametrize(
 
 @SHAPES
 @pytest.mark.parametrize("delete_mode", ["soft", "ignore"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 6))])
 def test_batches_with_truncates_give_the_rows_of_the_definition(
     tmp_path: Path, seed: int, delete_mode: str, table_type: str, partition_by: tuple[str, ...], monkeypatch: Any
 ) -> None:
