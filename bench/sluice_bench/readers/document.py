@@ -79,6 +79,14 @@ EXPLAINED = (
         "From 1.1 on the input format hands out nulls in a form that the Hive classes in Spark refuse, where base "
         "files were compacted. Not looked into further.",
     ),
+    Explained(
+        r"Hudi 1\.2",
+        "^input format_rt$",
+        "",
+        "field offset on a hidden class",
+        "Seen once: Hudi measures an object by JOL, which Java 17 refused. Its other such readings end as the line for "
+        "timestamps says.",
+    ),
 )
 
 _HEAD = """# Readers
