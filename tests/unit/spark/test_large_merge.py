@@ -95,10 +95,8 @@ class Table:
         self.config = TableConfig("db.t", "db", "t", "topic", ("id",), **settings)
         self.root, self.floors, self.parts = root, Floors(), parts
         self.instants: list[str] = []
-        self.purged: str | None = None
+        self.purged, self.history, self.replaced = "", False, (0, 0)
         self.dumps: frozenset[str] = frozenset()
-        self.replaced = (0, 0)
-        self.history = False
         (root / ".hoodie").mkdir(parents=True)
 
     @property
@@ -124,7 +122,7 @@ class Table:
             hidden.LINEAGE_WORDS,
             ignore_deletes=ignore,
             floors=self.floors,
-            purged=self.purged,
+            purged=self.purged or None,
             dumps=self.dumps,
             slices=self.slices,
             committed=self.committed,
@@ -223,13 +221,10 @@ def test_batches_with_truncates_give_the_rows_of_the_definition(
             (event.key, Change(**{**vars(event.change), "source": source})) for changes in objects for event in changes
         ]
         floors = floors.raised((source, change.position) for key, change in batch if key is None)
-        keys = {key for key, _ in batch if key is not None} | set(wanted)
-        before = dict(wanted)
-        for key in keys:
+        for key in {key for key, _ in batch if key is not None} | set(wanted):
             own = [change for of, change in batch if of == key]
-            wanted[key] = row_after(
-                before.get(key), own, columns=COLUMNS, floor=floors, ignore_deletes=delete_mode == "ignore"
-            )
+            rules: Any = {"columns": COLUMNS, "floor": floors, "ignore_deletes": delete_mode == "ignore"}
+            wanted[key] = row_after(wanted.get(key), own, **rules)
         try:
             counts = table.merge(batch)
         except LeftToSpark as left:
@@ -237,19 +232,16 @@ def test_batches_with_truncates_give_the_rows_of_the_definition(
             assert not any(wanted.values())
             table.floors = floors
             continue
-        _compare(table, wanted, floors)
+        rows = {key: _row(row) for key, row in table.rows().items()}
+        expected = {key: row for key, row in wanted.items() if row is not None}
+        # A row that was deleted before a truncate keeps its position, and one that it deletes has it.
+        for key in {key for key, row in expected.items() if row.deleted and row.position <= floors.highest}:
+            assert rows.pop(key).deleted and expected.pop(key).deleted
+        assert rows == expected
         assert counts["read"] == len(batch)
-        own_keys = {key for key, _ in batch if key is not None}
-        assert counts["winning"] + counts["losing"] >= len(own_keys) - counts.get("supplied", 0)
-
-
-def _compare(table: Table, wanted: dict[int, Row | None], floors: Floors) -> None:
-    rows = {key: _row(row) for key, row in table.rows().items()}
-    expected = {key: row for key, row in wanted.items() if row is not None}
-    # A row that was deleted before a truncate keeps its position, and one that it deletes has it.
-    for key in {key for key, row in expected.items() if row.deleted and row.position <= floors.highest}:
-        assert rows.pop(key).deleted and expected.pop(key).deleted
-    assert rows == expected
+        assert counts["winning"] + counts["losing"] + counts.get("supplied", 0) >= len(
+            {key for key, _ in batch} - {None}
+        )
 
 
 @SHAPES
@@ -312,8 +304,8 @@ def test_messages_and_truncates_are_counted_apart_from_rows(tmp_path: Path) -> N
     for parts in (0, 3):
         table = Table(tmp_path / f"{parts}", parts=parts)
         table.merge([(id, write(10 + id)) for id in range(6)])
-        message = (None, Change(at(31), "m", False))
-        counts = table.merge([truncate(13), (7, write(12)), message, (5, write(9)), (1, write(30)), truncate(11)])
+        others = [(7, write(12)), (None, Change(at(31), "m", False)), (5, write(9)), (1, write(30))]
+        counts = table.merge([truncate(13), *others, truncate(11)])
         own = {"read": 6, "winning": 1, "losing": 2, "deleted": 0, "overtaken": 0, "repeated": 0}
         beside = {"truncates": 2, "messages": 1, "truncated": 2, "supplied": 0, "owed": 0}
         assert counts == {**own, **beside}
@@ -350,8 +342,7 @@ def test_of_a_history_table_every_change_is_a_row_once(tmp_path: Path) -> None:
         first = [(1, write(10)), (1, write(11)), (2, write(12)), (2, write(13, op="d"))]
         assert table.merge(first)["winning"] == 4
         unchanged = Change(at(14), "u", False, {"place": "B"}, frozenset(("name",)))
-        message = (None, Change(at(16), "m", False))
-        counts = table.merge([first[1], (1, unchanged), (3, write(15)), message])
+        counts = table.merge([first[1], (1, unchanged), (3, write(15)), (None, Change(at(16), "m", False))])
         assert (counts["winning"], counts["losing"], counts["repeated"]) == (2, 1, 1)
         files = [pq.read_table(table.root / item.base.path).to_pylist() for item in table.slices if item.base]
         rows = sorted((row for rows in files for row in rows), key=lambda row: row[hidden.POSITION])
