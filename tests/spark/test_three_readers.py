@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.builders import flattened
+from support.extent import WHOLE
 from support.workbench import Workbench, row, table
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
@@ -49,3 +50,5 @@ def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(
     ]
     assert bench.rows_by_hudi_rs(config, *COLUMNS) == here
     assert bench.rows_by_old_bundle(config, *COLUMNS) == here
+    for newer in ("1.1.1", "1.2.0") if WHOLE else ():
+        assert bench.rows_by_old_bundle(config, *COLUMNS, hudi=newer) == here, newer

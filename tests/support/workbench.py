@@ -242,11 +242,11 @@ class Workbench:
         """The whole table by that reader."""
         return pa.Table.from_batches(HudiTableBuilder.from_base_uri(str(self.local_path(config))).build().read())
 
-    def rows_by_old_bundle(self, config: TableConfig, *columns: str) -> list[tuple[Any, ...]]:
+    def rows_by_old_bundle(self, config: TableConfig, *columns: str, hudi: str = "0.15.0") -> list[tuple[Any, ...]]:
         """The same by the bundle of Athena's generation, in a process of its own: two can't share a class path."""
         from sluice_local.images.jars import ensure_jars, hudi_bundle
 
-        jar = hudi_bundle(ensure_jars("0.15.0"))  # cached after one download
+        jar = hudi_bundle(ensure_jars(hudi))  # cached after one download
         done = subprocess.run(
             [sys.executable, str(READ_BY_OLD), str(jar), self.path(config), *columns],
             capture_output=True,
