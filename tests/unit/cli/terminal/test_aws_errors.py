@@ -96,3 +96,16 @@ def test_doctor_leads_nobody_to_doctor(monkeypatch, capsys):
     monkeypatch.setattr("sluice_cli.ops.doctor.chosen_target", find)
     assert run(["doctor"]) == REFUSED
     assert "next step: Check that the stack is up" in capsys.readouterr().err
+
+
+def test_a_wrong_endpoint_or_a_removed_folder_is_an_error_and_no_traceback(monkeypatch, capsys, tmp_path) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "rubbish")
+    assert run(["status", "--stack", "x"]) == 1
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert run(["status"]) == 1
+    errors = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in errors] == ["error", "next step"] * 2
