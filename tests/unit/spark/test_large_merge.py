@@ -334,6 +334,16 @@ def test_logs_hold_newer_rows_than_their_base_file_and_remove_some(tmp_path: Pat
     assert (rows[1][hidden.POSITION], rows[4][hidden.POSITION]) == (at(100), at(14))
     assert (rows[1]["key"], rows[1][hidden.DELETED]) == ("1", False)
 
+    base = table.root / next(file.path for file in table.slices[0].files if file.path.endswith(".parquet"))
+    newer = pq.read_table(base)
+    positions = [at(200) if id in (1, 2) else at(10 + id) for id in newer.column("id").to_pylist()]
+    newer = newer.set_column(newer.schema.get_field_index(hidden.POSITION), hidden.POSITION, pa.array(positions))
+    pq.write_table(newer, base)
+    place = SliceFiles.of(4, table.slices[0], table.root.as_uri())
+    rows = {row["id"]: row for row in stored_in_slice(None, place, **own).to_pylist()}  # type: ignore[arg-type]
+    assert rows[1][hidden.POSITION] == at(200)  # the log's row is older
+    assert set(rows) == set(range(50)) - {2, 3}  # a removal holds whatever the position
+
 
 def test_of_a_history_table_every_change_is_a_row_once(tmp_path: Path) -> None:
     for parts in (0, 3):
