@@ -179,7 +179,7 @@ def _by_sluice(table: Mapping[str, Any]) -> Any:
 
 
 def _cell(writer: str, table: Mapping[str, Any], reader: str, way: str, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """What a reader made of a table: equal, how it differs, or why it refused."""
+    """The result of a reading: equal, how it differs, or why the reader refused."""
     cell = {"writer": writer, "table": table["path"].rpartition("/")[2], "reader": reader, "way": way}
     if "refused" in answer:
         return {**cell, "result": "refused", "why": answer["refused"]}

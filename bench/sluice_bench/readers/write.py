@@ -177,11 +177,11 @@ def write(table: Tried, bench: Any) -> dict[str, Any]:
             watch={},
         )
     columns = [*COLUMNS, *([NEW_COLUMN] if table.evolution else [])]
-    told = {"ends": table.ends, "left_to_spark": sorted({way for way in ways if way}), "columns": columns}
-    written = {table.name: {**told, "rows": expected(batches, columns), **_declared(bench, config)}}
+    facts = {"ends": table.ends, "left_to_spark": sorted({way for way in ways if way}), "columns": columns}
+    written = {table.name: {**facts, "rows": expected(batches, columns), **_declared(bench, config)}}
     if config.history:
         every = expected(batches, columns, every_change=True)
-        written[f"{table.name}_log"] = {**told, "rows": every, **_declared(bench, config.history_table)}
+        written[f"{table.name}_log"] = {**facts, "rows": every, **_declared(bench, config.history_table)}
     return written
 
 

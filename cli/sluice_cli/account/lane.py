@@ -100,7 +100,7 @@ def lane_entry(
 
 
 def steps_of_lane(lane: Mapping[str, Any]) -> tuple[Step, ...]:
-    """What helps a lane, by its entry: one that is halted, paused, failing, or whose run makes no progress."""
+    """The step for a lane that is halted, paused or failing, or whose run makes no progress."""
     if lane["state"] == PAUSED:
         return (resumption(lane),)
     if lane["stuck"]:

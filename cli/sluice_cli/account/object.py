@@ -47,7 +47,7 @@ def taken(table: str) -> str:
 
 
 def ways_out() -> str:
-    """What ends an entry in quarantine; nothing does so by itself."""
+    """The steps that take an entry out of quarantine; nothing does so by itself."""
     retry, discard = Step("quarantine retry", "ID"), Step("quarantine discard", "ID")
     return f"{retry} merges an entry once its cause is gone, {discard} gives it up"
 
@@ -79,13 +79,13 @@ def tells_topic(key: str) -> bool:
 
 
 def earlier_rules() -> Step:
-    """What undoes a push."""
+    """The steps that undo a push."""
     note = f"prints the rules before the last push, and {Step('config push', 'tables.yaml')} brings them back"
     return Step("config show", "--earlier", "1", note=note)
 
 
 def rule_steps(proposed: int, unnamed: int, tables: Sequence[str] = ()) -> list[str]:
-    """What brings rules to waiting objects: so many for which discover proposes one, and so many others.
+    """The steps that give waiting objects a rule: so many for which discover proposes one, and so many others.
 
     `tables` are those whose topics had a rule before.
     """

@@ -27,5 +27,5 @@ def at_rest(lane: LaneState) -> str:
 
 
 def ledger_back(lane: str) -> Step:
-    """What helps a lane that paused itself: resumed before, it would merge its objects under other generations."""
+    """The steps for a lane that paused itself: resumed before, it would merge its objects under other generations."""
     return Step("rebuild ledger", note=f"brings back what the ledger lost, then {Step('resume', lane)}")

@@ -26,9 +26,7 @@ from sluice_aws.s3.objects import task_objects
 from sluice_spark.errors import RowsDiffer
 from sluice_spark.hudi.facts import BaseFile, LogFile
 from sluice_spark.hudi.own_files import NewFiles
-from sluice_spark.merge.by_arrow.base_file import (
-    partition_paths,
-)
+from sluice_spark.merge.by_arrow.base_file import partition_paths
 from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow
 from sluice_spark.merge.by_arrow.large.destinations import Destination, Place, PlacedRows, destinations
 from sluice_spark.merge.by_arrow.large.messages import (
