@@ -39,7 +39,7 @@ from sluice_formats.arrow_batches import position_of, record_batch, truncate_bat
 from sluice_formats.avro import avro_records
 from sluice_formats.captures.texts import lines_of_texts
 from sluice_formats.captures.unmarked import UnmarkedDeletions
-from sluice_formats.checks.deletion_keys import keyless_set_aside
+from sluice_formats.checks.deletion_keys import keyless_set_aside, with_former_rows
 from sluice_formats.checks.expectations import failure_counts
 from sluice_formats.csv_records import csv_records, path_values
 from sluice_formats.csv_text import csv_schema
@@ -164,6 +164,7 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
         if chunk.writer.typed is not None:
             chunk = _translated(chunk, chunk.writer.typed, plan, item.key, kafka_records)
         operations.take(chunk.records, chunk.writer)
+        chunk = with_former_rows(chunk, kafka_records, plan)
         numbers = range(first, first + len(chunk.records))
         offsets = [offset + place for place in chunk.places or range(kafka_records, kafka_records + len(numbers))]
         if not first:

@@ -35,25 +35,29 @@ def _words(deletions: str, before: str, others: str, deletion: str = "D") -> Voc
     return Vocabulary(frozenset(deletions.split()), frozenset(before.split()), frozenset(others.split()), deletion)
 
 
-# AWS DMS (Op), GoldenGate (op_type), Delta and Iceberg (_change_type), BigQuery, Flink and Paimon (row_kind), TiCDC,
-# Snowflake (METADATA$ACTION), CockroachDB, Estuary, IBM SQL replication.
+# AWS DMS (Op, AR_H_OPERATION), GoldenGate (op_type), BigQuery, Flink and Paimon (row_kind), TiCDC, Snowflake
+# (METADATA$ACTION), CockroachDB, Estuary, IBM SQL replication, Informatica, Talend, Oracle's Data Integrator and
+# flashback queries, Infoworks, Firestore's export (IMPORT).
 # https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.S3.html
 # https://docs.delta.io/latest/delta-change-data-feed.html
 _COMMON = _words(
     "d delete deleted -d",
     "update_preimage update_before update-delete -u",
     "i c r l u t insert create read load update upsert merge truncate refresh update_postimage update_after "
-    "update-insert +i +u",
+    "update-insert +i +u import",
 )
 _COMMON_COLUMNS = frozenset(
-    "op _op __op op_type optype operation _operation operation_type _operation_type change_type _change_type "
+    "op _op __op op_type optype operation _operation operation_type _operation_type change_type "
     "change_operation _cdc_operation cdc_op _cdc_op dml_type row_kind _row_kind rowkind _meta_op "
     "ticdc_meta_operation metadata_action __crdb__event_type _metadata_change_type ibmsnap_operation "
-    "sys_change_operation dmltype__ hoodie_operation".split()
+    "sys_change_operation dmltype__ hoodie_operation dtl__capxaction infa_operation_type talend_cdc_type jrn_flag "
+    "versions_operation ar_h_operation ziw_status_flag".split()
 )
 # SAP's replication flows, ODP and SLT, and IBM's InfoSphere write letters more: deletions of keys alone, and images of
 # an update. In other columns they may be data. https://userapps.support.sap.com/sap/support/knowledge/en/3427972
 _LETTERS = Vocabulary(_COMMON.deletions | {"x"}, _COMMON.before | {"b"}, _COMMON.others | {"a"})
+# Delta, Iceberg and Materialize (mz_diff) compare two states of a table: of one key, what went comes before what came.
+_DIFFERENCES = Vocabulary(_COMMON.deletions, _COMMON.before | {"delete"}, _COMMON.others)
 _LETTER_COLUMNS = frozenset(
     "change_type operation_type __operation_type odq_changemode iuuc_operation _1dh_operation dm_operation_type".split()
 )
@@ -71,6 +75,12 @@ _NUMBERED: Mapping[str, Vocabulary] = {
     ),  # Salesforce
     "event_type": _words("delete", "update_before", "insert update_after", "delete"),  # MariaDB's MaxScale
     "sdc_operation_type": _words("2", "", "1 3 4 5 6 7 8", "2"),  # StreamSets
+    "_change_type": _DIFFERENCES,
+    "mz_diff": _words("-1", "-1", "1", "-1"),
+    "_sign": _words("-1", "", "1", "-1"),  # ClickHouse
+    "dml_action": _words("delete", "before", "insert after update", "DELETE"),  # Dynamics 365
+    "diff_type": _words("removed", "", "added modified", "removed"),  # Dolt
+    "operation_": Vocabulary(frozenset(("d", "d ")), frozenset(("uo", "uu")), frozenset(("i", "i ", "un"))),  # Oracle
     **dict.fromkeys(
         ("a_enttyp", "_enttyp"), _words("dl dr", "ub br", "pt px up ur rr cr", "DL")
     ),  # IBM's journal entries
@@ -86,7 +96,16 @@ _FLAGS: Mapping[str, tuple[str, ...]] = {
     "_snowflake_deleted": ("true",),  # Openflow
     "__hevo__marked_deleted": ("true",),
     "_sling_deleted_at": (),
+    "_fivetran_active": ("false",),  # Fivetran's history mode: versions that ended
+    "dbt_valid_to": (),
+    "dbt_is_deleted": ("true",),
+    "__end_at": (),  # Databricks
+    "hvr_is_deleted": ("1", "true"),
+    "_is_delete": ("true", "1"),  # Upsolver
+    "isdelete": ("true", "1"),  # Azure Synapse Link for Dataverse
+    "deleted_ts": (),  # dlt
 }
+_BESIDE: Mapping[str, str] = {"deleted_ts": "_dlt_load_id", "isdelete": "sinkmodifiedon"}  # names that others have, too
 # Where a deletion that this other column marks as well is the first half of an update.
 _OF_UPDATES: Mapping[str, str] = {"metadata_action": "METADATA_ISUPDATE"}  # Snowflake's streams
 
@@ -120,7 +139,9 @@ def is_flag(column: str) -> bool:
 
 def marking_columns(names: Iterable[str]) -> tuple[str, ...]:
     """The columns that captures mark deletions in."""
-    return tuple(name for name in names if vocabulary(name) is not None or is_flag(name))
+    stored = {name: stored_name(name).lower() for name in names}
+    marking = (name for name in stored if vocabulary(name) is not None or is_flag(name))
+    return tuple(name for name in marking if _BESIDE.get(stored[name], stored[name]) in stored.values())
 
 
 def deletion_marks(column: str, values: Collection[Any]) -> tuple[str, ...] | None:
@@ -152,7 +173,7 @@ def _operations_marking(words: Vocabulary | None, texts: Collection[str | None])
     ):
         return None
     deletions = tuple(sorted(text for text in listed if text.lower() in words.deletions))
-    return deletions or (_in_the_form_of(listed) if words in (_COMMON, _LETTERS) else words.deletion,)
+    return deletions or (_in_the_form_of(listed) if words in (_COMMON, _LETTERS, _DIFFERENCES) else words.deletion,)
 
 
 def _in_the_form_of(operations: Sequence[str]) -> str:

@@ -351,11 +351,22 @@ def _source_fields(names: Any, prefixes: Sequence[str]) -> tuple[tuple[str, str]
     return tuple((word, field) for word, field in fields if field)
 
 
+_PARTIAL = {"value_capture_type": "Cloud Spanner", "keyspace_name": "ScyllaDB"}  # by a field of their source
+
+
 def _envelope(
     types: NamedTypes, fields: dict[str, Mapping[str, Any]], *, untyped: bool
 ) -> tuple[RowSchema, MetaFields]:
     """The row is the type of `after` or `before`: the first defines it, the other refers to it."""
     rows = []
+    for mark, product in _PARTIAL.items():
+        if not untyped and types.is_record(source := fields.get("source", {}).get("type")):
+            if mark in _fields(types.non_null(source, "source")[0]):
+                raise UnusableSchema(
+                    f"The changes are {product}'s, whose updates may lack columns: only JSON without a schema is read",
+                    column="source",
+                    next_step="Let the connector write JSON with schemas.enable=false, and upload the objects again",
+                )
     for side in ("after", "before"):
         if side in fields:
             value, _ = types.non_null(fields[side].get("type"), side)
@@ -381,12 +392,6 @@ def _envelope(
             next_step=YUGABYTEDB_STEP,
         )
     names = _fields(source)
-    if "value_capture_type" in names and not untyped:
-        raise UnusableSchema(
-            "The changes are Cloud Spanner's, whose updates may lack columns: only JSON without a schema is read",
-            column="source",
-            next_step="Let the connector write JSON with schemas.enable=false, and upload the objects again",
-        )
     time = "ts_ms" if "ts_ms" in names else None
     sent = SENT if SENT in names else None
     return rows[0], MetaFields("op", None, time, detect(names), _source_fields(names, ("",)), sent)

@@ -31,6 +31,8 @@ _SEQUENCE_DIGITS = 35
 _LONG_NUMBER = re.compile(r"[0-9]{27,40}")  # such sequences, and those of other captures (HVR's hvr_seq has 36 digits)
 _HYBRID_CLOCK = re.compile(r"([0-9]{16,19})\.([0-9]{10})")  # CockroachDB's: nanoseconds, and a counter
 _WHOLE = re.compile(r"[+-]?[0-9]{1,26}")  # longer numbers are beyond what a place holds
+_LSN_BYTES = 10  # of SQL Server's places in its log (__$start_lsn), which begin with 0; else hexadecimal text
+_LSN = re.compile(r"0[xX]([0-9A-Fa-f]{1,20})")
 _NEXT_STEP = "Name a column in `position` that holds whole numbers, dates or timestamps"
 
 
@@ -72,7 +74,8 @@ def encode_capture_order(
     `before` is for a before-image, which precedes every other change at its place, whatever objects bring them.
 
     Text of 27 to 40 digits is a sequence number and sorts by them, 35 as they are (AWS DMS). Raises Unordered for a
-    null, and for text that is neither a whole number nor a point in time in ISO 8601 (in UTC where it names no zone).
+    null, and for text that is neither a whole number, SQL Server's place in its log, nor a point in time in ISO 8601
+    (in UTC where it names no zone).
     """
     places = ".".join(map(_place, columns, values))
     return f"{generation:04d}.{places}.{'-' if before else ''}{offset:020d}"  # - sorts before every digit
@@ -90,7 +93,8 @@ def _place(column: Column, value: Any) -> str:
     if _is_whole(column):
         value = int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else int(value)
     elif isinstance(value, bytes):
-        value = value.decode("utf-8", "replace")
+        text = value.decode("utf-8", "replace")
+        value = f"0x{value.hex()}" if len(value) == _LSN_BYTES and not value[0] else text
     if column.kind in _PLAIN_TEXTS and (digits := _sequence(value)) is not None:
         return digits
     count = _count(column, value) if column.kind in _TEXTS else value * _STEPS.get(column.kind, 1)
@@ -148,6 +152,8 @@ def moment_count(text: str, kind: str) -> int:
 def _count(column: Column, text: str) -> int:
     if column.kind in _PLAIN_TEXTS and _WHOLE.fullmatch(text):
         return int(text)
+    if number := _LSN.fullmatch(text):
+        return int(number[1], 16)
     try:
         return moment_nanos(text)
     except ValueError as error:

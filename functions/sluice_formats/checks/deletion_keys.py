@@ -1,8 +1,8 @@
-"""Sets deletions aside that carry no key (`sluice.changes.keyless_deletion`)."""
+"""Sets deletions aside that carry no key (`sluice.changes.keyless_deletion`), and deletes rows whose key changed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from sluice_formats.errors import DeleteWithoutKey
 from sluice_formats.records import BrokenRecord, Chunk, ReaderPlan, Record
 
 DELETED = ("true", True)  # Debezium's mark
+_IMAGE = "BI_"  # of DMS's transformation add-before-image-columns, by its documentation's examples
 
 
 def keyless_set_aside(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
@@ -33,22 +34,8 @@ def keyless_set_aside(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
         and (op is not None and record.get(op) == hidden.DELETE or flag is not None and record.get(flag) in DELETED)
     )
     deleted = {at: row for at in marked if (row := _row_of(chunk.records[at], writer)) is not None}
-    if not deleted:
-        return chunk
-    ruled_row = ruled(writer.row, plan.rules)
-    key = tuple(column.written_name for column in map(ruled_row.column, plan.record_key) if column is not None)
-    columns = DeletionColumns(
-        key,
-        tuple(column.written_name for column in writer.row.columns if column.written_name not in key),
-        frozenset(column.written_name for column in writer.row.columns if column.nullable),
-        writer.defaults,
-    )
-    if writer.defaults is None or not columns.nullable.isdisjoint(key):  # the schema doesn't say what may be null
-        living = (_row_of(record, writer) for at, record in enumerate(chunk.records) if at not in deleted)
-        whole = (row for row in living if row is not None)
-        columns = replace(columns, nullable=seen_null(whole, columns.others))
-    lacking = {number for number, lacks in zip(deleted, without_key(list(deleted.values()), columns)) if lacks}
-    if not key or not lacking:
+    lacking = _lacking(deleted, deleted, chunk, plan)
+    if not lacking:
         return chunk
     return replace(
         chunk,
@@ -59,6 +46,98 @@ def keyless_set_aside(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
             for number, record in enumerate(chunk.records)
         ],
     )
+
+
+def _key_of(writer: WriterSchema, plan: ReaderPlan) -> tuple[str, ...]:
+    """The written names of the columns of the record key."""
+    row = ruled(writer.row, plan.rules)
+    return tuple(column.written_name for column in map(row.column, plan.record_key) if column is not None)
+
+
+def _lacking(
+    rows: Mapping[int, Mapping[str, Any]], deleted: Collection[int], chunk: Chunk, plan: ReaderPlan
+) -> set[int]:
+    """Which of a chunk's former rows, by the numbers of their records, carry no key."""
+    writer, key = chunk.writer, _key_of(chunk.writer, plan)
+    if not rows or not key:
+        return set()
+    columns = DeletionColumns(
+        key,
+        tuple(column.written_name for column in writer.row.columns if column.written_name not in key),
+        frozenset(column.written_name for column in writer.row.columns if column.nullable),
+        writer.defaults,
+    )
+    if writer.defaults is None or not columns.nullable.isdisjoint(key):  # the schema doesn't say what may be null
+        living = (_row_of(record, writer) for at, record in enumerate(chunk.records) if at not in deleted)
+        whole = (row for row in living if row is not None)
+        columns = replace(columns, nullable=seen_null(whole, columns.others))
+    return {number for number, lacks in zip(rows, without_key(list(rows.values()), columns)) if lacks}
+
+
+def with_former_rows(chunk: Chunk, begin: int, plan: ReaderPlan) -> Chunk:
+    """The chunk with a deletion of the former row before each update that changes the record key, where it shows.
+
+    Envelopes show it by the row before the update, rows of AWS DMS by columns of the before-image (`BI_`). A capture
+    writes no deletion where the record key is not the source's primary key. `begin` is the place of the first record.
+    """
+    writer, key = chunk.writer, () if plan.append_only else _key_of(chunk.writer, plan)
+    if not key:
+        return chunk
+    made = _former_envelopes(chunk, key, plan) if writer.dialect.sides else _former_rows(chunk, key, plan)
+    if not made:
+        return chunk
+    records: list[Record] = []
+    places: list[int] = []
+    for at, (record, place) in enumerate(zip(chunk.records, chunk.places or range(begin, begin + len(chunk.records)))):
+        changes = [made[at], record] if at in made else [record]
+        records += changes
+        places += [place] * len(changes)
+    return Chunk(writer, records, places)
+
+
+def _places(writer: WriterSchema, plan: ReaderPlan) -> tuple[str, ...]:
+    """The written names of the columns that order rows: those of the change count, not of the row before it."""
+    row = ruled(writer.row, plan.rules)
+    return tuple(column.written_name for column in map(row.column, plan.position) if column is not None)
+
+
+def _former_envelopes(chunk: Chunk, key: Sequence[str], plan: ReaderPlan) -> dict[int, Record]:
+    op = chunk.writer.meta.op or ""
+    former = {
+        at: before
+        for at, record in enumerate(chunk.records)
+        if isinstance(record, dict)
+        and record.get(op) == hidden.UPDATE
+        and (before := record.get("before"))
+        and (after := record.get("after"))
+        and any(before.get(name) != after.get(name) for name in key)
+        and all(before.get(name) is not None for name in key)
+    }
+    lacking = _lacking(former, (), chunk, plan)
+    places = _places(chunk.writer, plan)
+    made: dict[int, Record] = {}
+    for at, before in former.items():
+        if at not in lacking and isinstance(record := chunk.records[at], dict):
+            row = {**before, **{name: record["after"][name] for name in places}}
+            made[at] = {**record, op: hidden.DELETE, "before": row, "after": None}
+    return made
+
+
+def _former_rows(chunk: Chunk, key: Sequence[str], plan: ReaderPlan) -> dict[int, Record]:
+    written = {column.written_name for column in chunk.writer.row.columns}
+    column = ruled(chunk.writer.row, plan.rules).column(plan.delete_when.column or "")
+    if column is None or not plan.delete_when.values or not written.issuperset(_IMAGE + name for name in key):
+        return {}
+    mark, made = column.written_name, dict[int, Record]()
+    imaged = [name for name in written - {mark, *_places(chunk.writer, plan)} if _IMAGE + name in written]
+    for at, record in enumerate(chunk.records):
+        if isinstance(record, dict) and not plan.delete_when.is_deletion(record[mark]):
+            former = {name: record[_IMAGE + name] for name in imaged}
+            held = [former[name] for name in key]
+            if None in held or all(str(value) == str(record[name]) for name, value in zip(key, held)):
+                continue
+            made[at] = {**record, **former, mark: plan.delete_when.values[0]}
+    return made
 
 
 def _row_of(record: Record, writer: WriterSchema) -> Mapping[str, Any] | None:

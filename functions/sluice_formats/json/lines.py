@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from sluice.changes.dialects.nested import Reading
 from sluice.changes.dialects.registry import Translate, changes_by_fields
+from sluice.changes.dialects.varied_envelopes import TICDC
 from sluice.config.limits import DEFAULTS, MOST_COLUMNS, Limits
 from sluice.errors import ExpansionLimit, SchemaTooComplex, SluiceError, UnusableSchema
 from sluice.schema.connect import avro_form
@@ -203,6 +204,8 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
                     raise NotJsonLines(
                         "The record is not a JSON object, or has a schema where others have none", record=number
                     )
+            if schema is not None:
+                _check_placed(value)
             changes = [value] if schema is not None else translate(value)
             for change in changes:
                 _no_wider(change, limits.schema_columns, number)
@@ -224,6 +227,15 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
         first = False
         for change in changes:
             yield Line(schema, change, content, number)
+
+
+def _check_placed(value: dict[str, Any]) -> None:
+    """Raise UnusableSchema for a record with a schema that TiCDC wrote: the schema lacks what orders it."""
+    if isinstance(source := value.get("source"), dict) and source.get("connector") == TICDC:
+        raise UnusableSchema(
+            "The changes are TiCDC's in Debezium's form, and the place in TiDB's log is not in their schema",
+            next_step="Set debezium-disable-schema=true of the changefeed, or let it write canal-json or CSV",
+        )
 
 
 # wal2json 2.5 writes a message outside of a transaction so, after the changes of another one.

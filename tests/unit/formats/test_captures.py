@@ -10,6 +10,7 @@ import csv
 import gzip
 import io
 import json
+import re
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -19,11 +20,13 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from support.captures import SAMPLES, HeldObjects, Played, as_database, database_rows, objects_of, play, rules
 from support.shapes import lines
 
 from sluice.batch.claim import PendingObject
 from sluice.changes.dialects.nested import nanos
+from sluice.changes.dialects.wrappers import KNOWN as NAMED
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit
 from sluice.onboarding.discovery import Proposal, propose
@@ -49,6 +52,23 @@ def test_a_sample_ends_right_or_is_refused_by_its_name(name: str) -> None:
         return
     key, name_column = sample["rule"]["record_key"], next(name for name in played.rows[0] if name.lower() == "name")
     assert [[row[key], row[name_column]] for row in played.rows] == sample.get("rows", RIGHT)
+
+
+@pytest.mark.parametrize("name", [name for name, sample in SAMPLES.items() if "named" in sample])
+def test_a_sample_is_refused_by_its_name_until_a_rule_reads_it(name: str) -> None:
+    rule, named = SAMPLES[name]["rule"], SAMPLES[name]["named"]
+    reading = {"change", "delete_when", "position", "format"}
+    played = play(objects_of(name), rules({word: value for word, value in rule.items() if word not in reading}))
+    assert set(played.refused) == {"deletions_unmarked"}
+    assert all(named in reason for reason in played.reasons)
+    steps = [wrapper.step for wrapper in NAMED if wrapper.product in played.reasons[0]]
+    assert not steps or any(all(written_in(step, word, rule) for word in reading & rule.keys()) for step in steps)
+
+
+def written_in(step: str, word: str, rule: Any) -> bool:
+    """Whether a step names the value of a word of a rule."""
+    written = re.search(rf"`({word}: .*?)`", step)
+    return written is not None and yaml.safe_load(written[1])[word] == rule[word]
 
 
 def rows_of(*records: Any, key: str = "id", name: str = "topics/s.cust/s.cust+0+0.json", **settings: Any) -> Played:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from support.shapes import config, json_rows, lines, picked
 
+from sluice.config.delete_when import DeleteWhen
 from sluice.errors import UnusableSchema
 from sluice.schema.avro import ENVELOPE, read_writer_schema
+from sluice_formats.errors import DeletionsUnmarked
 from sluice_formats.json.records import json_schemas
 
 
@@ -67,7 +69,9 @@ def test_another_form_than_json_is_refused_by_name() -> None:
         read_writer_schema({"type": "record", "name": "CloudEvents", "fields": fields})
 
 
-def test_events_of_others_are_rows_with_their_own_id() -> None:
+def test_events_of_others_are_rows_where_a_rule_says_so() -> None:
     own = {"id": "e1", "source": "/shop", "specversion": "1.0", "type": "shop.order", "data": {"n": 1}}
-    (row,) = json_rows(lines(own))
+    with pytest.raises(DeletionsUnmarked, match="CloudEvents"):
+        json_rows(lines(own))
+    (row,) = json_rows(lines(own), config(delete_when=DeleteWhen(on=False)))
     assert (row["id"], json.loads(row["data"])) == ("e1", {"n": 1})

@@ -133,3 +133,20 @@ def test_rows_of_an_append_only_table_and_of_another_log_are_taken_as_they_are()
     assert len(rows) == 1
     of_mysql = {**LACKING, "__op": "d", "__deleted": "true", "__file": "binlog.000001", "__pos": 4, "__row": 0}
     assert len(json_rows(lines(of_mysql))) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "former"),
+    [
+        ({"id": 7, "code": "x", "name": "Anna"}, [7]),
+        ({"id": 0, "code": "x", "name": None}, []),  # of an index other than the key's
+        ({"id": None, "code": "x", "name": "Anna"}, []),
+        (None, []),
+    ],
+)
+def test_an_update_with_another_key_deletes_the_row_before_it(before: Any, former: list[int]) -> None:
+    source = {"connector": "postgresql", "lsn": 5}
+    after = {"id": 8, "code": "y", "name": None}
+    rows = json_rows(lines({"before": before, "after": after, "source": source, "op": "u"}))
+    assert [row["id"] for row in rows if row["__deleted"]] == former
+    assert [row["id"] for row in rows if not row["__deleted"]] == [8]

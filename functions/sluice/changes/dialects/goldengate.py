@@ -13,6 +13,13 @@ from sluice.changes.dialects.nested import ChangePaths, Reading, Record, TypedFo
 from sluice.changes.hidden_columns import CREATE, DELETE, TRUNCATE, UPDATE
 
 _METADATA = frozenset("table op_type op_ts current_ts pos primary_keys tokens csn xid".split())
+_WORDS = {
+    "insert": CREATE,
+    "update": UPDATE,
+    "pk": UPDATE,
+    "delete": DELETE,
+    "truncate": TRUNCATE,
+}  # insertOpKey and its like
 _MISSING = "_isMissing"  # with includeIsMissingFields, of a column that the trail lacks
 
 
@@ -43,7 +50,7 @@ _OPERATIONS = ChangePaths(
     "goldengate",
     fields=frozenset(("table", "op_type", "op_ts")),
     operation="op_type",
-    operations={"i": CREATE, "u": UPDATE, "d": DELETE, "t": TRUNCATE},
+    operations={"i": CREATE, "u": UPDATE, "d": DELETE, "t": TRUNCATE, **_WORDS},
     row="after",
     before="before",
     place=_place,

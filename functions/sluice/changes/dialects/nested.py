@@ -302,6 +302,7 @@ class ChangePaths:
             partial = {SENT: list(row)} if self.partial and op == UPDATE else {}
             if op == UPDATE and before and any(row.get(name) != it for name, it in reading.key_of(before).items()):
                 made.append(change(DELETE, {**row, **before}, None, dict(source)))
+                before = None
             whole_before = before if before and before.keys() >= row.keys() else None
             made.append(change(op, whole_before, row, {**source, **partial}))
         return made

@@ -17,11 +17,12 @@ from sluice.changes.dialects.messages import DMS_MESSAGES, ESTUARY, PEERDB, QLIK
 from sluice.changes.dialects.mongodb import MONGODB_EVENTS
 from sluice.changes.dialects.nested import UNTOLD, CaptureDialect, Reading, in_order
 from sluice.changes.dialects.salesforce import SALESFORCE
-from sluice.changes.dialects.varied_envelopes import CASSANDRA, SPANNER, YUGABYTEDB
+from sluice.changes.dialects.varied_envelopes import CASSANDRA, SCYLLADB, SPANNER, TICDC_CHANGES, YUGABYTEDB
 from sluice.changes.dialects.wal2json import WAL2JSON
 from sluice.errors import UnusableSchema
 
-_VARIED = (CLOUD_EVENTS, COCKROACHDB, YUGABYTEDB, CASSANDRA, SPANNER)  # Debezium's envelope, varied
+# Debezium's envelope, varied.
+_VARIED = (CLOUD_EVENTS, COCKROACHDB, YUGABYTEDB, CASSANDRA, SCYLLADB, SPANNER, TICDC_CHANGES)
 _ALL: tuple[CaptureDialect, ...] = (
     *_VARIED,
     CANAL,

@@ -1,7 +1,9 @@
-"""Debezium's envelope as YugabyteDB's and Cassandra's connectors vary it, with a record for each column, and Spanner's.
+"""Debezium's envelope as the connectors of YugabyteDB, Cassandra and ScyllaDB vary it, with a record for each column,
+and those of Spanner and TiCDC.
 
 https://docs.yugabyte.com/stable/additional-features/change-data-capture/using-yugabytedb-grpc-replication/debezium-connector-yugabytedb/
 https://debezium.io/documentation/reference/3.5/connectors/cassandra.html, .../connectors/spanner.html
+https://github.com/scylladb/scylla-cdc-source-connector, https://docs.pingcap.com/tidb/stable/ticdc-debezium
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.changes.dialects.nested import SENT, JsonOnly, Reading, Record, at, change, placed, whole
-from sluice.changes.hidden_columns import CREATE, UPDATE
+from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, UPDATE
 from sluice.errors import UnusableSchema
 
 _CELL = frozenset(("value", "set"))
@@ -50,7 +52,46 @@ def _row(row: Any) -> dict[str, Any] | None:
     return {name: cell and cell["value"] for name, cell in row.items()} if isinstance(row, dict) else None
 
 
-YUGABYTEDB, CASSANDRA = CellsOfColumns(), CellsOfColumns("cassandra", beside=frozenset(("deletion_ts",)))
+@dataclass(frozen=True)
+class ScyllaCells(CellsOfColumns):
+    """The dialect of ScyllaDB: columns beside the key are records of a `value`, or null where they were left alone."""
+
+    name: str = "scylladb"
+
+    def recognises(self, record: Record, *, named: bool = False) -> bool:
+        """Whether the source says that it is ScyllaDB."""
+        return bool(self.shapes[0] <= record.keys() and at(record, "source.connector") == "scylla")
+
+    def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
+        """The change with plain rows. Raises UnusableSchema for collections, which may be differences of them."""
+        before, after = (_values(record.get(side)) for side in ("before", "after"))
+        source = {word: at(record, f"source.{name}") for word, name in _OF_SCYLLA.items()}
+        source |= placed(whole(at(record, "source.ts_us")))
+        if after is not None:
+            source[SENT] = [name for name, cell in record["after"].items() if cell is not None]
+        return [change(DELETE if after is None else UPDATE, before, after, source)]
+
+
+_OF_SCYLLA = {"db": "keyspace_name", "table": "table_name", "ts_ms": "ts_ms"}
+
+
+def _values(row: Any) -> dict[str, Any] | None:
+    values = {name: cell["value"] if isinstance(cell, dict) else cell for name, cell in (row or {}).items()}
+    of_many = next((name for name, value in values.items() if isinstance(value, (dict, list))), None)
+    if of_many is not None:
+        raise UnusableSchema(
+            f"The column {of_many[:100]} is a collection, of which ScyllaDB's connector may write what changed in it",
+            next_step="Leave such columns out at the source",
+            column=of_many[:100],
+        )
+    return values if isinstance(row, dict) else None
+
+
+YUGABYTEDB, CASSANDRA, SCYLLADB = (
+    CellsOfColumns(),
+    CellsOfColumns("cassandra", beside=frozenset(("deletion_ts",))),
+    ScyllaCells(),
+)
 _WHOLE_ROWS = ("NEW_ROW", "NEW_ROW_AND_OLD_VALUES")
 
 
@@ -78,3 +119,26 @@ class SpannerEnvelopes(JsonOnly):
 
 
 SPANNER = SpannerEnvelopes()
+
+
+@dataclass(frozen=True)
+class TicdcEnvelopes(JsonOnly):
+    """The dialect of TiCDC's debezium protocol without a schema, whose source has TiDB's commit and no binlog."""
+
+    name: str = "ticdc"
+    shapes: tuple[frozenset[str], ...] = (frozenset(("source", "op")), frozenset(("payload",)))
+
+    def recognises(self, record: Record, *, named: bool = False) -> bool:
+        """Whether the source says that it is TiCDC, also in a field of the record."""
+        return any(at(record, f"{around}source.connector") == TICDC for around in ("", "payload."))
+
+    def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
+        """The change, in the order of TiDB's commits; a message for a statement."""
+        made = record if "source" in record else record["payload"]
+        source = {name: value for name in ("db", "table", "ts_ms") if (value := at(made, f"source.{name}")) is not None}
+        source |= placed(whole(at(made, "source.commit_ts")))
+        return [change(made.get("op", MESSAGE), made.get("before"), made.get("after"), source)]
+
+
+TICDC = "TiCDC"
+TICDC_CHANGES = TicdcEnvelopes()
