@@ -29,7 +29,7 @@ from sluice.config.placeholders import placeholders
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
 from sluice.config.values import source_column
-from sluice.errors import ExpansionLimit, SluiceError, Unordered, UnusableSchema
+from sluice.errors import ExpansionLimit, Incompatible, OtherSourceTable, SluiceError, Unordered, UnusableSchema
 from sluice.names import stored_name
 from sluice.schema.avro import WriterForm, WriterSchema
 from sluice.schema.concealment import Concealment, ruled, without_values
@@ -44,7 +44,7 @@ from sluice_formats.checks.expectations import failure_counts
 from sluice_formats.csv_records import csv_records, path_values
 from sluice_formats.csv_text import csv_schema
 from sluice_formats.errors import NoHashKey, UndecodableValue, UnreadableObject, UnsupportedFormat
-from sluice_formats.json.records import json_records, json_schemas
+from sluice_formats.json.records import json_records, json_schemas, source_tables
 from sluice_formats.json.text import parse
 from sluice_formats.parquet_records import parquet_records
 from sluice_formats.records import BadRow, BrokenRecord, Chunk, ReaderPlan, Record, Records, sound_batch
@@ -90,7 +90,16 @@ def schemas_of(body: bytes, format: str, config: TableConfig) -> tuple[list[dict
         body = body if lines is None else lines
         reading = _reading(_key_of(config), config.columns, "")
         translate = translator(config.dialect, config.known_dialects, reading)
-        return json_schemas(body, config.json_types, config.limits, config.unavailable_value, config.shape, translate)
+        try:
+            return json_schemas(
+                body, config.json_types, config.limits, config.unavailable_value, config.shape, translate
+            )
+        except Incompatible:
+            found = [] if config.several_topics else source_tables(body, config.limits, translate)
+            if len(found) < 2:
+                raise
+            error = f"The object has changes of the source tables {found[0]} and {found[1]}, of different types"
+            raise OtherSourceTable(error, found=found[1], held=found[0]) from None
     except SluiceError as error:
         if config.columns.conceals:
             raise without_values(error) from None

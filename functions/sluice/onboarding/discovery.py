@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sluice.changes.capture_marks import is_flag
+from sluice.changes.dialects.dynamodb import DYNAMODB_EXPORTS
 from sluice.changes.dialects.wrappers import wrapper_of
 from sluice.changes.position import OFFSET_ONLY, POSTGRES
 from sluice.changes.source_tables import parts_of
@@ -326,7 +327,8 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
     if absent:
         notes.append(f"the Kafka key has the field {absent[0]}, which is not a column of the rows")
     position = writer.meta.position
-    if position.kind == OFFSET_ONLY and writer.of_changes and position.advice:
+    by_folder = sample.dialect == DYNAMODB_EXPORTS.name  # a full export: the time in its folder's name orders it
+    if position.kind == OFFSET_ONLY and writer.of_changes and position.advice and not by_folder:
         notes.append(position.advice)
     return notes
 

@@ -15,6 +15,7 @@ from itertools import groupby, islice
 from typing import Any, Callable
 
 from sluice.changes.dialects.registry import Translate
+from sluice.changes.source_tables import source_table
 from sluice.config import placeholders as unavailable
 from sluice.config.json_types import BASE64, HEX, JSON_TEXT, declared_type
 from sluice.config.limits import Limits
@@ -86,6 +87,16 @@ def json_schemas(
     if not carried:
         raise broken or NotJsonLines("The object has no record", bytes=len(body))
     return [avro_form(schema) for schema in carried.values()], False
+
+
+def source_tables(body: bytes, limits: Limits, translate: Translate) -> list[str]:
+    """The different source tables that an object's changes name, in order."""
+    sources = (
+        line.value["source"]
+        for line in json_lines.records(unpacked_text(body, most_text(limits)), limits, translate)
+        if isinstance(line.value, dict) and isinstance(line.value.get("source"), dict)
+    )
+    return list(dict.fromkeys(filter(None, (source_table(*map(it.get, ("db", "schema", "table"))) for it in sources))))
 
 
 def _chunks(

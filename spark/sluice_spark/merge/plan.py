@@ -113,6 +113,8 @@ def plan_read(
             wrapped = nested_rows(writer, append_only=config.append_only, rule=config.delete_when)
             if wrapped is not None:
                 raise wrapped
+            if writer.of_changes and not row.columns:
+                raise _truncates_alone(config)
             alone = evolve_table(before, row, config, untyped=writer.untyped, of_changes=writer.of_changes)
             merged = merge_schemas(agreed, row) if agreed is not None else row
             after = evolve_table(before, merged, config).target
@@ -149,6 +151,16 @@ def plan_read(
         plan = replace(plan, lacking=tuple(name for name in target if name not in brought))
     rewritten = rewritten_columns(before or {}, target)
     return PlannedRead(plan, _schema(target, own), refusals, verdicts, widened, rewritten, frozenset(without_table))
+
+
+def _truncates_alone(config: TableConfig) -> Incompatible:
+    return Incompatible(
+        f"The object holds truncates alone, and {config.table} has no columns yet",
+        column=config.record_key[0] if config.record_key else "",
+        types=["", "absent"],
+        next_step=f"Once an object with rows is merged, `sluice quarantine retry --code {Incompatible.code}`: older "
+        "changes lose to the truncate",
+    )
 
 
 def _unknown_partition(config: TableConfig, agreed: RowSchema) -> Incompatible | None:

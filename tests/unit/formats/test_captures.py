@@ -498,7 +498,7 @@ ALONE = {
 def test_messages_that_come_before_any_row_make_no_table(capture: str) -> None:
     assert rows_of(*ALONE[capture], types={"id": "int"}) == Played()
     played = rows_of(*ALONE[capture], {"op": "t", "before": None, "after": None, "source": {}})
-    assert played.refused == ["incompatible_schema"]
+    assert played.refused == ["incompatible_schema"] and "truncates alone" in played.reasons[0]
     played = rows_of(*ALONE[capture], {"Records": [stream("MODIFY", 1)]})
     assert played.refused == ["unusable_schema"]
 
@@ -809,6 +809,11 @@ def test_paths_read_records_with_types_too() -> None:
 PARQUET_ROW = pa.struct([("id", pa.int64()), ("at", pa.timestamp("ms"))])
 
 
+def test_nothing_is_said_of_offsets_for_a_full_export_whose_folder_has_its_time() -> None:
+    key = "topics/s.cust/AWSDynamoDB/01764230000000-a/data/x.json"
+    assert not any("offset" in note for note in proposed({key: lines({"Item": typed(id=1)})}).notes)
+
+
 def proposed(bodies: dict[str, bytes]) -> Proposal:
     s3 = HeldObjects()
     for key, body in bodies.items():
@@ -843,6 +848,16 @@ def test_a_proposed_rule_merges_source_tables_that_seem_to_be_one(tables: Any, m
     assert any("source tables" in note for note in rule.notes) == (len(set(tables)) > 1)
     written = whole_text([rule])
     assert ("  merged: true\n" in written) == merged
+
+
+def test_changes_of_two_tables_with_other_types_are_refused_for_their_tables() -> None:
+    changes = [
+        debezium("postgresql", "c", {"id": 1, "v": value}, table=table)
+        for table, value in (("cust", "text"), ("orders", 5))
+    ]
+    played = rows_of(*changes)
+    assert played.refused == ["other_source_table"] and "s..orders" in played.reasons[0]
+    assert rows_of(*changes, merged=True).refused == ["incompatible_schema"]
 
 
 def test_documents_as_text_in_avro_are_read_where_a_rule_names_them() -> None:
