@@ -9,7 +9,7 @@ from typing import Any
 
 from sluice.batch.claim import TableState
 from sluice.lane.machine import HALTED, IDLE, LEDGER_LOST, PAUSED, RUNNING, STARTING, LaneState, wants_run
-from sluice_cli.account.steps import ledger_back
+from sluice_cli.account.steps import continued_rebuild, ledger_back
 from sluice_cli.terminal.output import counted, human_age
 from sluice_cli.terminal.step import Step
 
@@ -120,10 +120,25 @@ def resumption(lane: Mapping[str, Any]) -> Step:
     if lane["state"] == PAUSED and lane["reason"] == LEDGER_LOST:
         return ledger_back(lane["lane"])
     if lane["rebuilding"]:
-        return Step("rebuild table", lane["rebuilding"], note=f"continues it, then {resume}")
+        return continued_rebuild(lane["rebuilding"], lane["lane"])
     if lane["standstill"]:
         return Step("standstill end", note="resumes it, once the deployment that it was for has ended")
     return resume
+
+
+def resumed(lane: str) -> Step:
+    """What has a lane run again."""
+    return Step("resume", lane)
+
+
+def log_of(run: str) -> Step:
+    """What shows the log of a run."""
+    return Step("logs", run)
+
+
+def restarted(lane: LaneState) -> str:
+    """What ends the halt of a lane, as the end of a sentence; empty for any other."""
+    return f". {Step('resume')} restarts it at once" if lane.state == HALTED else ""
 
 
 def rebuilds_by_lane(states: Iterable[TableState]) -> Mapping[str, str]:

@@ -12,12 +12,15 @@ from typing import Any
 from sluice.admission.verdict import MAX_REASON
 from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.document import Configuration
-from sluice.ledger.keys import PARKED
+from sluice.ledger.keys import CLAIMED, COMMITTED, PARKED, PENDING
 from sluice.ledger.records import ObjectRecord
 from sluice.names import TOPIC
+from sluice.objects import ObjectId
 from sluice_cli.errors import UNNAMED
-from sluice_cli.terminal.output import counted
+from sluice_cli.terminal.output import counted, visible
 from sluice_cli.terminal.step import Step
+
+SHORT_ID = 12  # hexadecimal digits of an id that are shown
 
 
 def judged_now(record: ObjectRecord, configuration: Configuration | None) -> ObjectRecord:
@@ -105,6 +108,43 @@ def rule_step(record: ObjectRecord) -> str | None:
     if is_proposed(record):
         return f"{Step('config discover')} proposes a rule for its topic"
     return f"Its name tells no topic or format: {UNNAMED}"
+
+
+def next_step(record: ObjectRecord) -> str | None:
+    """What shows more of an admitted object, or brings a rule to it."""
+    if record.state in (PENDING, CLAIMED):
+        return f"{Step('status')} shows what lane {record.lane} is at" if record.lane else None
+    if record.state == COMMITTED and record.quarantined_rows:
+        return f"{shown_entry(record.id.hash[:SHORT_ID])} shows what is in quarantine, and what to do"
+    return rule_step(record)
+
+
+def shown_entry(entry: str = "ID") -> Step:
+    """What shows one entry, with all of its reasons."""
+    return Step("quarantine show", entry)
+
+
+def discarded(records: Iterable[ObjectRecord]) -> Step:
+    """What gives these entries up."""
+    return Step("quarantine discard", *(record.id.hash[:SHORT_ID] for record in records))
+
+
+def traced(key: str, version: ObjectId | None = None) -> Step:
+    """What follows an object: the newest of its key, or the one of this version, for its table."""
+    if version is None:
+        return Step("trace", key)
+    of_table = ("--table", version.also_for) if version.also_for else ()
+    return Step("trace", key, "--version", visible(version.version), *of_table)
+
+
+def versions_of(key: str) -> Step:
+    """What lists all versions of a key."""
+    return Step("history", "--key", key)
+
+
+def rows_left() -> str:
+    """Why a replay leaves an object of which rows are in quarantine or discarded, and what merges them."""
+    return f"rows in quarantine or discarded: {Step('quarantine retry')} with the key"
 
 
 def way_in(record: ObjectRecord) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sluice.batch.claim import TableState
@@ -129,3 +129,8 @@ def describe_error(error: Mapping[str, Any] | None) -> str:
 def steps_of_service(entry: Mapping[str, Any]) -> tuple[Step, ...]:
     """What helps a service that failed, or shows more of it."""
     return (Step("catalog sync" if entry["service"] == CATALOG else "services list", entry["table"]),)
+
+
+def synced_again(tables: Collection[str]) -> Step:
+    """What syncs tables whose last catalog sync failed, and says why."""
+    return Step("catalog sync", *(tables if len(tables) == 1 else ()))

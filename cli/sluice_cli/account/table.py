@@ -20,6 +20,7 @@ from sluice.errors import ChangeRefused, TwoTopics
 from sluice.ledger.keys import PENDING, UNCOUNTED
 from sluice.ledger.records import ObjectRecord
 from sluice_cli.account.object import earlier_rules
+from sluice_cli.account.steps import continued_rebuild
 from sluice_cli.terminal.output import counted, cut, human_age
 from sluice_cli.terminal.step import Step, completed
 
@@ -60,6 +61,12 @@ def table_entry(state: TableState, now: int, config: TableConfig | None = None) 
 def error_of(state: TableState, lane: str | None) -> str | None:
     """The last error of a table, whose commands have its names; one of Java or Python names the log."""
     return state.last_error and completed(state.last_error, TABLE=state.table, LANE=lane)
+
+
+def error_in_backoff(state: TableState, lane: str | None) -> str | None:
+    """Its last error, with the step that shows more where it names none: that of Java or Python."""
+    error = error_of(state, lane)
+    return error if not error or "`" in error else f"{error.rstrip('.')}. {Step('logs')} shows more"
 
 
 def _notes(state: TableState, config: TableConfig | None) -> Iterator[str]:
@@ -124,7 +131,29 @@ def steps_of_table(table: Mapping[str, Any], again: Step | None) -> tuple[Step, 
     """What helps a table, or shows more. `again` is what has its lane run again, if the lane is known."""
     if table["last_error"] and not table["blocked"]:
         return (Step("logs"), *([again] if again else []))
-    return () if table["blocked"] else (Step("history", "--table", table["table"]),)
+    return () if table["blocked"] else (objects_of(table["table"]),)
+
+
+def objects_of(table: str, note: str = "") -> Step:
+    """What lists the objects of a table."""
+    return Step("history", "--table", table, note=note)
+
+
+def tried_again() -> str:
+    """What helps a table in back-off."""
+    return f"Correct the cause; {Step('resume', 'LANE')} then tries the table again at once"
+
+
+def fresh_at_once() -> str:
+    """How a local stack waits less."""
+    return f"put `freshness: 0` into tables.yaml and {Step('config push')} it: nothing then waits"
+
+
+def written_again(table: str, *, traced: bool = False) -> str:
+    """What puts a table right whose rows differ from their objects; `traced` with what tells where a row comes from."""
+    rebuilt = Step("rebuild table", table)
+    traces = f"{Step('row', table, 'KEY')} shows where a row comes from, " if traced else ""
+    return f"{traces}{rebuilt} writes the table again"
 
 
 def unpausing() -> str:
@@ -191,7 +220,7 @@ def _why_blocked(
     table = state.table
     config = configuration.own_or_first(topic, table) if configuration is not None else None
     if state.rebuild:
-        return "is being rebuilt", f"{Step('rebuild table', table)} continues it, then {Step('resume', lane)}"
+        return "is being rebuilt", str(continued_rebuild(table, lane))
     if state.blocked:
         return f"is blocked: {state.blocked['error']}", unblocking(state, lane)
     if config is not None and config.paused:

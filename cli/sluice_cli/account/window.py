@@ -41,6 +41,12 @@ class Nearest:
         return lines
 
 
+def runs_then(since: int, before: int | None) -> str:
+    """What shows the runs of a time (epoch ms)."""
+    until = ("--before", moment(before)) if before is not None else ()
+    return f"{Step('runs', '--since', moment(since), *until)} shows the runs of this time"
+
+
 def moment(at: int) -> str:
     """A time (epoch ms) as options take it, as exact as it is."""
     return iso(at) if at % 1000 else clock(at)

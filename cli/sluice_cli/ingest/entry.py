@@ -13,7 +13,6 @@ from sluice_cli.terminal.output import counted, human_bytes
 from sluice_cli.terminal.step import completed
 from sluice_read.moments import clock
 
-SHORT_ID = 12  # hexadecimal digits of an id that are shown
 TABLES_NAMED = 3  # in a question
 OBJECT, ROWS = "object", "rows"
 

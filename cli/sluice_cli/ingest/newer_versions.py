@@ -9,8 +9,7 @@ from sluice.ledger.keys import COMMITTED, PARKED, SUPERSEDED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.ledger.ledger import Ledger
-from sluice_cli.ingest.entry import SHORT_ID
-from sluice_cli.terminal.step import Step
+from sluice_cli.account.object import discarded
 
 THREADS = 16
 COMPARED = 3  # versions of a key whose times are asked of S3
@@ -87,9 +86,8 @@ def discard_advice(records: Sequence[ObjectRecord], newer: NewerVersions) -> str
     if len(records) == 1:
         what, words, then = "a newer version of this key", _OF_ONE, "discard it"
     how = " or ".join(word for state, word in words.items() if state in states)
-    discard = Step("quarantine discard", *(record.id.hash[:SHORT_ID] for record in records[:NAMED]))
     more = f" and {len(records) - NAMED:,} more" if len(records) > NAMED else ""
-    return f"{what} {how}; {then}: {discard}{more}"
+    return f"{what} {how}; {then}: {discarded(records[:NAMED])}{more}"
 
 
 def missing_changes(records: Sequence[ObjectRecord], newer: NewerVersions) -> str:

@@ -16,13 +16,13 @@ from sluice.objects import ObjectId
 from sluice_aws.admission.admit import open_admission
 from sluice_aws.clock import epoch_ms
 from sluice_aws.stack import Target
-from sluice_cli.account.object import is_proposed, judged_now, rule_steps, waits_for_rule, ways_out
-from sluice_cli.ingest.entry import SHORT_ID, codes, describe, describe_decision, described
+from sluice_cli.account.object import SHORT_ID, is_proposed, judged_now, rule_steps, waits_for_rule, ways_out
+from sluice_cli.ingest.entry import describe, describe_decision, described
 from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice, missing_changes, newer_versions
 from sluice_cli.ingest.quarantine_entries import print_entry, print_groups, print_left, print_lines
 from sluice_cli.ingest.set_aside import COUNTED_AT_MOST, SHORTEST_ID, Decided, Quarantine, Selection
 from sluice_cli.terminal.interaction import Yes, ask
-from sluice_cli.terminal.known_names import check_code, check_table, check_topic
+from sluice_cli.terminal.known_names import check_table, check_topic
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -148,7 +148,7 @@ def show(
     """
     target = chosen_target(stack)
     quarantine, ledger = Quarantine(target), target.ledger
-    chosen = quarantine.explained(_judged_now(quarantine.chosen(Selection(named=(name,))), target))
+    chosen = quarantine.explained(_judged_now(quarantine.chosen(Selection(names=(name,))), target))
     newer = _newer(chosen, target)
     shown_entries = [
         (record, quarantine.rows(record)[:rows], ledger.quarantine.decisions_about(record.id)) for record in chosen
@@ -157,10 +157,10 @@ def show(
         document = [
             {
                 **_described(record, newer),
-                "rows_shown": [vars(row) for row in kept],
+                "rows_shown": [vars(row) for row in shown_rows],
                 "decisions": [describe_decision(item) for item in decisions],
             }
-            for record, kept, decisions in shown_entries
+            for record, shown_rows, decisions in shown_entries
         ]
         print_json(document[0] if len(document) == 1 else document)
         return
@@ -287,18 +287,10 @@ def _described(record: ObjectRecord, newer: NewerVersions) -> dict[str, Any]:
 
 
 def _check_names(target: Target, choice: Selection, entries: Iterable[ObjectRecord | Decision]) -> None:
-    """Raises UsageError for a table, topic or code of an empty choice that neither the stack nor an entry has."""
+    """Raises UsageError for a table or topic of an empty choice that neither the stack nor an entry has."""
     others = list(islice(entries, COUNTED_AT_MOST))
     check_table(target, choice.table, (item.table for item in others))
     check_topic(target, choice.topic, (item.topic for item in others if isinstance(item, ObjectRecord)))
-    check_code(
-        choice.code,
-        (
-            code
-            for item in others
-            for code in (codes(item) if isinstance(item, ObjectRecord) else (item.code,) if item.code else ())
-        ),
-    )
 
 
 def _list_decided(target: Target, choice: Selection, limit: int, as_json: bool) -> None:

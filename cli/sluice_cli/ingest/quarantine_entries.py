@@ -14,12 +14,12 @@ from rich.text import Text
 
 from sluice.batch.row_errors import JSON_TEXT, RowError
 from sluice.ledger.records import Decision, ObjectRecord
-from sluice_cli.ingest.entry import SHORT_ID, codes, kind, lines_of, reason_of
+from sluice_cli.account.object import SHORT_ID, shown_entry
+from sluice_cli.ingest.entry import codes, kind, lines_of, reason_of
 from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice
 from sluice_cli.ingest.set_aside import Decided
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.output import counted, human_age, print_line, visible, wrapped
-from sluice_cli.terminal.step import Step
 from sluice_cli.terminal.tables import print_table
 from sluice_read.moments import clock
 
@@ -66,7 +66,7 @@ def print_groups(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) 
         for part in wrapped(visible(title), console.width):
             console.print(Text(part, style="bold"), soft_wrap=True, highlight=False)
         (reason, _), *others = Counter(reason_of(record) or "-" for record in records).most_common()
-        more = f"; and {counted(len(others), 'other reason')}: {Step('quarantine show', 'ID')}" if others else ""
+        more = f"; and {counted(len(others), 'other reason')}: {shown_entry()}" if others else ""
         print_line(visible(reason + more))
         has_rows = any(record.quarantined_rows for record in records)
         print_table(

@@ -19,7 +19,8 @@ from sluice.objects import ObjectId
 from sluice_aws.clock import StoreClock, epoch_ms
 from sluice_aws.s3.objects import COLD, pages_of_bronze
 from sluice_aws.stack import Target
-from sluice_cli.account.steps import MERGED, NEWEST_OBJECTS
+from sluice_cli.account.object import rows_left
+from sluice_cli.account.steps import BACKFILL, MERGED, NEWEST_OBJECTS, entries
 from sluice_cli.ingest.replay_end import ReplayEnd, TableEnd
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
 from sluice_cli.terminal.durations import TimeSpan, seconds
@@ -27,7 +28,6 @@ from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.known_names import check_prefix, check_table
 from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.stack import supervise_now
-from sluice_cli.terminal.step import Step
 from sluice_read.moments import instant_of, point_in_time, refuse_backwards
 
 AT_ONCE = 400  # objects that are written before the rate is looked at: at least eight transactions
@@ -40,10 +40,7 @@ _LEFT = {
     SUPERSEDED: "a committed version has the same bytes: `--prefix` with the whole key merges it all the same",
     IGNORED: "ignored, as no file of changes",
 }
-_SHOWN_BY = {
-    QUARANTINED: Step("quarantine list", note="says what to do"),
-    PARKED: Step("quarantine list", "--parked", note="says why"),
-}
+_SHOWN_BY = {QUARANTINED: entries(note="says what to do"), PARKED: entries("--parked", note="says why")}
 WAS_DISCARDED = "discarded"
 ELSEWHERE = "the topic feeds the table no more"
 ARCHIVED = "archived: restore first"
@@ -178,9 +175,7 @@ class Replay:
         for page in self._pages():
             for id, record in self._chosen(page):
                 reason = (
-                    self._obstacle(record, page[id][1])
-                    if record is not None
-                    else f"unknown to the ledger: {Step('backfill')}"
+                    self._obstacle(record, page[id][1]) if record is not None else f"unknown to the ledger: {BACKFILL}"
                 )
                 if record is not None and reason is None:
                     work.add(record.table or "", record.size)
@@ -288,7 +283,7 @@ class Replay:
             left = WAS_DISCARDED if record.rule == DISCARDED else _LEFT.get(record.state, record.state)
             return f"{left}: {_SHOWN_BY[record.state]}" if record.state in _SHOWN_BY else left
         if record.quarantined_rows or record.discarded_rows:
-            return f"rows in quarantine or discarded: {Step('quarantine retry')} with the key"
+            return rows_left()
         config = self._config(record)
         if config is None or config.table != record.table:
             return ELSEWHERE

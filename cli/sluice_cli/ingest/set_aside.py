@@ -46,7 +46,7 @@ class Selection:
     It includes parked objects only by name or by the code `log_restarted`. With `parked` it has no others.
     """
 
-    named: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     table: str | None = None
     code: str | None = None
     all: bool = False
@@ -56,12 +56,12 @@ class Selection:
     @property
     def empty(self) -> bool:
         """True if nothing is chosen."""
-        return not (self.named or self.table or self.code or self.topic or self.all)
+        return not (self.names or self.table or self.code or self.topic or self.all)
 
     @property
     def about_parked(self) -> bool:
         """True if parked objects may be included. A table or `all` does not include objects that wait for a rule."""
-        return self.parked or bool(self.named) or self.code == LOG_RESTARTED
+        return self.parked or bool(self.names) or self.code == LOG_RESTARTED
 
     def takes(self, record: ObjectRecord) -> bool:
         """True if an entry is chosen."""
@@ -71,7 +71,7 @@ class Selection:
             return False
         if self.code is not None and self.code not in codes(record):
             return False
-        return not self.named or any(_names(name, record) for name in self.named)
+        return not self.names or any(_names(name, record) for name in self.names)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Quarantine:
         if choice.empty:
             raise UsageError("Nothing is chosen", next_step=f"Name entries by their id, or use {options}. {ENTRIES}")
         entries = list(self.entries(choice))
-        for name in choice.named:
+        for name in choice.names:
             matching = {record.id for record in entries if _names(name, record)}
             if not matching:
                 raise UsageError(

@@ -19,7 +19,9 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.stack import LOCAL
 from sluice_cli.account.lane import lane_entry, steps_of_lane
 from sluice_cli.account.object import is_proposed, judged_now, rule_steps, waits_for_rule
-from sluice_cli.account.steps import TABLES_AND_LANES
+from sluice_cli.account.service import synced_again
+from sluice_cli.account.steps import TABLES_AND_LANES, entries, notice_missing
+from sluice_cli.account.table import tried_again
 from sluice_cli.ingest.entry import reason_of
 from sluice_cli.ingest.set_aside import ReasonOfRows, reasons_of_rows
 from sluice_cli.ingest.survey import (
@@ -44,7 +46,7 @@ from sluice_cli.terminal.output import (
     stderr_console,
     visible,
 )
-from sluice_cli.terminal.step import Step, in_order
+from sluice_cli.terminal.step import in_order
 
 LINE_EVERY_S = 10.0  # without a terminal
 LINES_SHOWN = 50  # of one kind
@@ -181,18 +183,14 @@ def _print(outcome: WaitResult, timeout_s: float, reason_of_rows: ReasonOfRows =
         unseen = seen.counts.get("unseen")
         say_error(
             f"Not settled within {human_age(round(timeout_s * 1000))}",
-            f"{Step('doctor')} checks the notifications, {Step('backfill')} admits unseen objects"
-            if unseen
-            else f"Correct the cause; {Step('resume', 'LANE')} then tries the table again at once"
-            if outcome.failing
-            else str(TABLES_AND_LANES),
+            notice_missing(unseen=True) if unseen else tried_again() if outcome.failing else str(TABLES_AND_LANES),
         )
 
 
 def _not_synced(tables: Mapping[str, str]) -> str:
     shown = [f"{table} ({code})" for table, code in list(tables.items())[:TABLES_SHOWN]]
     more = f" and {counted(len(tables) - len(shown), 'more table')}" if len(tables) > len(shown) else ""
-    step = Step("catalog sync", *(tables if len(tables) == 1 else ()))
+    step = synced_again(tables)
     return (
         f"warning: the last catalog sync of {visible(', '.join(shown))}{more} failed, and engines that read by the "
         f"catalog may miss what is new: {step} shows the reason and retries. The rows are in the tables, so this "
@@ -207,7 +205,7 @@ def set_aside_lines(state: Survey, began: int, reason_of_rows: ReasonOfRows) -> 
         return [item for item in records if item.listed_at is None or int(item.listed_at) >= began - JUST_BEFORE_MS]
 
     for title, records, choice in (("parked", state.parked, ("--parked",)), ("quarantined", state.quarantined, ())):
-        new, listed = fresh(records), Step("quarantine list", *choice)
+        new, listed = fresh(records), entries(*choice)
         # By the code where there is one: the words are those of the example.
         groups = _grouped(new, lambda item: (item.table or item.topic or "-", item.code or item.reason or "-"))
         lines = []
@@ -229,13 +227,13 @@ def set_aside_lines(state: Survey, began: int, reason_of_rows: ReasonOfRows) -> 
         some = [entry[2] for entry in those]
         number = f"{counted(sum(entry.row_codes[code] for entry in some), 'row')} of {counted(len(some), 'object')}"
         reason = reason_of_rows(some[0], code) if len(lines) < LINES_SHOWN else None
-        words = [*([reason] if reason else []), str(Step("quarantine list", "--table", table, "--code", code))]
+        words = [*([reason] if reason else []), str(entries("--table", table, "--code", code))]
         lines.append(_line(["rows quarantined", table, number, code], some[0].id.key, len(some), words))
     yield from _first(lines, "rows quarantined")
     if len(state.with_rows) > len(new):
         left = state.quarantined_rows - sum(record.quarantined_rows for record in new)
         objects = counted(len(state.with_rows) - len(new), "object")
-        yield f"rows quarantined\t{counted(left, 'row')} of {objects} from before: {Step('quarantine list')}"
+        yield f"rows quarantined\t{counted(left, 'row')} of {objects} from before: {entries()}"
 
 
 def waiting_lines(state: Survey) -> Iterator[str]:

@@ -17,10 +17,9 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, pages_of_bronze
 from sluice_cli.account.lane import rebuilds_by_lane
-from sluice_cli.account.table import BlockedTable, blocked_tables
+from sluice_cli.account.table import BlockedTable, blocked_tables, error_in_backoff, fresh_at_once
 from sluice_cli.ingest.survey import FAILED_RETRYING, FRESHNESS, Survey, describe_tables, progress_line, survey
 from sluice_cli.terminal.output import human_age
-from sluice_cli.terminal.step import Step, completed
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
 PAUSE_PER_POLL = 3  # a pause lasts three times as long as the poll before it
@@ -151,8 +150,7 @@ class Waiter:
         if any(FAILED_RETRYING in reason for reason in held):
             yield from (f"{table} failed: {error}" for table, error, _ in self._in_backoff(state) if error)
         if self._is_local and seconds >= NOTED_AFTER_S and any(FRESHNESS in reason for reason in held):
-            push = Step("config push")
-            yield f"note: to try things out, put `freshness: 0` into tables.yaml and {push} it: nothing then waits"
+            yield f"note: to try things out, {fresh_at_once()}"
 
     def _failing(self, state: Survey) -> tuple[str, ...]:
         """What was wrong with each waiting table in back-off, and when it is tried again."""
@@ -168,11 +166,4 @@ class Waiter:
             if state.backoff_until is None or state.backoff_until <= now:
                 continue
             config = config_by_pinned_topic(configuration, table, state.pinned)
-            error = (
-                completed(state.last_error, TABLE=table, LANE=config.lane if config else None)
-                if state.last_error
-                else None
-            )
-            if error and "`" not in error:  # of Java or Python: it names no command
-                error = f"{error.rstrip('.')}. {Step('logs')} shows more"
-            yield table, error, state.backoff_until - now
+            yield table, error_in_backoff(state, config.lane if config else None), state.backoff_until - now

@@ -10,7 +10,6 @@ import typer
 
 from sluice.errors import UsageError
 from sluice_cli.config.rule_text import EXAMPLE_RULE
-from sluice_cli.errors import plain_reason
 from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.interaction import Yes, ask, path_given
 from sluice_cli.terminal.output import say, say_next_step
@@ -94,16 +93,11 @@ def init(
             raise UsageError(
                 f"{folder} has {', '.join(there)} already, and nothing was written", next_step="Name another folder"
             )
-    try:
-        for name, content in contents.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content, encoding="utf-8", newline="\n")
-            print(path, flush=True)
-    except OSError as error:
-        raise UsageError(
-            f"{error.filename or folder} can't be written: {plain_reason(error)}", next_step="Name another folder"
-        ) from error
+    for name, content in contents.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8", newline="\n")
+        print(path, flush=True)
     enter = "" if folder.resolve() == Path.cwd() else shell_text(["cd", str(folder)])
     if renews:
         say_next_step(f"`{enter} && make deploy`" if enter else "`make deploy`")

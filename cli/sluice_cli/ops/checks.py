@@ -16,9 +16,18 @@ from sluice_aws.s3.lost_properties import lost_properties
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import NO_RELEASE
 from sluice_aws.stack import LOCAL, Target
-from sluice_cli.account.lane import steps_of_lane
-from sluice_cli.account.object import ways_out
+from sluice_cli.account.lane import resumed, steps_of_lane
 from sluice_cli.account.service import service_entries
+from sluice_cli.account.stack import (
+    ANNOUNCED,
+    RULES_PUSHED,
+    anew,
+    entries_decided,
+    files_back,
+    notices_again,
+    restored_ledger,
+    space_made,
+)
 from sluice_cli.account.table import steps_of_table
 from sluice_cli.errors import BucketElsewhere
 from sluice_cli.ingest.set_aside import in_quarantine
@@ -26,7 +35,7 @@ from sluice_cli.ops.adopt_bucket import announces, configured, has_rule, queue_a
 from sluice_cli.status.overview import lanes_and_tables
 from sluice_cli.terminal.findings import FAIL, OK, WARN, Finding
 from sluice_cli.terminal.output import counted, human_bytes
-from sluice_cli.terminal.step import Step, completed, in_order
+from sluice_cli.terminal.step import completed, in_order
 from sluice_deploy.release import distribution_version
 
 RELEASES = "emr-7."
@@ -56,7 +65,7 @@ def _bronze(target: Target) -> Iterator[Finding]:
     else:
         result, announced = (WARN, "to others only") if notices else (FAIL, "nothing")
         text = f"the bucket announces {announced}: the schedule must find its objects"
-        yield Finding("bronze notices", result, text, str(Step("adopt-bucket")))
+        yield Finding("bronze notices", result, text, str(ANNOUNCED))
 
 
 def _far(about: str, bucket: str, target: Target) -> Finding:
@@ -80,7 +89,8 @@ def _places(target: Target) -> Iterator[Finding]:
     try:
         state = dynamodb.describe_table(TableName=target.ledger_table)["Table"]["TableStatus"]
     except dynamodb.exceptions.ResourceNotFoundException:
-        yield Finding("ledger", FAIL, f"{target.ledger_table} is gone: nothing works without it", _ledger_step(target))
+        step = anew() if target.kind == LOCAL else restored_ledger()
+        yield Finding("ledger", FAIL, f"{target.ledger_table} is gone: nothing works without it", step)
         return
     if state == "ACTIVE":
         yield Finding("ledger", OK, f"{target.ledger_table} is active")
@@ -94,21 +104,7 @@ def _expiring(rule: ExpiringRule) -> Finding:
         FAIL,
         f"its lifecycle rule {rule.name!r} {rule.effect} {rule.which}: a table's newest files may be of any age, and "
         "rows go with them",
-        f"Take the rule out of the bucket. {Step('table accept')} restores a lost hoodie.properties, "
-        f"{Step('rebuild table')} lost rows",
-    )
-
-
-def _anew() -> str:
-    return f"End this stack with {Step('local down', '--yes')}, and start another with {Step('local up')}"
-
-
-def _ledger_step(target: Target) -> str:
-    if target.kind == LOCAL:
-        return _anew()
-    return (
-        "Restore it under the same name from DynamoDB's system backup of the deleted table, with the stack's stream "
-        f"and settings; then pause every lane, {Step('rebuild ledger')}, and {Step('resume')}"
+        files_back(),
     )
 
 
@@ -154,7 +150,7 @@ def _release(target: Target) -> Iterator[Finding]:
             "release",
             FAIL,
             f"{release} is set, but missing from s3://{target.artifacts}",
-            _anew() if target.kind == LOCAL else "`make deploy` uploads it",
+            anew() if target.kind == LOCAL else "`make deploy` uploads it",
         )
         return
     built = json.loads(manifest.data)
@@ -180,7 +176,7 @@ def _configuration(target: Target) -> Iterator[Finding]:
             "configuration",
             FAIL,
             "none was ever pushed: all objects are parked",
-            f"{Step('config push', 'tables.yaml')}",
+            str(RULES_PUSHED),
         )
     else:
         yield Finding(
@@ -223,7 +219,7 @@ def _tables(target: Target) -> Iterator[Finding]:
                 f"table {table.table}",
                 WARN if table.failures < FAILS_AGAIN else FAIL,
                 f"{counted(table.failures, 'failure')}: {table.last_error.splitlines()[0][:300]}",
-                in_order(steps_of_table(described[table.table], Step("resume", lanes[table.table]))),
+                in_order(steps_of_table(described[table.table], resumed(lanes[table.table]))),
             )
 
 
@@ -260,7 +256,7 @@ def _set_aside(target: Target) -> Iterator[Finding]:
             "quarantine",
             WARN,
             f"not merged: {quarantined.described}",
-            f"Nothing retries these by itself: {Step('quarantine list')} shows which and why, {ways_out()}",
+            entries_decided(),
             facts={"objects": quarantined.objects, "rows": quarantined.rows},
         )
 
@@ -279,7 +275,7 @@ def _lost_notices(target: Target) -> Iterator[Finding]:
             "lost notices",
             FAIL,
             f"{counted(waiting, 'message')} in the dead-letter queue",
-            f"Check the log of admit, then run {Step('dlq redrive', 'notices')}",
+            notices_again(),
         )
     else:
         yield Finding("lost notices", OK, "none")
@@ -305,8 +301,7 @@ def _disk(target: Target) -> Iterator[Finding]:
         return
     summary = f"{human_bytes(left)} left for {target.home}"
     if left < NO_SPACE:
-        step = f"Free some space there, then {Step('backfill')} and {Step('wait')}"
-        yield Finding("disk", FAIL, f"{summary}: functions and runs fail, and nothing is merged", step)
+        yield Finding("disk", FAIL, f"{summary}: functions and runs fail, and nothing is merged", space_made())
     else:
         yield Finding("disk", OK, summary)
 

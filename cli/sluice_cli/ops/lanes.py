@@ -10,11 +10,11 @@ from sluice.errors import CommandFailed
 from sluice.lane.machine import HALTED, IDLE, PAUSED, LaneState
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
-from sluice_cli.account.lane import describe_lane, rebuilds_by_lane
+from sluice_cli.account.lane import describe_lane, rebuilds_by_lane, restarted
+from sluice_cli.account.steps import continued_rebuild
 from sluice_cli.terminal.known_names import check_lane
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line, say
 from sluice_cli.terminal.stack import supervise_now
-from sluice_cli.terminal.step import Step
 
 Lane = Annotated[str, typer.Argument(metavar="LANE", help="The lane's name, as `sluice status` lists it.")]
 
@@ -49,8 +49,8 @@ def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
     ledger = target.ledger
     table = rebuilds_by_lane(ledger.tables.all()).get(lane)
     if table is not None:
-        step = f"{Step('rebuild table', table)} continues it, then {Step('resume', lane)}"
-        raise CommandFailed(f"{table} is being rebuilt, and only part of its data is moved", next_step=step)
+        step = continued_rebuild(table, lane)
+        raise CommandFailed(f"{table} is being rebuilt, and only part of its data is moved", next_step=str(step))
     _decided_by_hand(ledger, lane)
     failed = _waiting_for_another_try(ledger, lane)
     for table in failed:
@@ -94,5 +94,4 @@ def _print(state: LaneState, as_json: bool) -> None:
         }
         print_json(document)
     else:
-        note = f". {Step('resume')} restarts it at once" if state.state == HALTED else ""
-        print_line(f"{state.lane}: {describe_lane(state, epoch_ms())}{note}")
+        print_line(f"{state.lane}: {describe_lane(state, epoch_ms())}{restarted(state)}")

@@ -22,8 +22,8 @@ def prices_of(region: str | None, today: date | None = None) -> PriceList:
         return BUNDLED
     today = today or date.today()
     file = cache_directory(os.environ) / f"prices-{region}.json"
-    kept = json.loads(file.read_text()) if file.is_file() else None
-    if kept is None or date.fromisoformat(kept["as_of"]) + KEPT < today:
+    prices = json.loads(file.read_text()) if file.is_file() else None
+    if prices is None or date.fromisoformat(prices["as_of"]) + KEPT < today:
         from sluice_aws.clients import COMMAND, Clients
 
         try:
@@ -34,9 +34,9 @@ def prices_of(region: str | None, today: date | None = None) -> PriceList:
         if not usd:
             say(f"note: the price list of AWS has nothing of {region}")
             return BUNDLED
-        kept = {"as_of": today.isoformat(), "usd": usd}
-        _keep(file, kept)
-    return price_list(str(region), kept["as_of"], kept["usd"])
+        prices = {"as_of": today.isoformat(), "usd": usd}
+        _keep(file, prices)
+    return price_list(str(region), prices["as_of"], prices["usd"])
 
 
 def _keep(file: Path, content: dict[str, object]) -> None:

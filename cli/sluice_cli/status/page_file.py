@@ -23,7 +23,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import SkippedDocument
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.stack import DEPLOYED, Target
-from sluice_cli.errors import NotWritten, plain_reason
+from sluice_cli.errors import NotWritten
 from sluice_cli.ingest.set_aside import reasons_of_rows
 from sluice_cli.status.overview import gather
 from sluice_cli.status.page import page
@@ -140,14 +140,9 @@ class PageFile:
             note=note,
         )
         whole = self._path if every_s is None else self._path.with_name(f"{self._path.name}.partial")
-        try:
-            whole.write_text(text, encoding="utf-8")
-            if whole != self._path:
-                whole.replace(self._path)
-        except OSError as error:
-            raise UsageError(
-                f"{self._path} can't be written: {plain_reason(error)}", next_step="Name a file in a folder that exists"
-            ) from error
+        whole.write_text(text, encoding="utf-8")
+        if whole != self._path:
+            whole.replace(self._path)
 
     def watch(self, every_s: float) -> None:
         """Write the page every so many seconds until Ctrl-C, and then once more, as one that is not renewed.

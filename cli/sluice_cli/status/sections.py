@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sluice.services.requests import FAILED, OPEN
-from sluice_cli.account.lane import state_of_lane
+from sluice_cli.account.lane import log_of, state_of_lane
+from sluice_cli.account.object import traced
 from sluice_cli.account.service import describe_error, describe_report, describe_since
-from sluice_cli.account.table import state_of_table, trouble_of_table
+from sluice_cli.account.steps import ALL_SERVICES
+from sluice_cli.account.table import objects_of, state_of_table, trouble_of_table
 from sluice_cli.status.html import (
     FAILS,
     NONE,
@@ -139,7 +141,7 @@ def services_section(entries: Sequence[Mapping[str, Any]], due: Sequence[Mapping
     ]
     rows += [_service(entry, now) for entry in listed[len(urgent) :]]
     left = len(rows) - ROWS_SHOWN
-    more = nothing(f"{counted(left, 'more row')}: {Step('services list')} shows all") if left > 0 else None
+    more = nothing(f"{counted(left, 'more row')}: {ALL_SERVICES}") if left > 0 else None
     columns = ("table", "service", "state", "#age", "result, or reason why it is due", "error")
     return section(
         "Table services",
@@ -226,7 +228,7 @@ def aside_section(status: Mapping[str, Any]) -> Node:
 
 def _traces(reason: Mapping[str, Any]) -> Cell:
     keys = reason.get("examples", ())
-    shown: list[Node] = [shell(Step("trace", key)) for key in keys]
+    shown: list[Node] = [shell(traced(key)) for key in keys]
     if len(keys) == 1 and reason.get("objects", 1) > 1:
         shown.append(tag("small", f" {reason['objects']:,} versions of this key", class_="faint"))
     return Cell(joined(*shown), "long", empty=not shown)
@@ -247,11 +249,11 @@ def look_section(
     entries, by_table, by_run = [], {}, {}
     for place, (name, keys) in enumerate(tables):
         by_table[name] = f"table-{place}"
-        lines = [(f"trace the {what}", Step("trace", key)) for what, key in keys]
-        entries.append(_look(name, by_table[name], [*lines, ("its objects", Step("history", "--table", name))]))
+        lines = [(f"trace the {what}", traced(key)) for what, key in keys]
+        entries.append(_look(name, by_table[name], [*lines, ("its objects", objects_of(name))]))
     for place, name in enumerate(runs):
         by_run[name] = f"run-{place}"
-        entries.append(_look(name, by_run[name], [("its log", Step("logs", name))]))
+        entries.append(_look(name, by_run[name], [("its log", log_of(name))]))
     if not entries:
         return None, by_table, by_run
     return section("Look closer", tag("div", *entries, class_="look"), identity="look"), by_table, by_run

@@ -16,6 +16,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.stack import LOCAL
 from sluice_cli.account.object import reasons_by_code, rule_steps
 from sluice_cli.account.service import describe_due, describe_error, describe_report, describe_since
+from sluice_cli.account.steps import OBJECTS_COME, SET_ASIDE
 from sluice_cli.account.table import trouble_of_table
 from sluice_cli.account.trouble import troubles
 from sluice_cli.ingest.set_aside import reasons_of_rows
@@ -40,13 +41,10 @@ from sluice_cli.terminal.output import (
     visible,
 )
 from sluice_cli.terminal.stack import configuration_in_force
-from sluice_cli.terminal.step import Step
 from sluice_cli.terminal.tables import print_table
 
 REASONS_SHOWN = 10
 EXAMPLE, EXAMPLE_INDENT = "(for example {})", 9  # where it has a line of its own, behind a number of one digit
-LISTS_QUARANTINE = Step("quarantine list", note="shows each with its id and what to do")
-BRINGS_OBJECTS = Step("put", "FILES", note="or any S3 client brings objects into bronze")
 PAGE_LOOKS_BACK = "24h"
 EVERY_S, LEAST_EVERY_S = TimeSpan(60), 2.0  # of a watch
 
@@ -106,7 +104,7 @@ def status(
     if watch and (html is None or as_json):
         raise UsageError("--watch needs --html", next_step="Name the page's file, without --json")
     if since is not None and html is None:
-        raise UsageError("--since needs --html", next_step=f"Name the page's file, or use {Step('history', '--since')}")
+        raise UsageError("--since needs --html", next_step="Name the page's file")
     if every != EVERY_S and not watch:
         raise UsageError("--every needs --watch", next_step="Add --watch, or leave --every out")
     target = chosen_target(stack)
@@ -165,7 +163,7 @@ def print_status(document: Mapping[str, Any], now: int) -> None:
         came = any(counts["objects"] for counts in document["set_aside"].values())
         say(waiting if unruled else "No object is merged yet" if came else "No table has an object yet")
         if unruled or not came:
-            for step in steps or [f"{BRINGS_OBJECTS}; {rule_steps(1, 0)[0]}"]:
+            for step in steps or [f"{OBJECTS_COME}; {rule_steps(1, 0)[0]}"]:
                 say_next_step(step)
     else:
         _print_lanes_and_tables(document, now)
@@ -180,10 +178,10 @@ def print_status(document: Mapping[str, Any], now: int) -> None:
             for step in steps:
                 print_line(f"  {step}")
         if state == QUARANTINED and aside["reasons"]:
-            print_line(f"  {LISTS_QUARANTINE}")
+            print_line(f"  {SET_ASIDE}")
     _print_reasons("quarantined rows of committed objects", document["quarantined_rows"], "rows")
     if document["quarantined_rows"]["reasons"] and not document["set_aside"][QUARANTINED]["reasons"]:
-        print_line(f"  {LISTS_QUARANTINE}")
+        print_line(f"  {SET_ASIDE}")
     _print_reasons("ignored messages", document["ignored_messages"], "messages")
     # The steps of what was set aside stand below its reasons; of several lanes at rest one step is the same.
     wrong = [one for one in troubles(document) if one.advice and one.name not in (PARKED, QUARANTINED)]

@@ -124,8 +124,8 @@ class DropPlan:
     def lines(self, done: bool) -> Iterator[str]:
         """What goes or went, for people."""
         verb = "" if done else "to be "
-        kept = f"{verb}moved to {self.kept_in}" if self.kept_in else f"{verb}deleted"
-        yield f"data in silver: {counted(self.files, 'file')}, {human_bytes(self.bytes)}, {kept}"
+        fate = f"{verb}moved to {self.kept_in}" if self.kept_in else f"{verb}deleted"
+        yield f"data in silver: {counted(self.files, 'file')}, {human_bytes(self.bytes)}, {fate}"
         entries = ", ".join(f"{database}.{name}" for database, name in self.catalog)
         yield f"catalog: {f'{entries}, {verb}deleted' if entries else 'nothing'}"
         yield f"ledger: the table, {verb}deleted; {counted(len(self.records), 'object')}, {verb}ignored"
@@ -256,6 +256,6 @@ class Drop:
         glue = GlueCatalog(self._target.client("glue"))
         for own in (config, config.history_table) if config.history else (config,):
             names = names_of(own)
-            for name, found in sorted((glue.tables(names.database, sorted(names.all)) or {}).items()):
-                if (found.get("Parameters") or {}).get(OWNER) == own.table:
+            for name, glue_table in sorted((glue.tables(names.database, sorted(names.all)) or {}).items()):
+                if (glue_table.get("Parameters") or {}).get(OWNER) == own.table:
                     yield names.database, name

@@ -29,7 +29,6 @@ from sluice_cli.terminal.output import (
 )
 from sluice_cli.terminal.services import request_services, wait_for_services
 from sluice_cli.terminal.stack import lane_names
-from sluice_cli.terminal.step import Step
 
 app = typer.Typer(
     name="services",
@@ -123,9 +122,7 @@ def run_services(
         raise _no_table(table)
     wanted = _wanted(service, config)
     if state.last_instant is None:
-        raise CommandFailed(
-            f"{table} has no data yet", next_step=f"Services run after the table's first commit: {Step('wait')}"
-        )
+        raise CommandFailed(f"{table} has no data yet", next_step="Services run after the table's first commit")
     requests = request_services(target, config, wanted)
     ended = wait_for_services(ledger, requests, wait_s) if wait_s else requests
     entries = service_entries([], ended)
@@ -150,7 +147,7 @@ def _wanted(given: Sequence[str] | None, config: TableConfig) -> tuple[str, ...]
     if useless:
         raise UsageError(
             f"{useless[0]} does not apply to {config.table}: {_WHY_NOT[useless[0]]}",
-            next_step=f"{Step('config show')} shows the table's rule",
+            next_step="Name another service, or none for all that apply",
         )
     return tuple(name for name in names if (name in given if given else name != ICEBERG and applies_to(name, config)))
 

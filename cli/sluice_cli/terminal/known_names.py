@@ -1,4 +1,4 @@
-"""Refuses names of tables, lanes, topics, prefixes and codes that the stack doesn't know, and says which ones it does.
+"""Refuses names of tables, lanes, topics and prefixes that the stack doesn't know, and says which ones it does.
 
 A command asks only once it has found nothing: a name that finds something is known.
 """
@@ -9,11 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import sluice_formats.errors  # noqa: F401  # these define the codes
-from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.pinned_topic import pinned_topic
 from sluice.config.table import kept_history
 from sluice.errors import NotConfigured, SluiceError, UsageError
-from sluice.ledger.recovery import TABLE_QUARANTINED
 from sluice.names import did_you_mean
 from sluice_aws.stack import Target
 from sluice_cli.errors import UnknownSchema
@@ -22,8 +20,6 @@ from sluice_cli.terminal.step import Step, in_order
 from sluice_read.errors import UnknownTable
 
 NAMED = 20  # at most, in a message
-# Codes of rows and objects that errors of the job have: commands don't import it.
-OF_THE_JOB = frozenset({"below_purge_floor", "key_not_unique"})
 
 
 def check_table(target: Target, table: str | None, also: Iterable[str | None] = ()) -> None:
@@ -81,15 +77,6 @@ def check_prefix(target: Target, prefix: str | None) -> None:
     if prefix and not target.objects.version_page(target.bronze, prefix=prefix, page_size=1).versions:
         raise UsageError(
             f"No key in bronze begins with {prefix!r}", next_step="Give the beginning of a key, or no prefix for all"
-        )
-
-
-def check_code(code: str | None, also: Iterable[str] = ()) -> None:
-    """Raises UsageError for a code that no error has, and that isn't among `also`, those in use, either."""
-    codes = {error.code for error in known_errors()} | {LOG_RESTARTED, TABLE_QUARANTINED} | OF_THE_JOB | set(also)
-    if code is not None and code not in codes:
-        raise UsageError(
-            f"There is no code {code!r}{did_you_mean(code, codes)}", next_step="docs/errors.md has every code"
         )
 
 

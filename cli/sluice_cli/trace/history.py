@@ -15,7 +15,7 @@ from sluice.ledger.records import RETRIED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.account.steps import put_first
-from sluice_cli.account.window import Nearest, moment
+from sluice_cli.account.window import Nearest, runs_then
 from sluice_cli.terminal.known_names import check_table
 from sluice_cli.terminal.output import (
     Json,
@@ -31,7 +31,6 @@ from sluice_cli.terminal.output import (
     stderr_console,
     visible,
 )
-from sluice_cli.terminal.step import Step
 from sluice_cli.terminal.tables import print_table
 from sluice_cli.trace.history_search import MANIFESTS_AT_MOST, Gathered, Histories, HistoryQuery
 from sluice_cli.trace.object_history import Claim, Entry, describe_entry, totals
@@ -219,8 +218,7 @@ def _say_nothing(gathered: Gathered, query: HistoryQuery, now: int) -> None:
     if steps:
         say(f"No object{of} was admitted in this time: {nearest.described}")
         if nearest.before is not None and query.since is not None:
-            until = ["--before", moment(query.before)] if query.before is not None else []
-            steps.append(f"{Step('runs', '--since', moment(query.since), *until)} shows the runs of this time")
+            steps.append(runs_then(query.since, query.before))
     elif gathered.unread:
         say(f"No object{of} was admitted in this time")
     else:

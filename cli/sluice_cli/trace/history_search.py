@@ -15,10 +15,9 @@ from sluice.objects import ObjectId
 from sluice_aws.s3.objects import SkippedDocument
 from sluice_aws.s3.past_batches import AT_ONCE, PastBatch
 from sluice_aws.stack import Target
-from sluice_cli.account.steps import NEWEST_OBJECTS
+from sluice_cli.account.steps import NEWEST_OBJECTS, commits
 from sluice_cli.account.window import Nearest
 from sluice_cli.terminal.output import is_named
-from sluice_cli.terminal.step import Step
 from sluice_cli.trace.object_history import Entry, by_object, claims_of
 from sluice_cli.trace.tracking import Tracker
 from sluice_read.moments import instant_of
@@ -167,7 +166,7 @@ class Histories:
         among = f" among the {MANIFESTS_AT_MOST:,} batches before it" if len(claimed) > len(newest) else ""
         raise UsageError(
             f"No batch{among} made the commit {instant}",
-            next_step=f"{Step('table commits', 'TABLE')} shows the batch of each commit; a service's commit has none",
+            next_step=f"{commits('TABLE')} shows the batch of each commit; a service's commit has none",
         )
 
     def _of_batches(self, batches: tuple[PastBatch, ...], limit: int) -> Gathered:

@@ -17,6 +17,7 @@ from sluice.changes.position import BY_ARRIVAL, begins_dump
 from sluice.changes.row_history import Row
 from sluice.config.table import HARD, IGNORE, TableConfig
 from sluice_aws.clock import epoch_ms
+from sluice_cli.account.steps import FORGOTTEN_IN_BRONZE, entries
 from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import (
     Json,
@@ -33,7 +34,7 @@ from sluice_cli.terminal.output import (
     stderr_console,
     visible,
 )
-from sluice_cli.terminal.step import Step, completed
+from sluice_cli.terminal.step import completed
 from sluice_read.moments import clock, point_in_time, span_of
 
 if TYPE_CHECKING:
@@ -291,7 +292,7 @@ def _print_forgotten(gone: Mapping[str, Any]) -> None:
     when = f"{clock(gone['at'])}  instant {gone['instant']}"
     print_line(f"\n{when if gone['instant'] else 'at a time that is not known, since its commit is archived'}")
     until = _positions_shown(gone["until"])
-    print_line(f"  forgotten  by {Step('forget')}: changes until position {until} stay out of the table")
+    print_line(f"  forgotten  changes until position {until} stay out of the table")
     print_line("  = nothing")
 
 
@@ -309,7 +310,7 @@ def _say_sources(document: Mapping[str, Any]) -> None:
             keys = ", ".join(key_in_line(item["key"]) for item in keys_left[:3])
             more = f" and {len(keys_left) - 3:,} more" if len(keys_left) > 3 else ""
             say(f"{counted(len(keys_left), 'object')} {state}: {keys}{more}")
-    listed = Step("quarantine list", "--table", document["table"])
+    listed = entries("--table", document["table"])
     if document["set_aside_with_unknown_key"]:
         records = counted(document["set_aside_with_unknown_key"], "record")
         say(
@@ -323,7 +324,7 @@ def _say_sources(document: Mapping[str, Any]) -> None:
     if document["forgotten"] and document["objects_read"]:
         say(
             "The row was forgotten. Values from before then are not in silver: they are read from objects in bronze. "
-            f"{Step('forget', '--dry-run')} lists those"
+            f"{FORGOTTEN_IN_BRONZE}"
         )
     if document["since"] is not None:
         say(f"Only batches claimed since {clock(document['since'])} were read")

@@ -28,8 +28,10 @@ from sluice_aws.s3.objects import SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_aws.stack import Target
+from sluice_cli.account.steps import commits
+from sluice_cli.account.table import objects_of
 from sluice_cli.terminal.known_names import check_key
-from sluice_cli.terminal.step import Step, completed
+from sluice_cli.terminal.step import completed
 from sluice_cli.trace.row_changes import FoundChange, ObjectChanges, PlacedTruncate, changes_in
 from sluice_cli.trace.row_life import RowLife
 from sluice_cli.trace.row_story import MergedBatch
@@ -167,13 +169,13 @@ class RowSearch:
         if config is None and since is not None:
             raise UsageError(
                 f"No batch of {table} was claimed since {iso(since)}",
-                next_step=f"Give an earlier --since, or none; {Step('table commits', table)} has the times",
+                next_step=f"Give an earlier --since, or none; {commits(table)} has the times",
             )
         if config is None:
             raise UnknownTable(
                 f"Nothing of {table} has been merged yet",
                 table=table,
-                next_step=f"{Step('history', '--table', table)} shows what became of its objects",
+                next_step=str(objects_of(table, "shows what became of its objects")),
             )
         return config
 

@@ -25,10 +25,9 @@ from sluice.batch.outcome import (
 from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PENDING, SUPERSEDED
 from sluice.ledger.records import RETRIED, SAME_BYTES, Decision, ObjectRecord
 from sluice.objects import ObjectId
-from sluice_cli.account.object import rule_step
-from sluice_cli.ingest.entry import SHORT_ID, reason_of
+from sluice_cli.account.object import next_step
+from sluice_cli.ingest.entry import reason_of
 from sluice_cli.terminal.output import counted
-from sluice_cli.terminal.step import Step
 
 UNSEEN = "unseen"  # in bronze, and not in the ledger: its notice is still on the way
 # The kinds of stretches, each drawn in its own colour.
@@ -189,11 +188,7 @@ def _next_step(facts: TraceFacts) -> str | None:
     record = facts.record
     if record is None or facts.held_up is not None:
         return facts.held_up
-    if record.state in (PENDING, CLAIMED):
-        return f"{Step('status')} shows what lane {record.lane} is at" if record.lane else None
-    if record.state == COMMITTED and record.quarantined_rows:
-        return f"{Step('quarantine show', record.id.hash[:SHORT_ID])} shows what is in quarantine, and what to do"
-    return rule_step(record)
+    return next_step(record)
 
 
 def _instant(record: ObjectRecord | None, outcome: Outcome | None) -> str | None:

@@ -12,7 +12,9 @@ import typer
 from sluice.errors import UsageError
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_cli.errors import plain_reason
+from sluice_cli.account.object import traced as step_to
+from sluice_cli.account.object import versions_of
+from sluice_cli.account.steps import notice_missing
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.output import (
     Json,
@@ -26,7 +28,6 @@ from sluice_cli.terminal.output import (
     say_skipped,
     visible,
 )
-from sluice_cli.terminal.step import Step
 from sluice_cli.trace.stages import UNSEEN, ReplayTrace, Stretch, Trace, trace_of
 from sluice_cli.trace.tracking import Tracker
 from sluice_cli.trace.waterfall import stretch_lines, summary, svg, text_lines
@@ -109,11 +110,10 @@ def _say_others(versions: Mapping[ObjectId, ObjectRecord | None], traced: Object
     say(f"This is {what}, {state}. The others:")
     others = [(item, record) for item, record in reversed(list(versions.items())) if item != traced]
     for item, record in others[:OTHERS_SHOWN]:
-        of_table = ("--table", item.also_for) if item.also_for else ()
-        say(f"  {_state(record)}: {Step('trace', visible(item.key), '--version', visible(item.version), *of_table)}")
+        say(f"  {_state(record)}: {step_to(visible(item.key), item)}")
     if len(others) > OTHERS_SHOWN:
         older = counted(len(others) - OTHERS_SHOWN, "older version")
-        say(f"  {older}: {Step('history', '--key', visible(traced.key))}")
+        say(f"  {older}: {versions_of(visible(traced.key))}")
 
 
 def _state(record: ObjectRecord | None) -> str:
@@ -143,12 +143,7 @@ def _chosen(
 
 
 def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"{path} can't be written: {plain_reason(error)}", next_step="Give a file in a folder that exists"
-        ) from error
+    path.write_text(text, encoding="utf-8")
     say(f"Written to {path}")
 
 
@@ -165,10 +160,7 @@ def print_trace(shown: Trace) -> None:
     for line in text_lines(shown, width):
         console.print(line)
     if not shown.spans:
-        print_line(
-            "Only its put is known: its notice is still on the way. "
-            f"{Step('wait')} waits for it, and {Step('doctor')} checks the notifications"
-        )
+        print_line(f"Only its put is known: its notice is still on the way. {notice_missing(unseen=False)}")
     replay = shown.replay
     if replay is not None:
         print_line(f"\nreplayed {clock(replay.at)}: {visible(replay.result)}")

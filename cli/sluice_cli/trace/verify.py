@@ -8,6 +8,8 @@ import typer
 
 from sluice.changes.outdated import outdated_note
 from sluice_aws.hash_keys import HashKeys
+from sluice_cli.account.steps import entries
+from sluice_cli.account.table import written_again
 from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.interaction import counting
 from sluice_cli.terminal.known_names import known_table
@@ -25,7 +27,6 @@ from sluice_cli.terminal.output import (
     visible,
 )
 from sluice_cli.terminal.rows import cell
-from sluice_cli.terminal.step import Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -155,8 +156,7 @@ def _print_verdict(verified: Verified) -> None:
     share = "" if number == len(changed) == 1 else "all " if number == len(changed) else f"{len(changed):,} of them "
     why = f", {share}explained by the changed {settings} of the table's rule" if changed else ""
     print_line(f"{counted(number, 'row differs', 'rows differ')}{why}")
-    traces = f"{Step('row', table, 'KEY')} shows where a row comes from, "
-    print_line(f"{'' if number == len(changed) else traces}{Step('rebuild table', table)} writes the table again")
+    print_line(written_again(table, traced=number != len(changed)))
 
 
 def _print(verified: Verified) -> None:
@@ -179,9 +179,7 @@ def _print(verified: Verified) -> None:
         key_shown = shortened(shell_text(map(cell, owing)), KEY_CHARACTERS)
         print_line(f"row {key_shown}: no object brought its {', '.join(map(visible, names))}")
     for floor in verified.floors:
-        print_line(
-            f"the table's properties lack {floor}, and older changes can come back: {Step('rebuild table', table)}"
-        )
+        print_line(f"the table's properties lack {floor}, and older changes can come back: {written_again(table)}")
     for outdated in verified.outdated[:SHOWN]:
         print_line(f"row {shortened(shell_text(map(cell, outdated)), KEY_CHARACTERS)}: a later change of it lost")
     if verified.outdated or verified.lost:
@@ -194,9 +192,7 @@ def _print(verified: Verified) -> None:
         print_line("not proven: not everything could be read")
     aside = verified.quarantined
     if aside.objects or aside.rows:
-        print_line(
-            f"in quarantine, and not in the table: {aside.described}: {Step('quarantine list', '--table', table)}"
-        )
+        print_line(f"in quarantine, and not in the table: {aside.described}: {entries('--table', table)}")
 
 
 def described_row(row: Row | None, concealed: frozenset[str] = frozenset()) -> Mapping[str, object] | None:

@@ -60,11 +60,6 @@ UNKNOWN = {
         "quarantine list --topic shop.public.usr",
         "quarantine discard --topic shop.public.usr --yes",
     ],
-    "There is no code 'nope'": [
-        "quarantine list --code nope",
-        "quarantine list --decided --code nope",
-        "quarantine retry --code nope",
-    ],
     "There is no lane 'mian'; did you mean main?": [
         "ops runs --lane mian",
         "pause mian",
@@ -122,24 +117,12 @@ def test_a_table_that_only_quarantine_knows_is_known(configured, capsys):
     assert describe(capsys)["entries"] == []
 
 
-@pytest.mark.parametrize("verb", ["history", "diff"])
-def test_a_known_table_without_a_schema_is_a_wrong_command_line_as_elsewhere(configured, capsys, verb):
-    assert run(["table", "schema", verb, "crm.user"]) == 2
-    error = capsys.readouterr().err
-    assert "No schema of crm.user is known" in error and "sluice table schema list" in error
-
-
 def test_a_history_table_is_a_known_name(configured, capsys, tmp_path):
     (tmp_path / "tables.yaml").write_text(f"defaults: {{history: true}}\n{TABLES}")
     assert run(["config", "push", "tables.yaml", "--yes"]) == 0
     assert run(["history", "--table", "crm.user_history", "--json"]) == 0
     assert run(["history", "--table", "crm.user_histry"]) == 2
     assert "did you mean crm.user_history?" in capsys.readouterr().err
-
-
-def test_a_retry_of_nothing_says_that_nothing_is_chosen(configured, capsys):
-    assert run(["quarantine", "retry", "--table", "crm.user"]) == 1
-    assert "0 entries retried: none is in quarantine for this choice" in capsys.readouterr().out
 
 
 def test_a_mistyped_partition_is_answered_with_the_one_that_was_meant(monkeypatch, capsys):
@@ -150,10 +133,3 @@ def test_a_mistyped_partition_is_answered_with_the_one_that_was_meant(monkeypatc
     assert run(["table", "files", "moma.works", "--partition", "plce=A"]) == 2
     assert "There is no partition 'plce=A'; did you mean place=A?" in capsys.readouterr().err
     assert run(["table", "files", "moma.works", "--partition", "place=A"]) == 0
-
-
-def test_a_row_of_a_table_without_a_batch_leads_to_its_objects(configured, capsys):
-    assert run(["row", "crm.user", "7"]) == 2
-    err = capsys.readouterr().err
-    assert "error: Nothing of crm.user has been merged yet\n" in err
-    assert "next step: `sluice history --table crm.user` shows what became of its objects" in err
