@@ -127,10 +127,10 @@ def judge(proof: Proof) -> str:
     """The rows of three tables are those of the source database, by our reader."""
     counts = []
     for table in TABLES:
-        found = [json.loads(line) for line in proof.sluice("query", table, "--json").splitlines()]
+        rows = [json.loads(line) for line in proof.sluice("query", table, "--json").splitlines()]
         expected = list(_expected(proof.fixtures.folder / "expected" / "01_changes", table.partition(".")[2]))
         key = next(iter(expected[0]))
-        differing = _texts(found, key, expected[0]) ^ _texts(expected, key, expected[0])
+        differing = _texts(rows, key, expected[0]) ^ _texts(expected, key, expected[0])
         if differing:
             raise Wrong(f"{table}: {len(differing)} rows differ")
         counts.append(f"{table} {len(expected):,}")
@@ -166,11 +166,11 @@ def athena(proof: Proof) -> str:
             time.sleep(2)
         if status["State"] != "SUCCEEDED":
             raise Wrong(f"{table}: {status.get('StateChangeReason')}")
-        found = client.get_query_results(QueryExecutionId=query)["ResultSet"]["Rows"][1]["Data"][0]["VarCharValue"]
+        rows = client.get_query_results(QueryExecutionId=query)["ResultSet"]["Rows"][1]["Data"][0]["VarCharValue"]
         ours = len(proof.sluice("query", table, "--json").splitlines())
-        if int(found) != ours:
-            raise Wrong(f"{table}: Athena has {found} rows, our reader {ours}")
-        counts.append(found)
+        if int(rows) != ours:
+            raise Wrong(f"{table}: Athena has {rows} rows, our reader {ours}")
+        counts.append(rows)
     return f"rows by Athena and by our reader: {', '.join(counts)}"
 
 
@@ -278,17 +278,17 @@ def remove(stack: str) -> None:
     """Delete the buckets and the ledger that `make delete` keeps. Raises Wrong for names that aren't the stack's."""
     import boto3
 
-    kept = json.loads(KEPT.read_text(encoding="utf-8"))
-    for name in (*kept["buckets"], kept["ledger"]):
+    names = json.loads(KEPT.read_text(encoding="utf-8"))
+    for name in (*names["buckets"], names["ledger"]):
         if not name.startswith(f"{stack}-"):
             raise Wrong(f"{name} is not of the stack {stack}: remove it by hand")
     s3, dynamodb = boto3.resource("s3"), boto3.client("dynamodb")
-    for name in kept["buckets"]:
+    for name in names["buckets"]:
         s3.Bucket(name).object_versions.delete()
         s3.Bucket(name).delete()
-    dynamodb.update_table(TableName=kept["ledger"], DeletionProtectionEnabled=False)
-    dynamodb.get_waiter("table_exists").wait(TableName=kept["ledger"])
-    dynamodb.delete_table(TableName=kept["ledger"])
+    dynamodb.update_table(TableName=names["ledger"], DeletionProtectionEnabled=False)
+    dynamodb.get_waiter("table_exists").wait(TableName=names["ledger"])
+    dynamodb.delete_table(TableName=names["ledger"])
     KEPT.unlink()
     print("Left in the Glue catalog: the databases crm, ecomm and ems, where nothing else uses them")
 

@@ -171,7 +171,7 @@ def bound_query(
     with opened_duckdb(files=files, memory_mib=memory_mib) as connection, within(connection):
         # DuckDB compares names without case, so two spellings are one table.
         used = {(schema.lower(), table.lower()): (schema, table) for schema, table in table_references(connection, sql)}
-        _refuse_shadowed(place, [".".join(named) for (schema, _), named in used.items() if schema in _OWN_SCHEMAS])
+        _refuse_shadowed(place, [".".join(words) for (schema, _), words in used.items() if schema in _OWN_SCHEMAS])
         columns, shown = named_columns(connection, sql), Shown(with_deleted=with_deleted, lineage=lineage)
         opened = {
             f"{quoted(schema)}.{quoted(table)}": open_as_of(

@@ -52,8 +52,8 @@ def configured_parameters(environment: str, folder: Path) -> dict[str, str]:
 
 def configured_tags(environment: str, folder: Path) -> dict[str, str]:
     """The stack tags that samconfig.toml of `folder` sets for an environment; none without the file."""
-    found = _deployment(_settings(folder), environment).get("tags", "")
-    return parameters_of(" ".join(found) if isinstance(found, list) else found)
+    tags = _deployment(_settings(folder), environment).get("tags", "")
+    return parameters_of(" ".join(tags) if isinstance(tags, list) else tags)
 
 
 def as_overrides(parameters: Mapping[str, str]) -> str:

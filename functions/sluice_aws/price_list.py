@@ -18,8 +18,8 @@ def read_prices(pricing: Any, region: str) -> dict[str, float]:
     """
     usd: dict[str, float] = {}
     for name, published in PUBLISHED.items():
-        found = (published.price_in(product) for product in _products(pricing, region, published))
-        price = next((price for price in found if price is not None), None)
+        prices = (published.price_in(product) for product in _products(pricing, region, published))
+        price = next((price for price in prices if price is not None), None)
         if price is not None:
             usd[name] = price
     return usd

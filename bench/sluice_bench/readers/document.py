@@ -135,7 +135,7 @@ def text(results: Iterable[Cell]) -> str:
             [cell for cell in results if (cell["reader"], cell["way"], cell["writer"]) == (reader, way, writer)]
             for writer in writers
         ]
-        numbers = [f"{len(found)}, {sum(cell['result'] == EQUAL for cell in found)}" for found in counted]
+        numbers = [f"{len(cells)}, {sum(cell['result'] == EQUAL for cell in cells)}" for cells in counted]
         lines.append(f"| {reader} | {way} | {' | '.join(numbers)} |")
     return "\n".join([*lines, "", "## What differs", "", *_differences(results)])
 
@@ -147,9 +147,9 @@ def _differences(results: Iterable[Cell]) -> Iterable[str]:
     for cell in results:
         if cell["result"] != EQUAL:
             groups.setdefault((cell["way"], explained(cell) or cell["why"], cell["result"]), []).append(cell)
-    for (way, reason, result), found in groups.items():
-        readers = ", ".join(dict.fromkeys(cell["reader"] for cell in found))
-        tables = ", ".join(f"`{name}`" for name in dict.fromkeys(cell["table"] for cell in found))
+    for (way, reason, result), cells in groups.items():
+        readers = ", ".join(dict.fromkeys(cell["reader"] for cell in cells))
+        tables = ", ".join(f"`{name}`" for name in dict.fromkeys(cell["table"] for cell in cells))
         why = reason.reason if isinstance(reason, Explained) else f"**not explained**: {reason}"
         yield f"| {readers} | {way} | {tables} | {result} | {why} |"
 

@@ -65,11 +65,11 @@ def main() -> None:
     home, slot = given.home.resolve(), given.slot.split()
     home.mkdir(parents=True, exist_ok=True)
     written = {hudi: _written(home / f"written-{hudi}", hudi, slot) for hudi in WRITERS}
-    found = {f"Hudi {reader.hudi}": _by_spark(home, reader, written, slot) for reader in READERS}
-    found |= {HUDI_RS: _answers(written, _by_hudi_rs), QUERY: _answers(written, _by_sluice)}
+    answers_of = {f"Hudi {reader.hudi}": _by_spark(home, reader, written, slot) for reader in READERS}
+    answers_of |= {HUDI_RS: _answers(written, _by_hudi_rs), QUERY: _answers(written, _by_sluice)}
     cells = [
         _cell(writer, table, reader, way, answer)
-        for reader, by_writer in found.items()
+        for reader, by_writer in answers_of.items()
         for writer, answers in by_writer.items()
         for name, ways in answers.items()
         for way, answer in ways.items()
@@ -91,8 +91,8 @@ def _by_spark(
     home: Path, reader: Reader, written: Mapping[str, Mapping[str, Any]], slot: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
     """The answers of a Spark, by writer and table; those of an earlier call are kept in `home`."""
-    kept = home / f"read-{reader.hudi}.json"
-    if not kept.exists():
+    earlier = home / f"read-{reader.hudi}.json"
+    if not earlier.exists():
         request = {
             "session": _session(reader.jar),
             "tables": {
@@ -111,9 +111,9 @@ def _by_spark(
         answer = next((line for line in done.stdout.splitlines() if line.startswith(REPLY)), None)
         if answer is None:
             sys.exit(f"Spark with Hudi {reader.hudi} ended:\n{done.stderr[-3000:]}")
-        kept.write_text(answer.removeprefix(REPLY))
+        earlier.write_text(answer.removeprefix(REPLY))
     answers: dict[str, dict[str, Any]] = {writer: {} for writer in written}
-    for name, ways in json.loads(kept.read_text())["answers"].items():
+    for name, ways in json.loads(earlier.read_text())["answers"].items():
         writer, _, table = name.partition(" ")
         answers[writer][table] = ways
     return answers
@@ -161,8 +161,8 @@ def _by_hudi_rs(table: Mapping[str, Any]) -> Any:
     import pyarrow as pa
     from hudi import HudiTableBuilder
 
-    found = pa.Table.from_batches(HudiTableBuilder.from_base_uri(table["path"].removeprefix("file://")).build().read())
-    return [[row[column] for column in table["columns"]] for row in found.to_pylist()]
+    rows = pa.Table.from_batches(HudiTableBuilder.from_base_uri(table["path"].removeprefix("file://")).build().read())
+    return [[row[column] for column in table["columns"]] for row in rows.to_pylist()]
 
 
 def _by_sluice(table: Mapping[str, Any]) -> Any:
@@ -172,10 +172,10 @@ def _by_sluice(table: Mapping[str, Any]) -> Any:
 
     place, _, name = table["path"].rpartition("/")
     silver, _, database = place.rpartition("/")
-    found = open_table(Silver(silver), f"{database}.{name}").reader(
+    rows = open_table(Silver(silver), f"{database}.{name}").reader(
         Shown(with_deleted=True, columns=tuple(table["columns"]))
     )
-    return [[row[column] for column in table["columns"]] for row in found.read_all().to_pylist()]
+    return [[row[column] for column in table["columns"]] for row in rows.read_all().to_pylist()]
 
 
 def _cell(writer: str, table: Mapping[str, Any], reader: str, way: str, answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,14 +183,14 @@ def _cell(writer: str, table: Mapping[str, Any], reader: str, way: str, answer: 
     cell = {"writer": writer, "table": table["path"].rpartition("/")[2], "reader": reader, "way": way}
     if "refused" in answer:
         return {**cell, "result": "refused", "why": answer["refused"]}
-    named, expected, rows = table["columns"], table["rows"], answer["rows"]
+    names, expected, rows = table["columns"], table["rows"], answer["rows"]
     if way.endswith(WITHOUT):
-        kept = [place for place, name in enumerate(named) if name not in TIMESTAMPS]
-        named, expected = [named[place] for place in kept], [[row[place] for place in kept] for row in expected]
+        places = [place for place, name in enumerate(names) if name not in TIMESTAMPS]
+        names, expected = [names[place] for place in places], [[row[place] for place in places] for row in expected]
     if rows == expected:
         return {**cell, "result": "equal"}
     columns = sorted(
-        {name for ours, theirs in zip(expected, rows) for name, one, other in zip(named, ours, theirs) if one != other}
+        {name for ours, theirs in zip(expected, rows) for name, one, other in zip(names, ours, theirs) if one != other}
     )
     return {**cell, "result": "differs", "why": f"{len(rows)} of {len(expected)} rows; {', '.join(columns)}"}
 

@@ -81,8 +81,8 @@ def main() -> None:
             read = partial(_by_input_format, spark, declared, statements)
             answers[name][f"input format{kind}"] = answered(partial(read, table["columns"]))
             if kind != "_rt":
-                named = [column for column in table["columns"] if column not in TIMESTAMPS]
-                answers[name][f"input format{kind}{WITHOUT}"] = answered(partial(read, named))
+                columns = [column for column in table["columns"] if column not in TIMESTAMPS]
+                answers[name][f"input format{kind}{WITHOUT}"] = answered(partial(read, columns))
     print(REPLY + json.dumps({"spark": spark.version, "answers": answers}), flush=True)
     spark.stop()
 

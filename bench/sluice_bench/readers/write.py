@@ -71,7 +71,7 @@ def _optional(kind: Any) -> list[Any]:
 
 
 def _columns(*, wide: bool, added: bool) -> dict[str, Any]:
-    named: dict[str, Any] = {
+    types: dict[str, Any] = {
         "id": "int",
         "place": _optional("string"),
         "name": _optional("string"),
@@ -82,7 +82,7 @@ def _columns(*, wide: bool, added: bool) -> dict[str, Any]:
         "tags": _optional({"type": "array", "items": _optional("string")}),
         "marks": _optional({"type": "array", "items": "int"}),
     }
-    return {**named, **({NEW_COLUMN: _optional("string")} if added else {})}
+    return {**types, **({NEW_COLUMN: _optional("string")} if added else {})}
 
 
 def _row(op: str, lsn: int, id: int, place: str | None, n: int | None = None, **more: Any) -> dict[str, Any]:
@@ -130,8 +130,8 @@ def expected(
         key = change["__lsn"] if every_change else change["id"]
         if key not in newest or newest[key]["__lsn"] < change["__lsn"]:
             newest[key] = change
-    kept = [{**change, "__deleted": change["__op"] == "d"} for change in newest.values()]
-    return in_order([[row.get(name) for name in columns] for row in kept])
+    last_rows = [{**change, "__deleted": change["__op"] == "d"} for change in newest.values()]
+    return in_order([[row.get(name) for name in columns] for row in last_rows])
 
 
 def write(table: Tried, bench: Any) -> dict[str, Any]:
@@ -266,8 +266,8 @@ def main() -> None:
             written.update(write(table, Workbench(spark, f"http://{host}:{port}", Path(folder))))
             print(table.name, written[table.name]["left_to_spark"], flush=True)
     tables = Path(folder) / "tables.json"
-    kept = json.loads(tables.read_text()) if only else {}
-    tables.write_text(json.dumps({**kept, **written}, indent=1))
+    earlier = json.loads(tables.read_text()) if only else {}
+    tables.write_text(json.dumps({**earlier, **written}, indent=1))
     spark.stop()
     server.stop()
 

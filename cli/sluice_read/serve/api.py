@@ -12,7 +12,6 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import FastAPI, Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from sluice.hudi.timeline import instant_ms
@@ -20,20 +19,28 @@ from sluice_read.diff import key_columns
 from sluice_read.errors import InvalidParameters, NoRow, ServerBusy
 from sluice_read.moments import Span, moment_of, span_of
 from sluice_read.place import SilverPlace, TableFolder, files_of, find_table, tables_in
-from sluice_read.reading import Shown, SilverTable, open_table
+from sluice_read.reading import SilverTable, open_table
 from sluice_read.serve.access import OPEN, BearerToken
 from sluice_read.serve.answers import Answer, AnswerCache
 from sluice_read.serve.metrics import MEDIA_TYPE as METRICS_TYPE
 from sluice_read.serve.metrics import RequestMetrics
+from sluice_read.serve.models import (
+    Health,
+    OneRow,
+    QueryAnswer,
+    RowPage,
+    RowQuery,
+    RowsQuery,
+    TableDetails,
+    TableNames,
+)
 from sluice_read.serve.pages import Cursor, PageLimits, RowCondition, RowsAsked, read_page
 from sluice_read.serve.problems import MEDIA_TYPE, Problem, answer_problems
 from sluice_read.serve.queries import SavedQuery, answer_query
 
-DEFAULT_ROWS = 100
 _NAMES_KEPT = 1_000
 # Each answer says so itself: a shared cache keeps nothing, a browser asks whether its copy is still right.
 _CACHING = "private, no-cache"
-_MOMENT = "an instant of 17 digits, or a time with its zone"
 
 TableName = Annotated[str, Path(description="database.table; of a merge-on-read table also with _ro or _rt")]
 IfNoneMatch = Annotated[str | None, Header(description="The ETag of an answer that the client has")]
@@ -52,102 +59,6 @@ class ServeLimits:
     cached_answers: int = 10_000  # of about half a KiB each besides their bytes
     fresh_s: float = 0
     page: PageLimits = field(default_factory=PageLimits)
-
-
-class _Moments(BaseModel):
-    """The moment of a row, and which columns are shown. A parameter that isn't listed is refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    as_of: str | None = Field(None, description=f"The rows as they were: {_MOMENT}")
-    column: tuple[str, ...] = Field((), description="Only this column; repeat it for more, in their order")
-    with_deleted: bool = Field(False, description="Also rows that the source deleted, with the column `__deleted`")
-    lineage: bool = Field(False, description="Also the columns `_sluice_*` and `_hoodie_*`")
-
-    @property
-    def shown(self) -> Shown:
-        return Shown(with_deleted=self.with_deleted, lineage=self.lineage, columns=self.column or None)
-
-
-class RowQuery(_Moments):
-    """Which row, and how it is shown."""
-
-    key: tuple[str, ...] = Field(
-        min_length=1, description="The row's key; of several columns repeat it, in their order"
-    )
-
-
-class RowsQuery(_Moments):
-    """Which rows of a table, and how they are shown."""
-
-    since: str | None = Field(
-        None, description=f"Only rows whose last change is after it, deleted ones included: {_MOMENT}"
-    )
-    until: str | None = Field(None, description=f"Only changes until it: {_MOMENT}")
-    where: tuple[str, ...] = Field(
-        (),
-        description="`column:operator:value` (eq, ne, lt, le, gt, ge), `column:is:null`, `column:is:set`. All hold",
-    )
-    limit: int = Field(DEFAULT_ROWS, ge=1, description="Rows of a page")
-    cursor: str | None = Field(None, max_length=16_384, description="`next` of the page before, the rest unchanged")
-
-
-class TableNames(BaseModel):
-    """The tables of the stack."""
-
-    tables: list[str]
-
-
-class ColumnDetails(BaseModel):
-    """One column: its Arrow type."""
-
-    name: str
-    type: str
-    nullable: bool
-
-
-class TableDetails(BaseModel):
-    """A table's columns and key, as of its newest commit."""
-
-    table: str
-    instant: str
-    at: str
-    key: list[str]
-    columns: list[ColumnDetails]
-
-
-class RowPage(BaseModel):
-    """Rows in the order of their record keys as text, all as of one instant."""
-
-    table: str
-    instant: str
-    at: str
-    rows: list[dict[str, Any]]
-    next: str | None = Field(description="The cursor of the next page, which is read as of the same instant")
-
-
-class OneRow(BaseModel):
-    """One row."""
-
-    table: str
-    instant: str
-    at: str
-    row: dict[str, Any]
-
-
-class QueryAnswer(BaseModel):
-    """The rows of a saved query, and the newest instant of each of its tables; `more` where rows are left out."""
-
-    query: str
-    instants: dict[str, str | None]
-    rows: list[dict[str, Any]]
-    more: bool
-
-
-class Health(BaseModel):
-    """The server answers, and reaches the silver bucket."""
-
-    status: str
 
 
 class _Read(Protocol):
@@ -261,11 +172,11 @@ class Tables:
         return self._from_memory(question, [folder], etag, opening)
 
     def _from_memory(
-        self, question: tuple[str, ...], folders: Sequence[TableFolder], known: str | None, read: Callable[[], Answer]
+        self, question: tuple[str, ...], folders: Sequence[TableFolder], etag: str | None, read: Callable[[], Answer]
     ) -> Response:
         newest = _joined(self._newest(folder) for folder in folders)
         if newest:
-            if _matches(known, newest):
+            if _matches(etag, newest):
                 self.metrics.count_answer("unchanged")
                 return Response(status_code=304, headers=_headers(newest))
             cached = self._cache.get(question, newest)
@@ -281,14 +192,14 @@ class Tables:
     def _table(self, name: str) -> tuple[TableFolder, str]:
         """The folder and view that a name chooses, as `find_table` found it at most `fresh_s` ago."""
         now = time.monotonic()
-        found = self._folders.get(name)
-        if found is None or now - found[0] >= self._limits.fresh_s:
+        place = self._folders.get(name)
+        if place is None or now - place[0] >= self._limits.fresh_s:
             if len(self._folders) >= _NAMES_KEPT:  # a name may be spelled in many ways
                 self._folders.clear()
-            if found is not None and self._limits.fresh_s:
-                self._folders[name] = (now, found[1])
-            self._folders[name] = found = (now, find_table(self._place, name))
-        return found[1]
+            if place is not None and self._limits.fresh_s:
+                self._folders[name] = (now, place[1])
+            self._folders[name] = place = (now, find_table(self._place, name))
+        return place[1]
 
     def _newest(self, folder: TableFolder, *, at_once: bool = False) -> str | None:
         """The newest completed instant of a table, as it was at most `fresh_s` ago, or `at_once`.
@@ -300,8 +211,8 @@ class Tables:
         if at_once or now - seen_at >= self._limits.fresh_s:
             if instant is not None and self._limits.fresh_s:
                 self._seen[folder.table] = (now, instant)
-            found = folder.timeline().newest_change
-            instant = None if found is None else found.time
+            change = folder.timeline().newest_change
+            instant = None if change is None else change.time
             self._seen[folder.table] = (now, instant)
         return instant
 
@@ -413,8 +324,8 @@ def _joined(instants: Iterable[str | None]) -> str:
 
 
 def _body(opened: SilverTable, **rest: Any) -> bytes:
-    named = {"table": f"{opened.table}{opened.view}", "instant": opened.instant, "at": moment_of(opened.instant)}
-    return _members(**named, **rest)
+    head = {"table": f"{opened.table}{opened.view}", "instant": opened.instant, "at": moment_of(opened.instant)}
+    return _members(**head, **rest)
 
 
 def _members(**members: Any) -> bytes:

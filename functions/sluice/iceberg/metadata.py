@@ -166,11 +166,11 @@ def with_snapshot(
 def before_cleaning(before: Json, *, instant: str, horizon: str) -> Json:
     """The metadata for the time from a cleaning at `instant` on, which keeps what is read as of `horizon` or later."""
     snapshots = before["snapshots"]
-    kept = [
+    retained = [
         snapshot for snapshot, later in zip(snapshots, snapshots[1:]) if str(later["summary"][SUPERSEDED]) > horizon
     ]
     metadata = {**before, "properties": {**before["properties"], CLEANED: instant}}
-    return _with_snapshots(metadata, [*kept, *snapshots[-1:]])
+    return _with_snapshots(metadata, [*retained, *snapshots[-1:]])
 
 
 def without_snapshots(before: Json) -> Json:
@@ -227,9 +227,9 @@ def _few(snapshots: Sequence[Json], now_ms: int) -> Sequence[Json]:
 
 def _with_snapshots(metadata: Json, snapshots: Sequence[Json]) -> Json:
     """The metadata with these snapshots alone, and the schemas that they need. The first has no parent then."""
-    kept = {snapshot["snapshot-id"] for snapshot in snapshots}
+    ids = {snapshot["snapshot-id"] for snapshot in snapshots}
     trimmed = [
-        {name: value for name, value in snapshot.items() if name != "parent-snapshot-id" or value in kept}
+        {name: value for name, value in snapshot.items() if name != "parent-snapshot-id" or value in ids}
         for snapshot in snapshots
     ]
     used = {metadata["current-schema-id"], *(snapshot["schema-id"] for snapshot in snapshots)}
