@@ -82,8 +82,8 @@ class EmulatedCatalog:
             self.s3.delete_object(Bucket=SILVER, Key=key)
 
     def table(self, database: str, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.glue.get_table(DatabaseName=database, Name=name)["Table"]
-        return found
+        Table: dict[str, Any] = self.glue.get_table(DatabaseName=database, Name=name)["Table"]
+        return Table
 
     def names(self, database: str) -> list[str]:
         return sorted(table["Name"] for table in self.glue.get_tables(DatabaseName=database)["TableList"])
@@ -96,10 +96,10 @@ class EmulatedCatalog:
 
     def counting(self) -> Counter[str]:
         """What was called since the last time this was asked."""
-        found = Counter(self.calls)
+        counts = Counter(self.calls)
         self.calls.clear()
         self.sent.clear()
-        return found
+        return counts
 
     def edit(self, database: str, name: str, **changes: Any) -> None:
         """Change a table as a user would: `parameters`, `description`, `comments` by column, `columns` to add, `types`

@@ -124,16 +124,16 @@ class Merged:
 
 def merged_stack(stack):
     """Two commits after an archived one, a batch without a change, and objects in other states."""
-    found = Merged(stack)
-    found.merge("old", at=1, archived=True)
-    found.batch, (found.first, found.second, found.bad) = found.merge("a", "b", "bad", at=2, bad=["bad"])
-    found.merge("c", at=3)
-    found.merge("again")
-    found.commit_file(4, None)  # a compaction
-    found.waits = stack.admit(stack.write("waits"))
+    merged = Merged(stack)
+    merged.merge("old", at=1, archived=True)
+    merged.batch, (merged.first, merged.second, merged.bad) = merged.merge("a", "b", "bad", at=2, bad=["bad"])
+    merged.merge("c", at=3)
+    merged.merge("again")
+    merged.commit_file(4, None)  # a compaction
+    merged.waits = stack.admit(stack.write("waits"))
     stack.admit(stack.write("aside"), items.PARKED, reason="no table takes its topic")
     stack.write("new")  # its notice is on its way
-    return found
+    return merged
 
 
 BREAKAGES = {

@@ -135,7 +135,7 @@ def changed(position, op="c", **values):
 def avro(columns, *changes):
     """The bytes of an object of changes, in which a column that a change lacks is null."""
     schema = builders.flattened(columns)
-    return builders.avro_object(schema, [dict.fromkeys(columns) | each for each in changes])
+    return builders.avro_object(schema, [dict.fromkeys(columns) | change for change in changes])
 
 
 class Run:
@@ -283,10 +283,10 @@ class World:
         known = {"kafka_partition": 0, "format": "avro", "noticed_at": at + SECOND, "via": "s3", "size": len(body)}
         etag = self.stack.s3.head_object(Bucket="s-bronze", Key=identity.key, VersionId=identity.version)["ETag"]
         lane = lane or (config.lane if config else None)
-        found = AdmittedObject(
+        admitted = AdmittedObject(
             identity, state, at + 1_500, table=table, lane=lane, etag=etag.strip('"'), **{**known, **more}
         )
-        answer = self.ledger.objects.admit(found, generation=0)
+        answer = self.ledger.objects.admit(admitted, generation=0)
         if state == states.PENDING and lane:
             self.ledger.lanes.wake(lane)
         return answer
@@ -561,7 +561,7 @@ def _put_log(stack, folder):
         {"at": EIGHT, "event": "holds_lane", **at, "attempt": 1},
         {"at": EIGHT + 9 * SECOND, "event": "merged", **at, "table": "moma.artists", "read": 6},
     )
-    body = gzip.compress("".join(json.dumps(each) + "\n" for each in events).encode(), mtime=0)
+    body = gzip.compress("".join(json.dumps(event) + "\n" for event in events).encode(), mtime=0)
     for name in ("stdout", "stderr"):
         stack.s3.put_object(Bucket="s-artifacts", Key=f"{folder}{name}.gz", Body=body)
 

@@ -135,7 +135,7 @@ class Stack:
         """Have run-1, which holds the lane, open the batch and claim its objects."""
         batches = self.ledger.batches
         assert batches.open(manifest, manifest_key(manifest.lane, manifest.batch), "run-1", job)
-        assert sorted(batches.claim(manifest)) == sorted(each.id for each in manifest.objects)
+        assert sorted(batches.claim(manifest)) == sorted(listed.id for listed in manifest.objects)
 
     def settle(self, manifest, outcome, objects, at=NOW):
         """Have run-1 end the batch with the outcome of its only table."""
@@ -160,7 +160,9 @@ def new_stack(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sluice_aws.clients.boto3", SimpleNamespace(Session=lambda **_: SHARED))
     # The emulator answers one call at a time, and each command would start threads of its own.
-    monkeypatch.setattr(LedgerTable, "map", lambda self, function, arguments: [function(each) for each in arguments])
+    monkeypatch.setattr(
+        LedgerTable, "map", lambda self, function, arguments: [function(argument) for argument in arguments]
+    )
     with emulated_aws():
         yield Stack()
 

@@ -47,8 +47,8 @@ class TopicWorld:
         return ended
 
     def records(self, identity):
-        found = self.stack.ledger.objects.versions(identity.bucket, identity.key)
-        return {record.table: record for record in found}
+        records = self.stack.ledger.objects.versions(identity.bucket, identity.key)
+        return {record.table: record for record in records}
 
     def states(self, *identities):
         return [{table: record.state for table, record in self.records(one).items()} for one in identities]

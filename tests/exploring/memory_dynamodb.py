@@ -39,14 +39,14 @@ class MemoryDynamoDb:
         return hash(frozenset(self._hashes.items()))
 
     def get_item(self, *, TableName: str, Key: Item, ConsistentRead: bool = False) -> Item:
-        found = (self._items if ConsistentRead else self._before).get(_place(Key))
-        return {} if found is None else {"Item": dict(found)}
+        records = (self._items if ConsistentRead else self._before).get(_place(Key))
+        return {} if records is None else {"Item": dict(records)}
 
     def batch_get_item(self, *, RequestItems: Mapping[str, Any]) -> Item:
         ((table, wanted),) = RequestItems.items()
         source = self._items if wanted.get("ConsistentRead") else self._before
-        found = [dict(source[_place(key)]) for key in wanted["Keys"] if _place(key) in source]
-        return {"Responses": {table: found}, "UnprocessedKeys": {}}
+        keys = [dict(source[_place(key)]) for key in wanted["Keys"] if _place(key) in source]
+        return {"Responses": {table: keys}, "UnprocessedKeys": {}}
 
     def put_item(self, *, TableName: str, Item: Item, **condition: Any) -> Item:
         self._write("PutItem", _place(Item), lambda _: dict(Item), condition)
@@ -82,11 +82,11 @@ class MemoryDynamoDb:
         reasons: list[Item] = []
         for action in TransactItems:
             ((_, given),) = action.items()
-            found = self._items.get(_place(given.get("Key") or given["Item"]))
-            if _permits(found, given):
+            records = self._items.get(_place(given.get("Key") or given["Item"]))
+            if _permits(records, given):
                 reasons.append({"Code": "None"})
             else:
-                reasons.append({"Code": "ConditionalCheckFailed", **({"Item": dict(found)} if found else {})})
+                reasons.append({"Code": "ConditionalCheckFailed", **({"Item": dict(records)} if records else {})})
         if any(reason["Code"] != "None" for reason in reasons):
             error = {"Error": {"Code": "TransactionCanceledException"}, "CancellationReasons": reasons}
             raise ClientError(error, "TransactWriteItems")  # type: ignore[arg-type]
@@ -106,12 +106,12 @@ class MemoryDynamoDb:
     def _write(
         self, operation: str, place: Place, change: Callable[[Item | None], Item | None], given: Mapping[str, Any]
     ) -> Item | None:
-        found = self._items.get(place)
-        if not _permits(found, given):
+        records = self._items.get(place)
+        if not _permits(records, given):
             error: Item = {"Error": {"Code": "ConditionalCheckFailedException"}}
-            raise ClientError({**error, **({"Item": dict(found)} if found else {})}, operation)  # type: ignore[arg-type]
+            raise ClientError({**error, **({"Item": dict(records)} if records else {})}, operation)  # type: ignore[arg-type]
         self._before = dict(self._items)
-        self._set(place, change(found))
+        self._set(place, change(records))
         return self._items.get(place)
 
     def _set(self, place: Place, item: Item | None) -> None:

@@ -393,8 +393,8 @@ class LaneWorld:
 
     def _check(self) -> None:
         ledger = self._ledger(None)
-        found = ledger.objects.get([one.id for one in self.objects])
-        states = {one.id.key: found[one.id].state if one.id in found else "absent" for one in self.objects}
+        records = ledger.objects.get([one.id for one in self.objects])
+        states = {one.id.key: records[one.id].state if one.id in records else "absent" for one in self.objects}
         wanted = {one.id.key: items.QUARANTINED if one.id in self.killers else items.COMMITTED for one in self.objects}
         assert states == wanted, f"not as they should be in the end: {states}"
         assert not self.doubled, f"committed twice: {self.doubled}"
@@ -403,9 +403,9 @@ class LaneWorld:
             commits = [(batch, of) for state, batch, of in timeline.instants.values() if state == "commit"]
             assert all(state == "commit" for state, _, _ in timeline.instants.values()), f"{table}: an instant is left"
             for batch, objects in commits:
-                assert {found[one].batch for one in objects} == {batch}, f"{table}: the ledger names another batch"
+                assert {records[one].batch for one in objects} == {batch}, f"{table}: the ledger names another batch"
         for one in self.objects:
-            batch, table = found[one.id].batch or "", one.table or ""
+            batch, table = records[one.id].batch or "", one.table or ""
             times = sum(one.id in of for state, _, of in self.timelines[table].instants.values() if state == "commit")
             assert times == (one.id not in self.killers), f"{one.id.key} was committed {times} times"
             assert (ledger.batches.get(batch) or {}).get("state") == items.COMMITTED, f"{batch} is not committed"

@@ -56,8 +56,8 @@ class unannounced:
         self._s3, self._bucket = scene.stack.target.client("s3"), scene.stack.target.bronze
 
     def __enter__(self) -> None:
-        found = self._s3.get_bucket_notification_configuration(Bucket=self._bucket)
-        self._before = {name: value for name, value in found.items() if name != "ResponseMetadata"}
+        configuration = self._s3.get_bucket_notification_configuration(Bucket=self._bucket)
+        self._before = {name: value for name, value in configuration.items() if name != "ResponseMetadata"}
         assert self._before, "the bucket announces nothing anyway"
         self._s3.put_bucket_notification_configuration(Bucket=self._bucket, NotificationConfiguration={})
 

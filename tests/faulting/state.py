@@ -44,10 +44,10 @@ def received(scene: Scene, puts: list[Put]) -> None:
     counted = "ApproximateNumberOfMessagesNotVisible"
 
     def waiting() -> bool:
-        found = scene.stack.target.client("sqs").get_queue_attributes(
+        attributes = scene.stack.target.client("sqs").get_queue_attributes(
             QueueUrl=scene.stack.target.outputs["QueueUrl"], AttributeNames=[counted]
         )
-        return int(found["Attributes"][counted]) > 0
+        return int(attributes["Attributes"][counted]) > 0
 
     scene.until(
         lambda: scene.in_state(puts, "pending") or scene.in_state(puts, "committed") or waiting(), "the notices"

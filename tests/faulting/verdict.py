@@ -67,7 +67,13 @@ def judge_scene(scene: Scene) -> Verdict:
         if form.history is not None:
             found("files", _orphans(scene, form.history))
     audit = json.loads(scene.stack.sluice("audit", "--json", "--prefix", scene.world.prefix, accept=(0, 1)))
-    found("audit", [f"{each['code']} {each['table']} {each['key']}" for each in audit["contradictions"]])
+    found(
+        "audit",
+        [
+            f"{contradiction['code']} {contradiction['table']} {contradiction['key']}"
+            for contradiction in audit["contradictions"]
+        ],
+    )
     items = scene.stack.ledger_objects(scene.stack.target.bronze, prefix=scene.world.prefix)
     found("objects", _unexpected_objects(scene, items))
     aside, wrongly = _set_aside(scene, items)
@@ -80,7 +86,7 @@ def _compared(scene: Scene, table: str, form: Form) -> tuple[Counter[str], list[
     """The numbers of a table's rows and of those of its history table, and what is odd about its columns."""
     world, target = scene.world, scene.stack.target
     shown = read_table(target, table)
-    odd = [f"{table}: {each}" for each in unlike(form, shown.column_names, shown.to_pylist())]
+    odd = [f"{table}: {difference}" for difference in unlike(form, shown.column_names, shown.to_pylist())]
     if form.append_only:
         return compared_changes(world.changes(table), _changes_of(scene, table, form)), odd
     counts = compared_rows(world.expected(table), shown.to_pylist(), form)
@@ -91,7 +97,7 @@ def _compared(scene: Scene, table: str, form: Form) -> tuple[Counter[str], list[
 
 def _unproven(table: str, verified: Mapping[str, Any]) -> list[str]:
     """What `sluice verify` found, of the table's history table too."""
-    differing = [json.dumps(each) for each in verified["disagreements"]]
+    differing = [json.dumps(disagreement) for disagreement in verified["disagreements"]]
     kinds = ("outdated", "unread", "missing_floors", "skipped_documents")
     return differing or ([] if verified["proven"] else [f"{table}: {[verified[kind] for kind in kinds]}"])
 
@@ -123,9 +129,9 @@ def _records_aside(scene: Scene, item: Mapping[str, Any]) -> dict[int, str]:
     identity = ObjectId(scene.stack.target.bronze, item["key"], item["sk"])
     key = rows_key(item["batch"], item["table"], identity.hash)
     body = scene.stack.target.client("s3").get_object(Bucket=scene.stack.target.silver, Key=key)["Body"].read()
-    found = {error.record: error.code for error in from_lines(body.decode())}
-    assert len(found) == item["quarantined_rows"], f"the ledger counts {item['quarantined_rows']} rows of {key}"
-    return found
+    by_record = {error.record: error.code for error in from_lines(body.decode())}
+    assert len(by_record) == item["quarantined_rows"], f"the ledger counts {item['quarantined_rows']} rows of {key}"
+    return by_record
 
 
 def _orphans(scene: Scene, table: str) -> list[str]:

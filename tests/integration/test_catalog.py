@@ -44,13 +44,13 @@ def test_the_deployed_function_syncs_columns_partitions_and_views_after_a_commit
     stack.wait(120)
     report = synced(stack, "catalogued.category")
     glue, s3 = stack.target.client("glue"), stack.target.client("s3")
-    found = {
+    by_name = {
         name: glue.get_table(DatabaseName="lake_catalogued", Name=name)["Table"]
         for name in ("category_all_ro", "category_all_rt", "category_ro", "category_rt")
     }
-    assert {found[name]["Parameters"]["last_commit_time_sync"] for name in ("category_all_ro", "category_all_rt")} == {
-        report["instant"]
-    }
+    assert {
+        by_name[name]["Parameters"]["last_commit_time_sync"] for name in ("category_all_ro", "category_all_rt")
+    } == {report["instant"]}
     folders = {
         item["Prefix"]
         for item in s3.list_objects_v2(
@@ -63,7 +63,7 @@ def test_the_deployed_function_syncs_columns_partitions_and_views_after_a_commit
             f"s3://{stack.target.silver}/{folder.rstrip('/')}" for folder in folders
         }
     shown = json.loads(stack.sluice("query", "select * from catalogued.category limit 1", "--json").splitlines()[0])
-    document = decoded(found["category_rt"]["ViewOriginalText"])
+    document = decoded(by_name["category_rt"]["ViewOriginalText"])
     assert document is not None and [column["name"] for column in document["columns"]] == list(shown)
     again = synced(stack, "catalogued.category")
     assert (again["changed"], again["instant"]) == (False, report["instant"])

@@ -91,9 +91,9 @@ def driver(stack: RunningStack) -> LivingDriver:
     lane = ledger_times.lane_item(dynamodb, target.ledger_table, LANE)
     assert item is not None and item["state"] == "committed"
     (part,) = [
-        each
-        for each in ledger_times.batch_items(dynamodb, target.ledger_table)
-        if each["pk"] == f"batch#{item['batch']}" and each["sk"] == f"table#{database}.{TABLE}"
+        batch_item
+        for batch_item in ledger_times.batch_items(dynamodb, target.ledger_table)
+        if batch_item["pk"] == f"batch#{item['batch']}" and batch_item["sk"] == f"table#{database}.{TABLE}"
     ]
     assert lane["state"] == "running" and part["run"] == lane["run_id"] and part["instant"], (
         "a run commits, and lingers"

@@ -74,9 +74,9 @@ class Announced:
 
     def notices(self, via: str) -> list[Notice]:
         """The parsed notices, in the order of their versions; notices without a version come last."""
-        found = [notice for body in self.bodies for notice in parse_body(body).notices if notice.via == via]
+        notices = [notice for body in self.bodies for notice in parse_body(body).notices if notice.via == via]
         return sorted(
-            found,
+            notices,
             key=lambda notice: self.versions.index(notice.id.version) if notice.id.version in self.versions else 2,
         )
 

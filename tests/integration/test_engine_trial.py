@@ -25,11 +25,11 @@ def test_one_job_tries_both_table_types_and_leaves_only_its_report(
     summary = json.loads(
         stack.sluice("doctor", "--job", "--timeout", f"{patient(240):.0f}", "--json", accept=(0, 1))
     )  # 1: nothing may be configured here yet
-    found: Mapping[str, Mapping[str, Any]] = {item["about"]: item for item in summary}
+    by_about: Mapping[str, Mapping[str, Any]] = {item["about"]: item for item in summary}
     tried = ("trial job", "engine", "job run id", "copy on write", "merge on read")
-    assert {about: found[about]["result"] for about in tried} == dict.fromkeys(tried, "ok"), summary
-    assert "scratch tables" not in found
-    assert set(found["merge on read"]["facts"]["seconds"]) == {
+    assert {about: by_about[about]["result"] for about in tried} == dict.fromkeys(tried, "ok"), summary
+    assert "scratch tables" not in by_about
+    assert set(by_about["merge on read"]["facts"]["seconds"]) == {
         "first load",
         "upsert",
         "compaction",
@@ -37,8 +37,8 @@ def test_one_job_tries_both_table_types_and_leaves_only_its_report(
         "archival",
         "read",
     }
-    assert found["engine"]["facts"]["hudi"] == "1.0.2" and found["engine"]["facts"]["worker python"]
-    trial = found["trial job"]["facts"]
+    assert by_about["engine"]["facts"]["hudi"] == "1.0.2" and by_about["engine"]["facts"]["worker python"]
+    trial = by_about["trial job"]["facts"]
     assert keys(stack, TRIALS_PREFIX) == [f"{TRIALS_PREFIX}{trial['trial']}.json"]
     run = stack.target.client("emr-serverless").get_job_run(
         applicationId=stack.target.outputs["ApplicationId"], jobRunId=trial["job_run"]

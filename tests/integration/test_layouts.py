@@ -51,8 +51,8 @@ def test_csv_of_aws_dms_becomes_rows_and_a_replay_changes_nothing(stack: Running
     expected = [(1, "ein, s", "06:15:24.500000"), (3, None, "06:00:00.000000"), (4, "vi\ner", "06:15:26.000000")]
 
     def rows() -> list[tuple[int, str, str]]:
-        found = read_table(stack.target, table).to_pylist()
-        return sorted((row["id"], row["name"], f"{row['at']:%H:%M:%S.%f}") for row in found)
+        rows = read_table(stack.target, table).to_pylist()
+        return sorted((row["id"], row["name"], f"{row['at']:%H:%M:%S.%f}") for row in rows)
 
     assert rows() == expected
     commits = stack.sluice("table", "commits", table, "--json")

@@ -137,10 +137,10 @@ def test_a_due_service_is_done_by_the_living_run_or_by_one_started_for_it(
     assert venues.lane()["last_run_id"] != last_run
     assert venues.names(read_optimized=True) == ["name 4"]
     await_until(
-        lambda: all(each["status"] != "RUNNING" for each in venues.executions()),
+        lambda: all(execution["status"] != "RUNNING" for execution in venues.executions()),
         timeout_s=60,
         what="the end of every look",
     )
-    assert {each["status"] for each in venues.executions()} == {"SUCCEEDED"}, states.describe_execution(
+    assert {execution["status"] for execution in venues.executions()} == {"SUCCEEDED"}, states.describe_execution(
         executionArn=look
     )

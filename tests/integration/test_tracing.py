@@ -4,10 +4,8 @@ import csv
 import io
 import json
 import secrets
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
-from html.parser import HTMLParser
 from typing import Any
 
 import fastavro
@@ -282,27 +280,6 @@ def test_such_rows_are_read_as_of_a_moment_and_compared_between_two(source: Sour
     assert all(line.count("\t") == 4 for line in source.printed("diff", source.table, "--from", first).splitlines())
 
 
-def test_every_partition_value_has_a_folder_that_is_found_by_its_name(source: Source) -> None:
-    files = source.describe("table", "files", source.table, "--json")
-    stats = source.describe("table", "stats", source.table, "--json")
-    held = {row["label"] or None for row in source.lines("query", "--with-deleted", f'from {source.name}."item"')}
-    folders = {row["partition"] for row in files}
-    assert len(folders) == stats["partitions"] >= len(held) and stats["base"]["files"] == len(files), (
-        "NULL and empty text are one folder"
-    )
-    for folder in folders:
-        named = source.describe("table", "files", source.table, "--partition", folder, "--json")
-        assert named == [row for row in files if row["partition"] == folder] != []
-        assert folder in source.printed("table", "files", source.table, "--partition", folder)
-    shown = source.describe("table", "show", source.table, "--json")
-    assert (shown["record_key"], shown["partition_by"]) == (["code", "region"], ["label"]) and {
-        "code",
-        "region",
-        "label",
-    } <= {column["name"] for column in shown["columns"]}
-    assert len(source.describe("table", "commits", source.table, "--json")) == shown["commits"]
-
-
 def test_the_catalog_follows_every_commit_with_such_partitions(source: Source) -> None:
     newest = source.describe("table", "show", source.table, "--json")["newest_commit"]
     source.printed("ops", "catalog", "sync", source.table)
@@ -331,33 +308,3 @@ def test_an_object_whose_key_holds_quotes_and_signs_is_found_by_every_verb(sourc
     assert source.describe("row", source.table, "--json", "--", CODES[0], REGION)["set_aside"] == []
     # Whether `wait` lists it or counts it as from before depends on how long ago the fixture wrote it.
     assert " quarantined)" in source.printed("wait", "--timeout", "60").splitlines()[-1]
-
-
-class Texts(HTMLParser):
-    """The texts of a page, whose names may break and whose numbers stay with their units."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-        self.feed(page.replace("<wbr/>", "").replace("\u00a0", " "))
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-
-def test_the_page_and_top_say_what_status_says(source: Source, tmp_path: Any) -> None:
-    source.stack.sluice("status", "--html", str(tmp_path / "page.html"))
-    texts = Texts((tmp_path / "page.html").read_text(encoding="utf-8")).texts
-    _, outcomes = of_table(source)
-    commits = sum(not outcome.no_change for outcome in outcomes)
-    assert f"{commits} commits, {sum(outcome.counts['read'] for outcome in outcomes)} changes" in texts
-    (table,) = [table for table in source.describe("status", "--json")["tables"] if table["table"] == source.table]
-    (seen,) = [table for table in source.describe("top", "--json")["tables"] if table["table"] == source.table]
-    assert (seen["objects"], seen["changes"], seen["freshness_s"]) == (
-        table["committed"]["objects"],
-        table["totals"]["read"],
-        0,
-    )
-    assert str(table["committed"]["objects"]) in texts
-    traced = [shlex.split(text)[-1] for text in texts if text.startswith("sluice trace ")]
-    assert any(ODD in key for key in traced), "a name is one word of the command that traces it"

@@ -73,7 +73,7 @@ class FixtureSet:
 
     def side_objects(self) -> int:
         """How many objects carry no changes: keys, headers, tombstones."""
-        return sum(key.endswith(SIDE_FILES) or "/tombstone/" in key for each in self.phases for key in each.keys)
+        return sum(key.endswith(SIDE_FILES) or "/tombstone/" in key for phase in self.phases for key in phase.keys)
 
 
 class SetMissing(LookupError):
@@ -207,7 +207,7 @@ def find_set(name: str, environment: Mapping[str, str]) -> FixtureSet:
 
 def shared_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """The folders of sets that SLUICE_FIXTURES names, divided as PATH is."""
-    return tuple(Path(each) for each in environment.get("SLUICE_FIXTURES", "").split(os.pathsep) if each)
+    return tuple(Path(path) for path in environment.get("SLUICE_FIXTURES", "").split(os.pathsep) if path)
 
 
 def _orders(folder: Path) -> dict[str, tuple[Delivered, ...]]:

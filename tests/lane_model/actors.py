@@ -155,10 +155,10 @@ def _supervise_step(scenario: Scenario, model: ModelState) -> Iterator[Step]:
         lane = applied(machine.started, model.lane, doing.run or "", doing.job or "") or model.lane
         yield "supervise notes the job run", model._replace(lane=lane, supervise=Supervise())
     elif doing.at == "look_up":
-        found = [job_name(number) for number, driver in enumerate(model.drivers) if driver.run == doing.run]
-        for job in found:
+        drivers = [job_name(number) for number, driver in enumerate(model.drivers) if driver.run == doing.run]
+        for job in drivers:
             yield "supervise adopts", model._replace(supervise=Supervise("started", doing.run, job))
-        if not found:
+        if not drivers:
             yield "supervise finds no job run", model._replace(supervise=Supervise("lapse", doing.run))
     elif doing.at == "ask":
         if model.drivers[job_number(doing.job or "")].terminal or not scenario.protocol.terminal_before_lapse:

@@ -205,7 +205,7 @@ def _attempt(scenario, model, number, driver):
     """Counted before it begins: a run that dies can't count its own death."""
     table = _table(scenario, driver)
     before = next((n for *of, n in model.attempts if of == [driver.batch, table]), 0)
-    others = [each for each in model.attempts if each[:2] != (driver.batch, table)]
+    others = [attempt for attempt in model.attempts if attempt[:2] != (driver.batch, table)]
     counted = model._replace(attempts=tuple(sorted([*others, (driver.batch, table, before + 1)])))
     return _goes(counted, number, driver, at="rollback")
 
@@ -322,8 +322,8 @@ def _close(scenario, model, number, driver):
     closed = model._replace(
         unsettled=tuple(batch for batch in model.unsettled if batch != driver.batch),
         settled=frozenset(part for part in model.settled if part[0] != driver.batch),
-        attempts=tuple(each for each in model.attempts if each[0] != driver.batch),
-        claimed_as=tuple(each for each in model.claimed_as if each[0] != driver.batch),
+        attempts=tuple(attempt for attempt in model.attempts if attempt[0] != driver.batch),
+        claimed_as=tuple(attempt for attempt in model.claimed_as if attempt[0] != driver.batch),
     )
     if any(batch == driver.batch for batch, _ in model.timeline):
         return _goes(closed, number, driver, at="progress")

@@ -157,8 +157,8 @@ def _completes(scenario: Scenario, model: ModelState, known: set[ModelState], by
 
 
 def _by_turns(scenario: Scenario, model: ModelState, turn: int) -> ModelState | None:
-    found = list(steps(scenario, model))
-    choices = [after for label, after in found if label != "time passes"] or [after for _, after in found]
+    possible = list(steps(scenario, model))
+    choices = [after for label, after in possible if label != "time passes"] or [after for _, after in possible]
     return choices[-1 - turn % len(choices)] if choices else None
 
 

@@ -66,11 +66,11 @@ def rows_or_refusal(format: str, body: bytes) -> int | str:
         )
         if planned.refused:
             return next(iter(planned.refused.values())).code
-        found = decode(body, at, planned.plan)
+        decoded = decode(body, at, planned.plan)
     except SluiceError as error:
         assert error.next_step and not error.retriable
         return error.code
-    return sum(batch.num_rows for batch in found.batches) + len(found.rows)
+    return sum(batch.num_rows for batch in decoded.batches) + len(decoded.rows)
 
 
 @UNHURRIED

@@ -93,8 +93,8 @@ def test_full_dumps_leave_the_newest_one_and_hide_no_row_of_it_before(seed: int)
         waits = set(table.merge([*batch, *again], listed))
         if draw.random() < 0.3:  # the run dies before it settles
             table.merge([*batch, *again], listed)
-        done += [each for each in batch if each[0] not in waits]
-        pending = pending[len(batch) :] + [each for each in batch if each[0] in waits]
+        done += [change for change in batch if change[0] not in waits]
+        pending = pending[len(batch) :] + [change for change in batch if change[0] in waits]
         if table.floor != before:
             day = max(
                 number for number in range(len(dumps)) if f"t{(SECOND + number * DAY) // 1000:011d}" <= table.floor[5:]

@@ -175,8 +175,8 @@ class World:
 
 
 def rows_as_of(metadata: Path, snapshot: int | None = None) -> list[Any]:
-    found = StaticTable.from_metadata(str(metadata)).scan(snapshot_id=snapshot).to_arrow()
-    return sorted(found.to_pylist(), key=str)
+    rows = StaticTable.from_metadata(str(metadata)).scan(snapshot_id=snapshot).to_arrow()
+    return sorted(rows.to_pylist(), key=str)
 
 
 def check(world: World, *, behind: bool = False) -> None:

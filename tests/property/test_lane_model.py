@@ -110,7 +110,9 @@ LARGE = {
 
 
 def describe(exploration) -> str:
-    return "\n".join(f"{found.property}:\n  " + "\n  ".join(found.trace) for found in exploration.violations[:1])
+    return "\n".join(
+        f"{violation.property}:\n  " + "\n  ".join(violation.trace) for violation in exploration.violations[:1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,13 +154,19 @@ def test_a_check_before_completing_a_commit_fences_a_process_outliving_its_job_r
 def test_a_check_before_beginning_leaves_only_the_window_of_a_sleeping_process():
     seen = explore(ZOMBIE, stop_at_first=False)
     assert seen.violations
-    for found in seen.violations:
-        (sleeper,) = [number for number, driver in enumerate(found.model.drivers) if driver.alive and driver.terminal]
-        assert found.trace.index(f"driver j{sleeper} check") < found.trace.index(f"driver j{1 - sleeper} rollback")
+    for violation in seen.violations:
+        (sleeper,) = [
+            number for number, driver in enumerate(violation.model.drivers) if driver.alive and driver.terminal
+        ]
+        assert violation.trace.index(f"driver j{sleeper} check") < violation.trace.index(
+            f"driver j{1 - sleeper} rollback"
+        )
         begun = f"driver j{sleeper} begin"
-        assert begun not in found.trace or found.trace.index(f"driver j{1 - sleeper} rollback") < found.trace.index(
-            begun
-        ), "what it had begun before the take-over rolled back can't be completed any more"
+        assert begun not in violation.trace or violation.trace.index(
+            f"driver j{1 - sleeper} rollback"
+        ) < violation.trace.index(begun), (
+            "what it had begun before the take-over rolled back can't be completed any more"
+        )
 
 
 def forgetting_arrivals(state, run_id, seen, due_at, now):

@@ -273,5 +273,5 @@ def times_of(recoveries: list[Recovery]) -> dict[str, float]:
 
 def _services_done(scene: Scene, world: SoakWorld) -> Mapping[str, int]:
     """Table services by name and state."""
-    found = [one for one in scene.ledger.services.of_lane(world.lane) if one.table in world.tables]
-    return dict(sorted(Counter(f"{one.service} {one.state}" for one in found).items()))
+    requests = [one for one in scene.ledger.services.of_lane(world.lane) if one.table in world.tables]
+    return dict(sorted(Counter(f"{one.service} {one.state}" for one in requests).items()))

@@ -52,7 +52,9 @@ def good_avro(*rows: dict[str, Any], schema: Any = GOOD, codec: str = "null") ->
 
 
 def lines(*records: Any) -> bytes:
-    return b"".join((each if isinstance(each, bytes) else json.dumps(each).encode()) + b"\n" for each in records)
+    return b"".join(
+        (record if isinstance(record, bytes) else json.dumps(record).encode()) + b"\n" for record in records
+    )
 
 
 def parquet(*rows: dict[str, Any], **columns: Any) -> bytes:

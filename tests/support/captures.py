@@ -131,17 +131,19 @@ def play(bodies: Mapping[str, bytes], configuration: Configuration) -> Played:
 
 
 def _merge(objects: Objects, items: list[ManifestObject], config: TableConfig, played: Played) -> None:
-    found = writer_schemas(objects, "silver", items, scan=partial(_scan, objects, config), stored={}, shape=config.form)
-    for error in found.errors:
+    schemas = writer_schemas(
+        objects, "silver", items, scan=partial(_scan, objects, config), stored={}, shape=config.form
+    )
+    for error in schemas.errors:
         played.refuse(error.code, error.reason)
-    planned = plan_read(config, batch="b", writers=found.in_order, stored=None, inferred=found.inferred)
+    planned = plan_read(config, batch="b", writers=schemas.in_order, stored=None, inferred=schemas.inferred)
     decoded: list[Decoded] = []
     for item in items:
-        marks = found.of_object.get(item.id.hash, ())
+        marks = schemas.of_object.get(item.id.hash, ())
         unfit = next((planned.refused[mark] for mark in marks if mark in planned.refused), None)
         if unfit is not None:
             played.refuse(unfit.code, unfit.message)
-        elif item.id.hash in found.of_object and planned.without_table.isdisjoint(marks):
+        elif item.id.hash in schemas.of_object and planned.without_table.isdisjoint(marks):
             try:
                 decoded.append(decode(objects.whole(item.id), item, planned.plan))
             except SluiceError as error:

@@ -175,10 +175,10 @@ KEEPING_ALL = Group(IGNORED_TRUNCATED, {"delete_mode": "ignore"}, truncated=True
 
 
 def _change(id: int, text: str) -> dict[str, Any]:
-    found = re.fullmatch(r"([a-z])(\d+)(?::(.*))?", text)
-    assert found, text
-    values = [VALUES.get(value, value) for value in (found[3] or "-/-/-").split("/")]
-    return change(found[1], int(found[2]), id=id, **dict(zip(COLUMNS, values)))
+    match = re.fullmatch(r"([a-z])(\d+)(?::(.*))?", text)
+    assert match, text
+    values = [VALUES.get(value, value) for value in (match[3] or "-/-/-").split("/")]
+    return change(match[1], int(match[2]), id=id, **dict(zip(COLUMNS, values)))
 
 
 def row_text(deleted: bool, values: Sequence[str | None], position: str, owed: str | Mapping[str, str] | None) -> str:

@@ -258,12 +258,12 @@ class Workbench:
 
     def rows_by_sluice(self, config: TableConfig, *columns: str, span: Span = NOW) -> list[tuple[Any, ...]]:
         """The same as `sluice query` reads them, without a JVM: now, as of a moment, or what changed since one."""
-        found = (
+        rows = (
             open_table(Silver(self.services.tables_uri), config.table, span=span)
             .reader(Shown(with_deleted=True, columns=columns))
             .read_all()
         )
-        return sorted((tuple(row[name] for name in columns) for row in found.to_pylist()), key=str)
+        return sorted((tuple(row[name] for name in columns) for row in rows.to_pylist()), key=str)
 
     def timeline(self, config: TableConfig) -> list[str]:
         """Names of the timeline's files."""

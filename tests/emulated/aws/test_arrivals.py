@@ -64,6 +64,6 @@ def test_the_files_of_a_folder_are_those_that_a_reader_gets_now(drops):
     drops.land("drop/prices/10/other.csv", CSV)
     drops.s3.delete_object(Bucket=BRONZE, Key="drop/prices/1/gone.csv")
     objects = Objects(drops.s3)
-    found = files_beside(objects, newer, "drop/prices/1/")
-    assert sorted(id.key for id in found) == ["drop/prices/1/a.csv", "drop/prices/1/kept.csv"]
-    assert replaced not in found and found[newer] // 1000 * 1000 == objects.modified_at(newer)
+    files = files_beside(objects, newer, "drop/prices/1/")
+    assert sorted(id.key for id in files) == ["drop/prices/1/a.csv", "drop/prices/1/kept.csv"]
+    assert replaced not in files and files[newer] // 1000 * 1000 == objects.modified_at(newer)

@@ -8,14 +8,12 @@ import pytest
 from botocore.exceptions import ClientError
 from emulation.catalog import ARTIST, SILVER, artists
 
-from sluice.catalog.columns import source_comments
 from sluice.catalog.partitions import CREATE_BATCH
 from sluice.catalog.tables import ATHENA_NATIVE
 from sluice.catalog.views import decoded
 from sluice.config.catalog import CatalogRule
 from sluice.config.table import MOR
 from sluice.errors import NameTaken, PartitionKeysDiffer
-from sluice_aws.catalog.glue import GlueCatalog
 from sluice_aws.errors import CatalogDenied
 
 DEMONSTRATION = CatalogRule(tables="{table}", views=None)  # names the tables as the published demonstration has them
@@ -225,30 +223,6 @@ def test_each_merge_on_read_table_takes_at_most_thirty_calls_and_no_change_two(c
     assert catalog.counting() == {"GetTables": 1, "ListObjectsV2": 1}
 
 
-def test_a_view_missing_from_the_listing_is_found_on_creation(catalog, monkeypatch):
-    config = artists(partition_by=())
-    catalog.commit(config, 1)
-    catalog.sync.sync(config)
-    catalog.glue.delete_table(DatabaseName="moma", Name="artists_all")
-    monkeypatch.setattr(
-        catalog.glue,
-        "get_paginator",
-        lambda name, made=catalog.glue.get_paginator: Nothing() if name == "get_tables" else made(name),
-    )
-    assert catalog.sync.sync(config).nothing, "the first attempt made the table, met the view, and looked again"
-    assert (
-        catalog.names("moma") == ["artists", "artists_all"]
-        and catalog.table("moma", "artists_all")["Parameters"]["last_commit_time_sync"]
-    )
-
-
-class Nothing:
-    """An answer without tables."""
-
-    def paginate(self, **asked):
-        return [{"TableList": []}]
-
-
 def test_a_commit_in_known_partitions_changes_what_was_synced_and_nothing_else(catalog):
     config = artists()
     catalog.commit(config, 1, partitions=["nationality=German"])
@@ -350,26 +324,6 @@ def test_columns_are_added_and_widened_and_partitions_get_the_new_types(catalog)
         for column in decoded(catalog.table("moma", "artists")["ViewOriginalText"])["columns"]
     }["artist_id"] == "bigint"
     assert catalog.process().sync(config).nothing
-
-
-def test_empty_text_from_the_catalog_is_not_sent_back(catalog, monkeypatch):
-    config, whole = artists(), GlueCatalog.tables
-    monkeypatch.setattr(
-        GlueCatalog,
-        "tables",
-        lambda self, database, names, **more: (
-            {
-                name: {**table, "Owner": "", "Description": ""}
-                for name, table in (whole(self, database, names, **more) or {}).items()
-            }
-            or None
-        ),
-    )
-    catalog.commit(config, 1, partitions=["nationality=German"])
-    catalog.sync.sync(config)
-    newest = catalog.commit(config, 2, [*ARTIST, ("died", "int")], ["nationality=German"])
-    assert catalog.sync.sync(config).tables[0].change.described
-    assert catalog.table("moma", "artists_all")["Parameters"]["last_commit_time_sync"] == newest
 
 
 def test_a_users_properties_comments_columns_and_description_survive_every_change(catalog):
@@ -653,44 +607,6 @@ def test_a_denied_call_is_reported_with_the_next_step(catalog, monkeypatch):
         catalog.sync.sync(artists())
 
 
-def test_a_long_schema_comes_in_parts_of_four_thousand_characters(catalog):
-    config = artists(partition_by=())
-    catalog.commit(config, 1, [("artist_id", "int"), *((f"column_{number:03d}", "string") for number in range(200))])
-    catalog.sync.sync(config)
-    table = catalog.table("moma", "artists_all")
-    parts = int(table["Parameters"]["spark.sql.sources.schema.numParts"])
-    assert parts > 3 and {
-        len(table["Parameters"][f"spark.sql.sources.schema.part.{number}"]) for number in range(parts - 1)
-    } == {4000}
-    assert len(spark_fields(table)) == 5 + 201 + 3
-    catalog.commit(config, 2, [("artist_id", "int")])
-    assert catalog.sync.sync(config).tables[0].change is not None
-    assert f"spark.sql.sources.schema.part.{parts - 1}" not in catalog.table("moma", "artists_all")["Parameters"]
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        None,
-        [],
-        {"type": "string"},
-        {"type": "record", "name": "r", "fields": [{"name": "a", "type": "Nowhere"}]},
-        {"type": "record", "name": "r", "fields": [7]},
-        {
-            "type": "record",
-            "name": "r",
-            "fields": [
-                {"name": "op", "type": "string"},
-                {"name": "source", "type": "string"},
-                {"name": "after", "type": "string"},
-            ],
-        },
-    ],
-)
-def test_a_schema_that_cannot_be_understood_has_no_comments(schema):
-    assert source_comments(schema) == {}
-
-
 def put_iceberg(catalog, config, version, instant, *, type="string"):
     """Write the metadata of an Iceberg table as a run does, after the commit of that instant."""
     fields = [{"id": 3, "name": "Name", "required": False, "type": type}]
@@ -751,5 +667,5 @@ def test_an_iceberg_table_is_replaced_only_by_who_read_its_definition_last(catal
 
     monkeypatch.setattr(catalog.glue, "update_table", another_was_first)
     catalog.sync.sync(config)
-    found = catalog.table("moma", "artists_iceberg")
-    assert found["Parameters"]["metadata_location"].endswith("/v3.metadata.json") and len(versions) == 2
+    stored = catalog.table("moma", "artists_iceberg")
+    assert stored["Parameters"]["metadata_location"].endswith("/v3.metadata.json") and len(versions) == 2

@@ -82,7 +82,7 @@ def an_object(n=0, table="shop.orders", state=items.PENDING, version=None, **mor
 def a_manifest(admitted, run="run-1", created_at=NOW):
     parts = {}
     for one in admitted:
-        found = ManifestObject(
+        listed = ManifestObject(
             one.id.bucket,
             one.id.key,
             one.id.version,
@@ -94,10 +94,12 @@ def a_manifest(admitted, run="run-1", created_at=NOW):
             one.offset,
             one.admitted_at,
         )
-        parts.setdefault(one.table, []).append(found)
+        parts.setdefault(one.table, []).append(listed)
     tables = {
-        table: TablePart(TableConfig(table, *table.split("."), topic=table, record_key=("id",)).to_dict(), tuple(found))
-        for table, found in parts.items()
+        table: TablePart(
+            TableConfig(table, *table.split("."), topic=table, record_key=("id",)).to_dict(), tuple(listed)
+        )
+        for table, listed in parts.items()
     }
     return open_manifest(LANE, run, created_at, "c1", tables)
 
@@ -282,15 +284,15 @@ class TestAdmission:
         ) and not ledger.objects.quarantine_parked(record, "lost_before_read", "gone", NOW + 8)
         raised = Configuration((TableRule("shop.orders", ("id",), topic="shop.orders", lane=LANE, generation=4),))
         assert unpark(ledger, raised, lambda: NOW + 9) == Unparked(0, frozenset())
-        found = ledger.objects.get([two.id])[two.id]
-        assert (found.state, found.code, found.batch, found.parked_generation) == (
+        entry = ledger.objects.get([two.id])[two.id]
+        assert (entry.state, entry.code, entry.batch, entry.parked_generation) == (
             "quarantined",
             "lost_before_read",
             None,
             None,
         )
         totals = ledger.tables.get("shop.orders").totals
-        assert ledger.quarantine.discard(found, Decision(two.id, "discarded", NOW + 10, "sluice", "me", "quarantined"))
+        assert ledger.quarantine.discard(entry, Decision(two.id, "discarded", NOW + 10, "sluice", "me", "quarantined"))
         assert ledger.tables.get("shop.orders").totals == totals
 
     def test_an_unparked_object_waits_under_the_table_that_takes_it_now(self, ledger):
@@ -324,8 +326,8 @@ class TestPending:
             ledger.objects.admit(an_object(n, "shop.many"))
         for n, table in enumerate(["shop.a", "shop.man", "shop.many_more", "shop.z"]):
             ledger.objects.admit(an_object(500 + n, table))
-        found = Counter(one.table for one in ledger.pending.oldest(LANE, 5))
-        assert found == {"shop.many": 5, "shop.a": 1, "shop.man": 1, "shop.many_more": 1, "shop.z": 1}
+        counts = Counter(one.table for one in ledger.pending.oldest(LANE, 5))
+        assert counts == {"shop.many": 5, "shop.a": 1, "shop.man": 1, "shop.many_more": 1, "shop.z": 1}
 
     def test_pending_objects_come_oldest_first_and_are_all_seen_when_few(self, ledger):
         for n in reversed(range(30)):
@@ -354,9 +356,9 @@ class TestPending:
         tables = {"shop.a": 17, "shop.a_b": 1, "shop.b": 40, "shop.z": 2}
         for n, table in enumerate(name for name, number in tables.items() for _ in range(number)):
             ledger.objects.admit(an_object(n, table))
-        found = ledger.pending.counts(LANE)
-        assert {table: count.objects for table, count in found.items()} == tables
-        assert {table: count.oldest - NOW for table, count in found.items()} == {
+        numbers = ledger.pending.counts(LANE)
+        assert {table: count.objects for table, count in numbers.items()} == tables
+        assert {table: count.oldest - NOW for table, count in numbers.items()} == {
             "shop.a": 0, "shop.a_b": 17, "shop.b": 18, "shop.z": 58,
         }  # fmt: skip
 
@@ -756,7 +758,7 @@ class TestTables:
         settle_all(ledger, claimed(ledger, [an_object()]))
         state = ledger.tables.get("shop.orders")
         assert (state.failures, state.backoff_until, state.last_error) == (0, None, None)
-        assert [found.table for found in ledger.tables.all()] == ["shop.orders"]
+        assert [table.table for table in ledger.tables.all()] == ["shop.orders"]
 
     def test_what_a_table_was_written_with_is_pinned_once(self, ledger):
         pinned = {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": "t"}
@@ -767,7 +769,7 @@ class TestTables:
     def test_the_name_of_a_history_is_pinned_when_it_begins_and_stays_after_its_end(self, ledger):
         pinned = {"record_key": ["id"], "topic": "t"}
         kept = {**pinned, "history": "log"}
-        assert all(ledger.tables.pin("shop.orders", each) for each in (pinned, kept, pinned, kept))
+        assert all(ledger.tables.pin("shop.orders", pinning) for pinning in (pinned, kept, pinned, kept))
         assert not ledger.tables.pin("shop.orders", {**pinned, "history": "other"})
         assert not ledger.tables.pin("shop.orders", {**kept, "record_key": ["no"]})
         assert ledger.tables.get("shop.orders").pinned == kept

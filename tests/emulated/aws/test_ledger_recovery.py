@@ -49,17 +49,17 @@ def simulated():
 
 
 def recovery(simulated, rebuilt=None):
-    found = Recovery(rebuilt or {})
+    recovered = Recovery(rebuilt or {})
     for text in (text for key, text in simulated.documents.stored.items() if "/manifests/" in key):
         manifest = Manifest.from_json(text)
         outcomes = {table: simulated.documents.outcome(manifest.batch, table) for table in manifest.tables}
-        found.add(manifest, {table: outcome for table, outcome in outcomes.items() if outcome is not None})
-    return found
+        recovered.add(manifest, {table: outcome for table, outcome in outcomes.items() if outcome is not None})
+    return recovered
 
 
 def recover(simulated, ledger, listing, **how):
     found = recovery(simulated, **how)
-    settled = [each for each in map(found.settled, listing) if each is not None]
+    settled = [identity for identity in map(found.settled, listing) if identity is not None]
     done = ledger.recovery.restore_objects(settled, {})
     for table, known in found.tables().items():
         ledger.recovery.restore_table(table, known, purge_floors={})
@@ -138,7 +138,7 @@ def test_an_object_that_was_merged_twice_counts_once_in_a_recovered_ledger(simul
 
 
 def test_rows_and_objects_that_were_set_aside_or_parked_are_so_again():
-    found = Recovery({})
+    recovered = Recovery({})
     with emulated_dynamodb() as client:
         simulated = SimulatedLane(client, configuration())
         listing = simulated.put(n=3)
@@ -157,10 +157,15 @@ def test_rows_and_objects_that_were_set_aside_or_parked_are_so_again():
             parked_generation=0,
             quarantined_rows=(RowErrorCount(rows.hash, 2, {"null_record_key": 2}),),
         )
-        found.add(manifest, {"shop.orders": outcome})
+        recovered.add(manifest, {"shop.orders": outcome})
         create_ledger_table(client, "other")
         ledger = Ledger(client, "other", threads=1)
-        assert ledger.recovery.restore_objects([found.settled(each) for each in listing], {plain: "etag"}).added == 3
+        assert (
+            ledger.recovery.restore_objects(
+                [recovered.settled(identity) for identity in listing], {plain: "etag"}
+            ).added
+            == 3
+        )
         got = ledger.objects.get(listing)
         assert (got[rows].state, got[rows].quarantined_rows, got[rows].row_codes) == (
             "committed",

@@ -103,9 +103,13 @@ class TestTransitions:
     def test_a_dead_runs_slice_is_retried_with_its_progress_and_the_run_is_fenced(self):
         left = begun_again(slice_done(begun(), "run-1", ServiceReport(rows=5), NOW))
         assert isinstance(interrupt(left, "run-1", NOW), RequestRefusal), "its own run knows better"
-        found = interrupt(left, "run-2", NOW)
-        assert (found.state, found.error.code, found.not_before) == (REQUESTED, "run_died", NOW + 30_000)
-        taken = start(found, "run-2", NOW + 30_000, {"commits": 8})
+        interrupted = interrupt(left, "run-2", NOW)
+        assert (interrupted.state, interrupted.error.code, interrupted.not_before) == (
+            REQUESTED,
+            "run_died",
+            NOW + 30_000,
+        )
+        taken = start(interrupted, "run-2", NOW + 30_000, {"commits": 8})
         assert (taken.run, taken.started_at, taken.slices, taken.report.rows, taken.seen) == (
             "run-2",
             NOW,
@@ -182,8 +186,8 @@ class TestTurns:
             totals={"commits": 9, "bytes_written": 700, "deleted": 2},
             services={CLEANING: {"at": NOW, "commits": 4, "bytes_written": 500}},
         )
-        found = since(state, CLEANING)
-        assert (found.commits, found.bytes_written, found.deleted, found.at) == (5, 200, 2, NOW) and since(
+        progress = since(state, CLEANING)
+        assert (progress.commits, progress.bytes_written, progress.deleted, progress.at) == (5, 200, 2, NOW) and since(
             state, PURGE
         ).commits == 9
 
@@ -231,8 +235,8 @@ class TestLedger:
         done = ledger.services.finish(request, "run-1", ServiceReport(rows=1, instant="i9"), NOW + 2)
         assert (done.state, done.report.rows, done.slices) == (DONE, 3, 2) and ledger.services.open_of_lane(LANE) == []
         assert ledger.services.of_lane(LANE) == [done] == [ledger.services.get(LANE, TABLE, COMPACTION)]
-        found = since(ledger.tables.get(TABLE), COMPACTION)
-        assert (found.commits, found.bytes_written, found.at, found.instant) == (1, 50, NOW + 2, "i9")
+        progress = since(ledger.tables.get(TABLE), COMPACTION)
+        assert (progress.commits, progress.bytes_written, progress.at, progress.instant) == (1, 50, NOW + 2, "i9")
         assert asked(ledger, "q-2", NOW + 3).new
 
     def test_a_failure_stays_with_the_request_and_a_run_that_lost_it_changes_nothing(self, ledger):
@@ -282,8 +286,8 @@ def settle_one(ledger, n=0):
         size=1,
     )
     ledger.objects.admit(one)
-    found = ManifestObject(one.id.bucket, one.id.key, one.id.version, 1, None, "avro", TABLE, None, None, NOW)
-    manifest: Manifest = open_manifest(LANE, "run-1", NOW, "c", {TABLE: TablePart(config().to_dict(), (found,))})
+    listed = ManifestObject(one.id.bucket, one.id.key, one.id.version, 1, None, "avro", TABLE, None, None, NOW)
+    manifest: Manifest = open_manifest(LANE, "run-1", NOW, "c", {TABLE: TablePart(config().to_dict(), (listed,))})
     assert ledger.batches.open(manifest, manifest_key(LANE, manifest.batch), "run-1", "job-run-1")
     ledger.batches.claim(manifest)
     outcome = Outcome(manifest.batch, TABLE, COMMITTED, committed_at=NOW, instant=f"i{n}", counts={"bytes_written": 50})

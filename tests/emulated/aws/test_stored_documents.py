@@ -8,7 +8,7 @@ from sluice.config.rules.table_rule import TableRule
 from sluice.objects import ObjectId
 from sluice.schema.avro import fingerprint
 from sluice_aws.admission.heads import read_head
-from sluice_aws.errors import ConfigurationUnreadable, Unchanged
+from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
@@ -68,17 +68,6 @@ def test_an_object_is_read_by_its_exact_version(deployment):
     deployment.s3.delete_object(Bucket=BRONZE, Key=old.key, VersionId=old.version)
     assert not objects.exists(old)
     assert objects.exists(new)
-
-
-def test_an_unchanged_document_is_not_sent_again(deployment):
-    objects = Objects(deployment.s3)
-    objects.put_json(SILVER, "a/b.json", {"b": 1, "a": "é"})
-    document = objects.get(SILVER, "a/b.json")
-    assert document.data == '{"a":"é","b":1}'.encode()
-    with pytest.raises(Unchanged):
-        objects.get(SILVER, "a/b.json", unless=document.etag)
-    assert objects.get_json(SILVER, "a/c.json") is None
-    assert list(objects.keys(SILVER, "a/")) == ["a/b.json"]
 
 
 def test_an_identity_without_versions_is_read_on_condition_of_its_etag(deployment):

@@ -62,9 +62,3 @@ def test_partition_folders_are_listed_at_every_level(reader):
         "nationality=__HIVE_DEFAULT_PARTITION__",
     ]
     assert list(reader.partition_paths("crm.user", ("a", "b"))) == []
-
-
-def test_a_tables_properties_are_read_as_java_writes_them(reader):
-    found = reader.properties("moma.artists")
-    assert (found["hoodie.table.name"], found["hoodie.table.version"]) == ("artists", "6")
-    assert reader.properties("moma.nothing") is None

@@ -26,10 +26,10 @@ def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, 
     assert [one["TopicArn"] for one in planned["TopicConfigurations"]] == ["arn:aws:sns:eu-central-1:123456789012:t"]
     assert run(["ops", "adopt-bucket", "--json"]) == 0
     assert describe(capsys)["changed"]
-    found = stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
+    configuration = stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
     assert (
-        "EventBridgeConfiguration" in found
-        and found["TopicConfigurations"][0]["TopicArn"] == "arn:aws:sns:eu-central-1:123456789012:t"
+        "EventBridgeConfiguration" in configuration
+        and configuration["TopicConfigurations"][0]["TopicArn"] == "arn:aws:sns:eu-central-1:123456789012:t"
     )
 
 
@@ -92,10 +92,6 @@ def test_adopting_fails_without_a_queue_and_tries_no_other_way(stack, capsys):
     assert "EventBridgeConfiguration" not in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
 
 
-def test_another_way_than_the_two_is_a_wrong_command_line(stack):
-    assert run(["ops", "adopt-bucket", "--via", "pigeon"]) == 2
-
-
 @pytest.fixture
 def elsewhere(stack, monkeypatch):
     """Buckets of another Region."""
@@ -116,5 +112,5 @@ def test_a_bucket_of_another_region_is_not_adopted(stack, elsewhere, capsys):
 
 def test_doctor_fails_buckets_of_another_region(stack, elsewhere, capsys):
     run(["doctor", "--json"])
-    found = {item["about"]: item["result"] for item in describe(capsys)}
-    assert [found[about] for about in ("bronze region", "silver bucket", "artifact bucket")] == ["fail"] * 3
+    by_about = {item["about"]: item["result"] for item in describe(capsys)}
+    assert [by_about[about] for about in ("bronze region", "silver bucket", "artifact bucket")] == ["fail"] * 3

@@ -74,12 +74,6 @@ def test_the_other_table_is_described_and_its_adoption_requested(lake, invoked, 
     assert request.arguments == {"source": SOURCE} and invoked == [("s-supervise", "Event")]
 
 
-def test_a_bucket_that_is_not_there_is_named(lake, invoked, capsys):
-    assert run(["table", "adopt", TABLE, "--from", "s3://lakes/x", "--yes"]) == 2
-    err = capsys.readouterr().err
-    assert "no bucket lakes" in err and "sluice doctor" not in err and invoked == []
-
-
 def test_waiting_ends_with_the_rows_or_with_the_reason(lake, invoked, monkeypatch, capsys):
     arguments = ["table", "adopt", TABLE, "--from", SOURCE, "--yes", "--wait", "5"]
     monkeypatch.setattr("sluice_cli.terminal.services.supervise_now", lambda target: lane_does(lake))

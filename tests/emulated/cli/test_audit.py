@@ -20,7 +20,7 @@ def merged(stack):
 
 
 def codes(capsys):
-    return {found["code"] for found in describe(capsys)["contradictions"]}
+    return {contradiction["code"] for contradiction in describe(capsys)["contradictions"]}
 
 
 def test_every_version_is_listed_with_its_commit_or_the_reason_why_not(merged, capsys):
@@ -29,11 +29,11 @@ def test_every_version_is_listed_with_its_commit_or_the_reason_why_not(merged, c
     assert document["clean"] and document["contradictions"] == []
     assert document["objects"] == {"committed": 5, "parked": 1, "pending": 1, "quarantined": 1, "too_young": 1}
     assert document["committed"] == {"active": 3, "archived": 1, "no_change": 1}
-    found = {entry["key"]: entry for entry in document["object_versions"]}
-    assert (found["a"]["table"], found["a"]["batch"], found["a"]["instant"]) == (TABLE, merged.batch, instant(2))
-    assert (found["old"]["place"], found["again"]["place"]) == ("archived", "no_change")
-    assert (found["bad"]["state"], found["bad"]["reason"]) == ("quarantined", "corrupt")
-    assert found["aside"]["reason"] == "no table takes its topic"
+    by_key = {entry["key"]: entry for entry in document["object_versions"]}
+    assert (by_key["a"]["table"], by_key["a"]["batch"], by_key["a"]["instant"]) == (TABLE, merged.batch, instant(2))
+    assert (by_key["old"]["place"], by_key["again"]["place"]) == ("archived", "no_change")
+    assert (by_key["bad"]["state"], by_key["bad"]["reason"]) == ("quarantined", "corrupt")
+    assert by_key["aside"]["reason"] == "no table takes its topic"
     assert run(["audit"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "9 object versions: 5 committed, 1 parked, 1 pending, 1 quarantined, 1 too new to be in the ledger (too_young)",
@@ -52,12 +52,12 @@ def test_a_contradiction_is_found_with_its_next_step(merged, capsys, code):
     BREAKAGES[code](merged)
     assert run(["audit", "--json"]) == 1
     document = describe(capsys)
-    found = [entry for entry in document["contradictions"] if entry["code"] == code]
-    assert found and all(entry["next_step"] for entry in found) and not document["clean"]
+    entries = [entry for entry in document["contradictions"] if entry["code"] == code]
+    assert entries and all(entry["next_step"] for entry in entries) and not document["clean"]
     assert run(["audit"]) == 1
     out = capsys.readouterr().out
-    assert f"{CONTRADICTIONS[code][0]}: {len(found)} ({code})\n" in out and "\n  next step: " in out
-    assert "TABLE" not in out or len({entry["table"] for entry in found}) > 1 or found[0]["table"] is None
+    assert f"{CONTRADICTIONS[code][0]}: {len(entries)} ({code})\n" in out and "\n  next step: " in out
+    assert "TABLE" not in out or len({entry["table"] for entry in entries}) > 1 or entries[0]["table"] is None
 
 
 def test_an_object_in_two_batches_contradicts_nothing_else(merged, capsys):
@@ -138,10 +138,10 @@ def test_a_batch_that_is_opened_between_two_pages_contradicts_nothing(merged, mo
     opened = []
 
     def then_opened(self, bucket, marker, prefix):
-        found = page(self, bucket, marker, page_size=2)
+        versions = page(self, bucket, marker, page_size=2)
         if marker is not None and not opened:
             opened.append(merged.opened(merged.stack.admit(merged.stack.write("zz"))))
-        return found
+        return versions
 
     monkeypatch.setattr(Objects, "version_page", then_opened)
     assert run(["audit", "--json"]) == 0

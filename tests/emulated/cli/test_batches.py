@@ -33,8 +33,8 @@ def batch(stack):
 
 
 def test_a_commit_that_a_later_run_found_is_missing_in_the_changes_by_word(stack, capsys):
-    found = Outcome("b-1", "crm.user", COMMITTED, NOW, instant="20260101000000000", counts={"inserted": 7})
-    note_commit(stack.ledger, found, counts_of(found, {}))
+    outcome = Outcome("b-1", "crm.user", COMMITTED, NOW, instant="20260101000000000", counts={"inserted": 7})
+    note_commit(stack.ledger, outcome, counts_of(outcome, {}))
     said = "its changes lack those of 1 commit, whose run died before recording it"
     assert run(["table", "list"]) == 0
     assert f"crm.user: {said}\n" in capsys.readouterr().err
@@ -63,21 +63,6 @@ def test_a_replay_that_commits_nothing_leaves_changes_and_last_commit(stack, cap
     assert run(["top", "--json"]) == 0
     (table,) = describe(capsys)["tables"]
     assert (table["last_commit_at"], table["changes"]) == (NOW, 7)
-
-
-def test_a_batch_is_found_by_its_shortened_form(stack, batch, capsys):
-    assert run(["ops", "batch", "show", f"{batch[:4]}…{batch[-9:]}", "--json"]) == 0
-    assert [each["batch"] for each in describe(capsys)["batches"]] == [batch]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [(["b-nothing"], "No batch begins with"), (["b-", "--table", "crm.user"], "--batch")],
-    ids=["no batch", "with a table"],
-)
-def test_the_history_of_no_batch_is_a_mistake(stack, batch, arguments, message, capsys):
-    assert run(["history", "--batch", *arguments]) == 2
-    assert message in capsys.readouterr().err
 
 
 def test_a_table_of_an_open_batch_is_given_up_with_the_note_and_the_lane_woken(stack, batch, invoked, capsys):

@@ -1,6 +1,5 @@
 """`sluice config plan`, and the question that `config push` asks, on an emulated stack."""
 
-from io import BytesIO, TextIOWrapper
 from types import SimpleNamespace
 
 import pytest
@@ -69,36 +68,6 @@ def test_the_exit_code_tells_changes_refusals_and_neither(stack, push, capsys):
     assert push("tables: [{topic: a, tabel: b.c}]", verb="plan") == 1
 
 
-def test_a_plan_warns_of_expected_columns_that_the_table_lacks(stack, push, capsys):
-    stack.ledger.tables.pin("crm.user", PINNED)
-    SchemaHistory(Objects(stack.s3), "s-silver").keep_columns(
-        StoredColumns("crm.user", {"id": "int", "email": "string"})
-    )
-    expecting = TABLES.replace("crm.user}", "crm.user, expect: {columns: {emial: {not_null: true}, ID: {min: 1}}}}")
-    wrong = "expect: emial is not a column of the table (did you mean email?)"
-    assert push(expecting, "--waiting", verb="check") == 0
-    assert f"warning: crm.user: {wrong}" in capsys.readouterr().err
-    for verb, code in (("plan", 3), ("push", 2)):
-        assert push(expecting, verb=verb) == code
-        out, err = capsys.readouterr()
-        assert f"  ! {wrong}" in out and wrong not in err
-
-
-def test_a_partition_by_declared_instants_is_warned_of_without_a_sample(stack, push, capsys):
-    warning = "warning: crm.user: partition_by: seen_at is a timestamp: each instant becomes a folder"
-    instants = "crm.user, partition_by: [seen_at], types: {seen-at: timestamp_millis}}"
-    for declared, warns in ((instants, True), (instants.replace("timestamp_millis", "date"), False)):
-        assert push(TABLES.replace("crm.user}", declared), verb="plan") == 3
-        assert capsys.readouterr().err.count(warning) == warns
-    waits = stack.write("topics/crm.public.user/a.json", b'{"id": 1, "seen-at": 1}\n')
-    stack.admit(waits, items.PARKED, table=None, lane=None, topic="crm.public.user", reason="no rule", format="json")
-    assert push(TABLES.replace("crm.user}", instants), verb="plan") == 3
-    assert capsys.readouterr().err.count(warning) == 1
-    stack.ledger.tables.pin("crm.user", {**PINNED, "partition_by": ["seen_at"]})
-    push(TABLES.replace("crm.user}", instants), verb="plan")
-    assert warning not in capsys.readouterr().err, "a table with data keeps its partitions"
-
-
 def test_another_transform_is_no_change_in_place_but_asks_for_a_rebuild(stack, push, capsys):
     day = TABLES.replace("crm.user}", "crm.user, partition_by: day(seen_at)}")
     assert push(day) == 0
@@ -141,27 +110,6 @@ def test_a_column_that_waiting_objects_lack_needs_a_yes(stack, push, capsys, set
     assert push(text) == 0, "what is in force is not asked about again"
 
 
-@pytest.mark.parametrize(
-    ("setting", "name"),
-    [
-        ("types: {Seen-at: date}", "types: Seen-at"),
-        ("types: {sen-at: date}", "types: sen-at"),
-        ("raw: sen_at", "raw: sen_at"),
-    ],
-)
-def test_a_type_of_a_misspelt_column_is_warned_of(stack, push, capsys, setting, name):
-    waits = stack.write("topics/crm.public.user/a.json", b'{"id": 1, "seen-at": "2026-01-01"}\n')
-    stack.admit(waits, items.PARKED, table=None, lane=None, topic="crm.public.user", reason="no rule", format="json")
-    assert push(TABLES.replace("crm.user}", f"crm.user, {setting}}}"), verb="plan") == 3
-    assert (
-        f"warning: crm.user: {name} is not a column of the objects that wait (did you mean seen"
-        in capsys.readouterr().err
-    )
-    for right in ("types: {seen-at: date, created-at: date}", "raw: seen_at", "raw: true"):
-        assert push(TABLES.replace("crm.user}", f"crm.user, {right}}}"), verb="plan") == 3
-        assert "is not a column" not in capsys.readouterr().err
-
-
 def test_a_misspelt_key_in_force_needs_a_yes_once_a_push_frees_objects(stack, push, capsys):
     misspelt = TABLES.replace("[id]", "[custmer_id]")
     assert push(misspelt.replace("crm.public.user", "crm.public.usr")) == 0
@@ -197,8 +145,8 @@ def test_a_key_that_rows_of_waiting_objects_share_needs_a_yes(stack, push, capsy
 
 
 def parked_of(stack, topic, number=1):
-    for each in range(number):
-        waits = stack.write(f"topics/{topic}/{each}.parquet", plain_parquet({"id": each}))
+    for place in range(number):
+        waits = stack.write(f"topics/{topic}/{place}.parquet", plain_parquet({"id": place}))
         stack.admit(waits, items.PARKED, table=None, lane=None, topic=topic, reason="no rule", format="parquet")
 
 
@@ -233,19 +181,6 @@ def test_a_topic_that_no_object_has_is_warned_of_while_others_wait(stack, push, 
         assert f"warning: {warning}\n" in capsys.readouterr().err, verb
 
 
-def test_a_topic_beside_the_rule_of_one_like_it_is_not_taken_for_a_distant_one(stack, push, capsys):
-    parked_of(stack, "tickit.crm.user")
-    parked_of(stack, "tickit.ecomm.date")
-    rules = "{topic: tickit.crm.usr, table: crm.usr}"
-    more = "tables: [{topic: tickit.crm.user, table: crm.user}, %s]"
-    push(f"defaults: {{record_key: id}}\n{more % rules}\n", verb="plan")
-    said = "topic tickit.crm.usr: no object waits for it"
-    assert f"{said}; did you mean tickit.crm.user, which another rule takes?\n" in capsys.readouterr().err
-    distant = "{topic: tickit.crm.ads, table: crm.usr}"
-    push(f"defaults: {{record_key: id}}\n{more % distant}\n", verb="plan")
-    assert "did you mean" not in capsys.readouterr().err
-
-
 def test_a_topic_of_an_open_batch_a_table_or_quarantine_is_known(stack, push, capsys):
     parked_of(stack, "hr.staff")
     stack.ledger.tables.pin("crm.user", PINNED)
@@ -254,33 +189,6 @@ def test_a_topic_of_an_open_batch_a_table_or_quarantine_is_known(stack, push, ca
     more = MORE.replace("table: crm.a}", "table: crm.a}, {topic: b, table: crm.b}")
     assert push(more) == 0
     assert "no object waits for it" not in capsys.readouterr().err
-
-
-def test_a_topic_that_has_not_written_yet_is_no_mistake(stack, push, capsys):
-    parked_of(stack, "crm.public.user")
-    assert push(MORE) == 0
-    assert "warning" not in capsys.readouterr().err
-
-
-def test_topics_that_no_object_has_are_named_up_to_a_limit(stack, push, capsys):
-    parked_of(stack, "hr.staff")
-    rules = ", ".join(f"{{topic: topic{number:02}, table: crm.t{number}}}" for number in range(13))
-    assert push(f"defaults: {{record_key: [id]}}\ntables: [{rules}]\n", verb="plan") == 3
-    err = capsys.readouterr().err
-    named = ", ".join(f"topic{number:02}" for number in range(10))
-    what = f"topics {named} and 3 more: no object waits for them, and 1 object of 1 topic waits without a table"
-    assert err.count("warning: ") == 1 and f"warning: {what}: hr.staff\n" in err
-
-
-def test_a_corrected_partition_column_names_what_stays_quarantined(stack, push, capsys):
-    assert push(TABLES.replace("crm.user}", "crm.user, partition_by: country}")) == 0
-    stack.admit(stack.write("q"), items.QUARANTINED, code="incompatible_schema", reason="no column country")
-    for code in ("corrupt_object", "damaged_json"):  # no setting lets them be read
-        stack.admit(stack.write(code), items.QUARANTINED, code=code, reason="damaged")
-    capsys.readouterr()
-    assert push(TABLES, verb="plan") == 3
-    retry = "`sluice quarantine retry --code incompatible_schema --table crm.user`"
-    assert f"  stay quarantined: 1 object; to judge it again: {retry}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("setting", "name"), MISSPELT_COLUMNS)
@@ -295,39 +203,6 @@ def test_a_column_that_a_table_with_data_lacks_needs_a_yes(stack, push, capsys, 
     assert f"  ! {name} is not a column of the table (did you mean email?)" in capsys.readouterr().out
     assert push(text) == 2
     assert push(text, "--yes") == 0
-
-
-@pytest.mark.parametrize(("name", "said"), [("emial", True), ("born", False), ("email", False)])
-def test_a_type_of_a_misspelt_column_of_a_table_with_data_is_warned_of(stack, push, capsys, name, said):
-    assert push(TABLES) == 0
-    stack.ledger.tables.pin("crm.user", PINNED)
-    columns = StoredColumns("crm.user", {"id": "int", "email": "string"})
-    SchemaHistory(Objects(stack.s3), "s-silver").keep_columns(columns)
-    push(TABLES.replace("crm.user}", f"crm.user, types: {{{name}: string}}}}"), verb="plan")
-    warning = f"types: {name} is not a column of the table (did you mean email?)"
-    assert (warning in capsys.readouterr().err) == said
-
-
-@pytest.mark.parametrize(("key", "meant"), [("idd", "id"), ("ID", "id")])
-def test_a_refused_setting_that_names_no_column_is_marked_too(stack, push, capsys, key, meant):
-    assert push(TABLES) == 0
-    stack.ledger.tables.pin("crm.user", PINNED)
-    SchemaHistory(Objects(stack.s3), "s-silver").keep_columns(StoredColumns("crm.user", {"id": "int"}))
-    text = TABLES.replace("[id]", f"[{key}]")
-    capsys.readouterr()
-    wrong = f"  ! record_key: {key} is not a column of the table (did you mean {meant}?): objects without it are"
-    for verb, code in (("plan", 4), ("push", 1)):
-        assert push(text, verb=verb) == code
-        assert wrong in capsys.readouterr().out
-
-
-def test_a_column_that_the_rule_excluded_before_is_known(stack, push, capsys):
-    excluding = TABLES.replace("crm.user}", "crm.user, columns: {exclude: phone}}")
-    assert push(excluding) == 0
-    stack.ledger.tables.pin("crm.user", PINNED)
-    SchemaHistory(Objects(stack.s3), "s-silver").keep_columns(StoredColumns("crm.user", {"id": "int"}))
-    push(excluding.replace("exclude: phone", "mask: phone"), verb="plan")
-    assert "is not a column" not in capsys.readouterr().out
 
 
 def test_a_plan_counts_what_a_push_frees(stack, push, invoked, capsys):
@@ -351,14 +226,6 @@ def test_a_plan_counts_what_a_push_frees(stack, push, invoked, capsys):
     assert push(more, "--json") == 0
     done = describe(capsys)
     assert (done["unparked"], done["plan"]["tables"]) == (2, plan["tables"])
-
-
-def test_a_push_shows_its_plan_and_adds_without_a_question(stack, push, terminal, capsys):
-    assert push(TABLES) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("new      crm.user\n") and "Tables: 1 new\nIn force: 1 rule" in out
-    assert push(MORE) == 0
-    assert terminal[0] == []
 
 
 def test_on_a_terminal_a_risky_push_asks_once_and_a_no_changes_nothing(stack, push, terminal, capsys):
@@ -496,16 +363,6 @@ def test_the_value_that_the_data_has_is_restored_without_a_rebuild(stack, push, 
     assert push(TABLES) == 0
     out = capsys.readouterr().out
     assert "partition_by: day -> none: as the table's data has it\n" in out and "rebuild" not in out
-
-
-@pytest.mark.parametrize(("verb", "code"), [("check", 0), ("plan", 3), ("push", 0)])
-def test_a_dash_stands_for_stdin(stack, monkeypatch, capsys, verb, code):
-    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(f"# \u00e9\n{TABLES}".encode()), encoding="ascii"))
-    assert run(["config", verb, "-"]) == code
-    assert (in_force(stack) is not None) == (verb == "push")
-    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"tables: [")))
-    assert run(["config", verb, "-"]) == 1
-    assert "error: stdin has 1 mistake:\nline 1, column 10: " in capsys.readouterr().err
 
 
 HASHED = TABLES.replace("crm.user}", "crm.user, columns: {hash: email, key: s/customers}}")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from emulation.stack import NOW, SHARED, cloudformation, describe
+from emulation.stack import SHARED, cloudformation, describe
 
 from sluice import prices
 from sluice_aws.lanes.job_runs import Billed
@@ -57,35 +57,3 @@ def test_the_runs_of_a_local_stack_show_what_their_seconds_would_cost(ended, cap
     assert run(["ops", "cost", "runs"]) == 0
     shown = capsys.readouterr()
     assert "Local runs cost nothing. Estimated: " in shown.err and f"\t2.000\t8.000\t{usd:.4f}" in shown.out
-
-
-def test_a_local_stack_lists_runs_from_before_it_was_ended_and_started_again(ended, stack, capsys, monkeypatch):
-    monkeypatch.setattr("sluice_cli.ops.cost.chosen_target", lambda stack: replace(chosen_target(stack), kind=LOCAL))
-    monkeypatch.setattr("sluice_aws.lanes.job_runs.JobRuns.seconds", lambda self, job_run_id: 60.0)
-    for name in ("run-0", "run-1"):
-        stack.ledger.history.run_started(name, "main", NOW, "job")
-        stack.ledger.history.run_ended(name, "released", None, 1, NOW + 1_800_000)
-    stack.ledger.history.run_started("run-9", "main", NOW, "job")
-    assert run(["ops", "cost", "runs", "--json"]) == 0
-    found = {one["run"]: one for one in describe(capsys)["runs"]}
-    assert set(found) == {"run-0", "run-1", "run-2"}, "run-9 has not ended"
-    assert (found["run-0"]["vcpu_hours"], found["run-0"]["state"]) == (2.0, "released")
-
-
-def test_a_run_has_the_state_that_runs_shows(ended, stack, capsys, monkeypatch):
-    monkeypatch.setattr("sluice_aws.lanes.job_runs.JobRuns.billed", lambda self, job_run_id: None)
-    stack.ledger.history.run_started("run-1", "main", NOW)
-    stack.ledger.history.run_ended("run-1", "released", None, 1, NOW + 1)
-    assert run(["ops", "runs", "--json"]) == 0
-    (listed,) = describe(capsys)["runs"]
-    assert run(["ops", "cost", "runs", "--json"]) == 0
-    states = {one["run"]: one["state"] for one in describe(capsys)["runs"]}
-    assert states == {"run-1": listed["state"], "run-2": "SUCCESS"}
-
-
-def test_the_estimate_of_a_stack_has_its_own_ceiling_and_says_whose_prices(stack, capsys):
-    cloudformation().parameters = {"MaximumCpu": "32 vCPU", "MaximumMemory": "128 GB"}
-    assert run(["--stack", "s", "ops", "cost", "estimate"]) == 0
-    said = capsys.readouterr().err
-    assert "At most 58 US dollars a day for Spark, by MaximumCpu=32 vCPU" in said
-    assert "assumed for eu-central-1, where most cost up to 30 % more" in said

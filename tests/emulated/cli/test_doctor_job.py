@@ -97,10 +97,10 @@ def test_one_job_is_started_followed_and_reported(emr, capsys):
     assert run(["doctor", "--job", "--json"]) == 1  # nothing else is set up in this stack
     output = capsys.readouterr()
     assert "job run 00f1: mor: upsert" in output.err
-    found = {item["about"]: item for item in json.loads(output.out)}
-    assert found["trial job"]["facts"]["trial"] == application.started[0]["name"] and len(application.started) == 1
+    by_about = {item["about"]: item for item in json.loads(output.out)}
+    assert by_about["trial job"]["facts"]["trial"] == application.started[0]["name"] and len(application.started) == 1
     assert {
-        found[about]["result"] for about in ("trial job", "engine", "job run id", "copy on write", "merge on read")
+        by_about[about]["result"] for about in ("trial job", "engine", "job run id", "copy on write", "merge on read")
     } == {"ok"}
 
 
@@ -142,16 +142,3 @@ def test_an_application_of_another_engine_fails(emr, capsys):
     findings = json.loads(capsys.readouterr().out)
     (advice,) = [one["advice"] for one in findings if one["about"] == "application" and one["result"] == "fail"]
     assert "another EmrRelease" in advice
-
-
-def test_the_release_names_its_version_and_commit_and_another_command_is_said(emr, stack, capsys, monkeypatch):
-    emr()
-    cloudformation().outputs["Release"] = "r1"
-    built = {"version": "r1", "sluice": "9.9.9", "commit": "0123456789ab", "files": {}}
-    stack.s3.put_object(Bucket="s-artifacts", Key="releases/r1/release.json", Body=json.dumps(built).encode())
-    for own, result in (("9.9.9", "ok"), ("0.1.0", "warn")):
-        monkeypatch.setattr("sluice_cli.ops.checks.distribution_version", lambda own=own: own)
-        capsys.readouterr()
-        run(["doctor", "--json"])
-        (found,) = [one for one in json.loads(capsys.readouterr().out) if one["about"] == "release"]
-        assert found["result"] == result and "r1, sluice 9.9.9, commit 0123456789ab" in found["found"]

@@ -110,10 +110,10 @@ def test_a_dry_run_lists_what_holds_the_row_and_changes_nothing(users, invoked, 
     before = aside(users)
     assert run(["forget", TABLE, "7", "--dry-run", "--json"]) == 0
 
-    found = describe(capsys)
+    document = describe(capsys)
 
-    assert found["state"] == "dry_run" and found["quarantined_rows"] == 1
-    assert found["still_held_by"] == {
+    assert document["state"] == "dry_run" and document["quarantined_rows"] == 1
+    assert document["still_held_by"] == {
         "bronze": [{"key": OBJECT.format(0), "version": users.items[0].version}],
         "unread": [],
         "replaced": ["0001700000000"],
@@ -145,26 +145,6 @@ def test_a_dry_run_says_whether_the_table_has_the_row(users, tmp_path, monkeypat
     assert out[0].endswith(": dry run, nothing was removed") and "quarantine: 0 records of the row" in out
     assert run(["forget", TABLE, str(id), "--dry-run", "--json"]) == 0
     assert describe(capsys)["found"] == {"rows": int(id == 1), "history_rows": 1 if history else 0}
-
-
-@pytest.mark.parametrize(("id", "absent"), [("1", False), ("99", True), ("7", False)])
-def test_a_key_that_nothing_has_is_said_before_the_question(users, monkeypatch, capsys, id, absent):
-    silver = SilverFolder(SILVER_FOLDER)
-    monkeypatch.setattr(row_life, "open_table", lambda place, table, span: open_table(silver, table, span=span))
-    monkeypatch.setattr(row_life, "history_folder", lambda place, table: None)
-    assert run(["forget", TABLE, id]) == 2, "nobody to ask"
-    said = capsys.readouterr().err
-    assert ("crm.user has no such row, nor have its history and quarantine" in said) == absent
-
-
-def test_a_key_of_no_object_and_no_file_leaves_the_older_files(users, monkeypatch, capsys):
-    users.s3.delete_object(Bucket="s-silver", Key=f"_sluice/replaced/{TABLE}/0001700000000/rebuild.json")
-    silver = SilverFolder(SILVER_FOLDER)
-    monkeypatch.setattr(row_life, "open_table", lambda place, table, span: open_table(silver, table, span=span))
-    monkeypatch.setattr(row_life, "history_folder", lambda place, table: None)
-    assert run(["forget", TABLE, "99", "--yes"]) == 1
-    assert "No object of crm.user has this key, nor have its files: nothing was removed" in capsys.readouterr().err
-    assert users.ledger.services.get("main", TABLE, FORGETTING) is None
 
 
 def test_the_receipt_says_what_was_removed_and_the_ledger_has_no_key(users, monkeypatch, capsys):

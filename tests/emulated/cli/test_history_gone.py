@@ -55,9 +55,9 @@ def test_doctor_fails_a_table_whose_history_table_lacks_its_last_commit(merged, 
     assert merged.ledger.tables.get(TABLE).history_instant == instant(1)
     assert found_by_doctor(capsys) is None
     gone(merged)
-    found = found_by_doctor(capsys)
-    assert found["result"] == "fail" and f"crm.user_history {instant(1)} is gone" in found["found"]
-    assert "sluice table accept" in found["advice"]
+    by_about = found_by_doctor(capsys)
+    assert by_about["result"] == "fail" and f"crm.user_history {instant(1)} is gone" in by_about["found"]
+    assert "sluice table accept" in by_about["advice"]
 
 
 @pytest.mark.parametrize("restored", [False, True])

@@ -51,10 +51,10 @@ def asked():
     """Runs a command, and gives the number of its calls of AWS by operation."""
 
     def runs(*words, ends=0):
-        found = Counter()
-        with observing(lambda model, _: found.update([model.name])):
+        counts = Counter()
+        with observing(lambda model, _: counts.update([model.name])):
             assert run([*words]) == ends
-        return found
+        return counts
 
     return runs
 
@@ -76,6 +76,6 @@ def test_a_sync_reads_the_configuration_once_and_each_commit_once(many, asked, c
     for table in TABLES.values():
         for key, data in timeline.items():
             many.s3.put_object(Bucket="s-silver", Key=key.replace("crm/user", table.replace(".", "/")), Body=data)
-    found = asked("ops", "catalog", "sync", "--dry-run")
+    document = asked("ops", "catalog", "sync", "--dry-run")
     assert f"{len(TABLES)} tables would change" in capsys.readouterr().err
-    assert found["GetObject"] <= len(TABLES) + 1 and found["GetTables"] <= len(TABLES) and not found["GetItem"]
+    assert document["GetObject"] <= len(TABLES) + 1 and document["GetTables"] <= len(TABLES) and not document["GetItem"]

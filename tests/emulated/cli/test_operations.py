@@ -50,8 +50,8 @@ def deliver(output="QueueUrl"):
 
 
 def state_of(system, identity):
-    found = system.ledger.objects.get([identity]).get(identity)
-    return found.state if found else None
+    records = system.ledger.objects.get([identity]).get(identity)
+    return records.state if records else None
 
 
 def test_notifications_are_late(system, monkeypatch, capsys):

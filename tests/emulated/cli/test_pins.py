@@ -142,7 +142,7 @@ def test_a_verb_prints_what_was_recorded(test, case, capsys):
         with pytest.MonkeyPatch.context() as patch:
             if columns is not None:
                 to_a_terminal(patch, columns)
-            found[name] = "\n".join(printed(each, texts, capsys) for each in line.format_map(names).split(" && "))
+            found[name] = "\n".join(printed(command, texts, capsys) for command in line.format_map(names).split(" && "))
         if WRITES:
             (PINS / f"{name}.txt").write_text(found[name])
     assert found == {name: (PINS / f"{name}.txt").read_text() for name in found}

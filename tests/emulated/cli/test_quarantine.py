@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from emulation.stack import NOW, describe
-from support.builders import avro_object, in_a_terminal, to_a_terminal, unstyled
+from support.builders import avro_object, in_a_terminal
 
 from sluice.admission.routing import classify
 from sluice.admission.verdict import NO_CONFIGURATION
@@ -17,13 +17,11 @@ from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.table import TableConfig
-from sluice.errors import SchemaFrozen
 from sluice.ledger import keys as items
 from sluice.ledger.records import Decision
 from sluice.silver_keys import rows_key
 from sluice_aws.admission.reassign import Unparked, unpark
 from sluice_aws.ledger.rebuilds import RebuildLedger
-from sluice_cli.ingest.set_aside import Decided
 from sluice_cli.main import run
 
 TABLES = """
@@ -107,19 +105,6 @@ def totals(stack):
     return Counter({name: found[name] for name in names if found.get(name)})
 
 
-def test_a_plan_names_the_quarantined_rows_that_a_corrected_rule_leaves(configured, capsys, tmp_path):
-    holed = configured.admit(put(configured, 1))
-    settled(configured, [holed], rows={holed: [a_row(1), a_row(2)]})
-    configured.admit(put(configured, 2), items.PARKED, None, topic="other", reason="no rule takes this topic")
-    file = tmp_path / "tables.yaml"
-    file.write_text("tables: [{topic: crm.public.user, table: crm.user, record_key: email}]")
-    assert run(["config", "plan", str(file)]) == 3
-    out, err = capsys.readouterr()
-    retry = "`sluice quarantine retry --code null_record_key --table crm.user`"
-    assert f"  stay quarantined: 2 rows of 1 object; to judge them again: {retry}\n" in out
-    assert "no object waits" not in err, "its objects came, and only their rows are in quarantine"
-
-
 def test_whole_objects_and_rows_of_objects_are_listed_with_why_and_where(configured, capsys):
     good, bad, holed = (configured.admit(put(configured, n)) for n in range(3))
     unread = configured.admit(
@@ -168,38 +153,6 @@ def test_an_entry_is_shown_with_its_rows_and_their_bytes(configured, capsys):
     assert capsys.readouterr().out.count("\nrow ") == 1
 
 
-def test_an_entry_is_found_by_its_key_as_a_terminal_shortens_it(configured, capsys):
-    for folder in ("a", "b"):
-        configured.admit(configured.write(f"topics/{folder}/t+0+1.avro"), items.QUARANTINED, code="not_avro")
-    assert run(["quarantine", "show", "…/b/t+0+1.avro"]) == 0
-    assert "topics/b/t+0+1.avro" in capsys.readouterr().out
-    assert run(["quarantine", "discard", "--yes", "…/t+0+1.avro"]) == 2
-    assert "2 entries are called '…/t+0+1.avro'" in capsys.readouterr().err
-
-
-def test_the_list_says_which_rule_excluded_rows(configured, capsys):
-    one, other = configured.admit(put(configured, 1)), configured.admit(put(configured, 2))
-    rows = [replace(a_row(n, "unexpected_value"), reason="age is not at least 18") for n in range(3)]
-    odd = replace(a_row(9, "unexpected_value"), reason="name is null")
-    settled(configured, [one], rows={one: rows})
-    settled(configured, [other], rows={other: [*rows, odd]})
-    assert run(["quarantine", "list", "--json"]) == 0
-    assert {entry["key"]: entry["reason"] for entry in describe(capsys)["entries"]} == {
-        one.key: "age is not at least 18",
-        other.key: "age is not at least 18; and 1 other reason",
-    }
-    assert run(["quarantine", "list"]) == 0
-    assert "age is not at least 18" in capsys.readouterr().out
-
-
-def test_only_the_beginning_of_many_rows_is_read_for_their_reason(configured, capsys, monkeypatch):
-    holed = configured.admit(put(configured, 1))
-    settled(configured, [holed], rows={holed: [a_row(n) for n in range(40)]})
-    monkeypatch.setattr("sluice_cli.ingest.set_aside.REASON_BYTES", 500)
-    assert run(["quarantine", "list", "--json"]) == 0
-    assert describe(capsys)["entries"][0]["reason"] == "The key column id is null"
-
-
 @pytest.fixture
 def uploaded_again(configured):
     """A damaged version whose newer one is merged, one whose newer one waits, and one whose older one is merged.
@@ -221,8 +174,8 @@ def uploaded_again(configured):
 def test_an_entry_says_that_a_newer_version_of_its_key_is_merged(uploaded_again, capsys, monkeypatch):
     bad, merged, waits, newest = uploaded_again
     assert run(["quarantine", "list", "--json"]) == 0
-    found = {entry["id"]: entry["newer_version"] for entry in describe(capsys)["entries"]}
-    assert found == {bad.hash: merged.version, waits.hash: None, newest.hash: None}
+    by_id = {entry["id"]: entry["newer_version"] for entry in describe(capsys)["entries"]}
+    assert by_id == {bad.hash: merged.version, waits.hash: None, newest.hash: None}
     advice = f"a newer version of this key is merged; discard it: `sluice quarantine discard {bad.hash[:12]}`"
     assert run(["quarantine", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -239,14 +192,6 @@ def test_an_entry_says_that_a_newer_version_of_its_key_is_merged(uploaded_again,
     assert run(["quarantine", "discard", "--yes", bad.hash[:12]]) == 0
 
 
-def test_a_retry_that_leaves_an_outdated_entry_says_how_to_discard_it(uploaded_again, capsys):
-    bad, *_ = uploaded_again
-    assert run(["quarantine", "retry", bad.key]) == 1
-    assert f"a newer version of this key is merged; discard it: `sluice quarantine discard {bad.hash[:12]}`" in (
-        " ".join(capsys.readouterr().err.split())
-    )
-
-
 @pytest.fixture
 def good_again(configured):
     """A damaged version between two uploads of the same good bytes; the later one is superseded."""
@@ -257,16 +202,6 @@ def good_again(configured):
     again = configured.admit(put(configured, 1), sequencer="A3", etag="good")
     assert configured.ledger.objects.get([again])[again].state == items.SUPERSEDED
     return bad, again
-
-
-def test_an_entry_says_that_a_newer_version_has_the_bytes_of_a_merged_one(good_again, capsys):
-    bad, again = good_again
-    advice = f"has the bytes of a merged version; discard it: `sluice quarantine discard {bad.hash[:12]}`"
-    assert run(["quarantine", "list", "--json"]) == 0
-    assert [entry["newer_version"] for entry in describe(capsys)["entries"]] == [again.version]
-    for verb in (["list"], ["show", bad.hash]):
-        assert run(["quarantine", *verb]) == 0
-        assert advice in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("others", [0, 1], ids=["all-merged", "one-missing"])
@@ -280,23 +215,6 @@ def test_a_discard_says_whose_changes_will_be_missing(configured, good_again, mo
         missing = "The changes of 1 will be missing from the tables; newer versions of the others are merged."
     entries = "2 entries (2 objects)" if others else "1 entry (1 object)"
     assert asked == [f"Discard {entries} of crm.user? {missing}"]
-
-
-def test_rows_in_quarantine_have_a_newer_version_too(configured, capsys):
-    holed = configured.admit(put(configured, 1), sequencer="A1")
-    settled(configured, [holed], rows={holed: [a_row(1)]})
-    merged = configured.admit(put(configured, 1, b"new"), sequencer="A2")
-    settled(configured, [merged])
-    assert run(["quarantine", "list", "--json"]) == 0
-    assert [entry["newer_version"] for entry in describe(capsys)["entries"]] == [merged.version]
-
-
-def test_a_retry_takes_the_yes_of_other_verbs_and_asks_nothing(configured, invoked, capsys):
-    for number, more in enumerate((["--yes"], [])):
-        bad = configured.admit(put(configured, number))
-        settled(configured, [bad], bad=[bad])
-        assert run(["quarantine", "retry", bad.hash, *more]) == 0
-        assert capsys.readouterr().out == "1 entry retried\n"
 
 
 def test_a_retried_object_keeps_its_age_and_goes_to_another_batch(configured, invoked, capsys):
@@ -413,32 +331,6 @@ def test_a_retried_object_that_is_still_unusable_stays_quarantined(configured, i
     assert configured.ledger.quarantine.decisions_about(garbage) == [] and not invoked
 
 
-def test_a_retry_that_helps_no_object_says_so_once_in_a_terminal(configured, capsys, monkeypatch):
-    for n in range(3):
-        configured.admit(
-            put(configured, n, b"Obj\x01garbage"), items.QUARANTINED, code="corrupt_object", reason="damaged"
-        )
-    assert run(["quarantine", "retry", "--table", "crm.user"]) == 1
-    done, *left = capsys.readouterr().out.splitlines()
-    assert done == "0 entries retried" and [line.split("\t")[0] for line in left] == ["left"] * 3
-    because = left[0].split("\t")[2]
-    to_a_terminal(monkeypatch)
-    assert run(["quarantine", "retry", "--table", "crm.user"]) == 1
-    lines = unstyled(capsys.readouterr().out)
-    assert all(len(line) <= 80 for line in lines)
-    said = "3 entries of crm.user left, judged by the rules in force: "
-    assert " ".join(" ".join(lines[1:]).split()) == said + because
-
-
-def test_what_stays_in_quarantine_names_the_table_in_its_command(configured, capsys):
-    advice = "Push it, then `sluice quarantine retry --code corrupt_object"
-    bad = configured.admit(put(configured, 1), items.QUARANTINED, code="corrupt_object", reason=f"{advice}`")
-    left = Decided(configured.ledger.objects.get([bad])[bad], False, f"{advice}`")
-    assert left.because == f"{advice} --table crm.user`" and left.reason == f"{advice}`"
-    assert run(["status"]) == 0
-    assert f"{advice} --table crm.user`" in capsys.readouterr().out
-
-
 def test_a_discarded_object_is_ignored_and_its_record_names_the_command(configured, capsys):
     bad, holed = (configured.admit(put(configured, n)) for n in range(2))
     settled(configured, [bad, holed], bad=[bad], rows={holed: [a_row(0)]})
@@ -544,18 +436,6 @@ def test_parked_objects_are_discarded_by_topic_and_all_at_once(configured, capsy
     assert run(["wait", "--strict", "--timeout", "0"]) == 0
 
 
-def test_a_retry_of_a_parked_object_names_the_command_that_admits_it(configured, invoked, capsys):
-    restarted = configured.admit(put(configured, 1))
-    settled(configured, [restarted], parked=[restarted])
-    untaken = configured.admit(put(configured, 2), items.PARKED, None, topic="other", reason="no rule takes this topic")
-    assert run(["quarantine", "retry", restarted.hash, untaken.key, "--json"]) == 1
-    left = {entry["key"]: entry["because"] for entry in describe(capsys)["left"]}
-    assert "raise its table's `generation`" in left[restarted.key] and "a rule for its topic" in left[untaken.key]
-    assert {record.state for record in configured.ledger.objects.get([restarted, untaken]).values()} == {
-        "parked"
-    } and not invoked
-
-
 def test_a_parked_object_that_was_freed_meanwhile_is_not_discarded(configured):
     waiting = configured.admit(put(configured, 1), items.PARKED, None, reason="no rule takes this topic")
     stale = configured.ledger.objects.get([waiting])[waiting]
@@ -585,29 +465,6 @@ def test_two_commands_about_one_entry_decide_once(configured):
 def test_a_choice_of_nothing_is_a_wrong_command_line(configured, capsys, arguments):
     configured.admit(put(configured, 1), items.QUARANTINED, code="not_avro", reason="no")
     assert run(["quarantine", *arguments]) == 2
-
-
-def test_every_verb_names_one_retry_for_one_cause(configured, capsys, monkeypatch):
-    monkeypatch.setattr("sluice_cli.ingest.wait.JUST_BEFORE_MS", 10**13)
-    error = SchemaFrozen("country is new", column="country", types=[])
-    bad = configured.admit(put(configured, 1), items.QUARANTINED, code=error.code, reason=str(error))
-    retry = f"`sluice quarantine retry --code {error.code} --table crm.user`"
-    assert "quarantine retry" in str(error)
-    for terminal in (False, True):
-        monkeypatch.setattr("sys.stdout.isatty", lambda terminal=terminal: terminal, raising=False)
-        for verb in (
-            ["wait", "--timeout", "0"],
-            ["wait", "--timeout", "0", "--json"],
-            ["quarantine", "list"],
-            ["quarantine", "list", "--json"],
-            ["quarantine", "show", bad.hash],
-            ["trace", bad.key],
-            ["trace", bad.key, "--json"],
-            ["history", "--json"],
-            ["status", "--json"],
-        ):
-            assert run(verb) in (0, 1)
-            assert retry in " ".join(capsys.readouterr().out.split()), (verb, terminal)
 
 
 def test_status_and_wait_count_quarantined_rows(configured, capsys):
@@ -677,13 +534,6 @@ def test_no_verb_lets_an_objects_key_steer_the_terminal_or_break_a_line(configur
         )
 
 
-def test_a_discard_without_a_terminal_needs_yes(configured, capsys):
-    bad = configured.admit(put(configured, 1), items.QUARANTINED, code="not_avro", reason="no")
-    assert run(["quarantine", "discard", "--all"]) == 2
-    assert configured.ledger.objects.get([bad])[bad].state == items.QUARANTINED
-    assert "Use --yes to go on without a question" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("answer", [False, True], ids=["no", "yes"])
 def test_a_discard_in_a_terminal_says_what_goes_and_asks_once(configured, monkeypatch, capsys, answer):
     bad = [configured.admit(put(configured, n), items.QUARANTINED, code="not_avro", reason="no") for n in range(2)]
@@ -693,13 +543,6 @@ def test_a_discard_in_a_terminal_says_what_goes_and_asks_once(configured, monkey
     states = {record.state for record in configured.ledger.objects.get(bad).values()}
     assert states == ({items.IGNORED} if answer else {items.QUARANTINED})
     assert run(["quarantine", "discard", "--all", "--yes"]) == (1 if answer else 0) and len(asked) == 1
-
-
-def test_a_list_without_decisions_says_so(configured, capsys):
-    assert run(["quarantine", "list", "--decided"]) == 0
-    assert capsys.readouterr().err.splitlines()[-1] == "Nothing was retried or discarded"
-    assert run(["quarantine", "list", "--decided", "--table", "crm.user"]) == 0
-    assert capsys.readouterr().err.splitlines()[-1] == "Nothing was retried or discarded for this choice"
 
 
 def rebuilt(stack, capsys, *options):
@@ -833,7 +676,7 @@ def test_a_parked_object_has_the_reason_of_the_rules_in_force(
     assert shown == {verb: (True, verb in proposes) for verb in shown}
     assert run(["status", "--json"]) == 0
     parked = describe(capsys)["set_aside"]["parked"]
-    assert [each["reason"] for each in parked["reasons"]] == [f"topic crm.public.user: {why}"]
+    assert [reason["reason"] for reason in parked["reasons"]] == [f"topic crm.public.user: {why}"]
     assert parked["without_rule"] == parked["rules_proposed"] == int(unruled)
     assert run(["quarantine", "retry", waits.hash]) == 1
     left = capsys.readouterr().out

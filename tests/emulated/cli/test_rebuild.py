@@ -178,8 +178,8 @@ def test_a_rebuild_looks_for_archived_objects_before_it_moves_anything(merged, c
     assert f"archived\tcold\t{cold.version}" in out and "1 object is part of crm.user and archived" in out
     assert merged.silver() == before and merged.record(warm).state == "committed"
     assert run(["rebuild", "table", TABLE, "--dry-run", "--without-gone", "--json"]) == 0
-    found = describe(capsys)
-    assert (found["archived"], found["obstacles"]) == ([{"key": "cold", "version": cold.version}], [])
+    document = describe(capsys)
+    assert (document["archived"], document["obstacles"]) == ([{"key": "cold", "version": cold.version}], [])
 
 
 @pytest.mark.parametrize(
@@ -236,18 +236,6 @@ def test_a_rebuild_moves_the_data_and_makes_every_object_pending_as_it_was_merge
     ]
     assert push(tmp_path, key="uid") == 0
     assert run(["resume", "main"]) == 0
-
-
-def test_a_rebuild_of_a_table_without_data_names_no_place_of_old_data(merged, capsys):
-    for key in ("crm/user/.hoodie/hoodie.properties", "crm/user/a.parquet"):
-        merged.stack.s3.delete_object(Bucket="s-silver", Key=key)
-    merged.stack.ledger.lanes.pause("main")
-    assert run(["rebuild", "table", TABLE, "--dry-run", "--json"]) == 0
-    assert describe(capsys)["kept_in"] is None
-    assert run(["rebuild", "table", TABLE, "--dry-run"]) == 0
-    assert "to move aside: nothing, it has no data yet" in capsys.readouterr().out
-    assert run(["rebuild", "table", TABLE, "--yes"]) == 0
-    assert "pending again, there was no old data to keep" in capsys.readouterr().out
 
 
 HISTORY = ("crm/user_history/.hoodie/hoodie.properties", "crm/user_history/a.parquet", stored_key(f"{TABLE}_history"))

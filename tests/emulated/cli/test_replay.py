@@ -74,18 +74,13 @@ def test_a_superseded_object_is_merged_where_its_whole_key_is_named(committed):
     assert (record.state, record.generation) == (items.PENDING, None)
 
 
-def test_nothing_chosen_is_a_wrong_command_line(committed, capsys):
-    assert run(["ops", "replay", "--yes"]) == 2
-    assert "--all for everything" in capsys.readouterr().err
-
-
 def test_a_dry_run_says_what_would_be_merged_and_why_the_rest_is_left(committed, capsys):
     capsys.readouterr()
     assert run(["ops", "replay", "--all", "--dry-run", "--json"]) == 0
-    found = describe(capsys)
-    assert {table: each["objects"] for table, each in found["tables"].items()} == {TABLE: 2, "crm.city": 1}
-    assert found["replayed"] == 0 and committed.states() == ["committed"] * 3
-    assert sorted(found["left"]) == [
+    document = describe(capsys)
+    assert {table: each["objects"] for table, each in document["tables"].items()} == {TABLE: 2, "crm.city": 1}
+    assert document["replayed"] == 0 and committed.states() == ["committed"] * 3
+    assert sorted(document["left"]) == [
         "a committed version has the same bytes: `--prefix` with the whole key merges it all the same",
         "discarded",
         "ignored, as no file of changes",
@@ -128,8 +123,8 @@ def test_a_second_replay_finds_what_is_pending_and_doubles_nothing(committed, ca
     assert run(["ops", "replay", "--table", TABLE, "--yes"]) == 0
     capsys.readouterr()
     assert run(["ops", "replay", "--table", TABLE, "--yes", "--json"]) == 0
-    found = describe(capsys)
-    assert (found["objects"], found["left"]["pending already"]) == (0, 3)
+    document = describe(capsys)
+    assert (document["objects"], document["left"]["pending already"]) == (0, 3)
     assert committed.record(committed.first).attempt == 1
 
 
@@ -163,8 +158,8 @@ def test_a_batch_without_a_manifest_and_an_object_that_is_gone_are_said(committe
     assert "There is no batch b-none" in capsys.readouterr().err
     committed.stack.s3.delete_object(Bucket="s-bronze", Key=committed.first.key, VersionId=committed.first.version)
     assert run(["ops", "replay", "--batch", "b-1", "--dry-run", "--json"]) == 0
-    found = describe(capsys)
-    assert (found["objects"], found["left"]) == (1, {"no longer in bronze": 1})
+    document = describe(capsys)
+    assert (document["objects"], document["left"]) == (1, {"no longer in bronze": 1})
 
 
 def test_without_a_terminal_it_needs_a_yes(committed, capsys):
@@ -193,9 +188,9 @@ def test_waiting_says_what_was_quarantined_and_what_history_got(committed, monke
     merging(committed, monkeypatch, aside=codes, history_changes=40)
     capsys.readouterr()
     assert run(["ops", "replay", "--table", TABLE, "--yes", "--wait", "--json"]) == 0
-    found = describe(capsys)
-    assert (found["unchanged_tables"], found["changed_tables"]) == ([], {})
-    assert found["merged_tables"][TABLE] == {
+    document = describe(capsys)
+    assert (document["unchanged_tables"], document["changed_tables"]) == ([], {})
+    assert document["merged_tables"][TABLE] == {
         "instants": [],
         "history_changes": 40,
         "quarantined_objects": 0,
@@ -211,32 +206,6 @@ def test_waiting_says_what_was_quarantined_and_what_history_got(committed, monke
         "3 rows quarantined (1 null_record_key, 2 unexpected_value)\n" in said
     )
     assert "nothing changed" not in said and "sluice quarantine list" in said
-
-
-def test_waiting_counts_objects_that_were_quarantined_by_table(committed, monkeypatch, capsys):
-    merging(committed, monkeypatch, aside={"state": items.QUARANTINED, "code": "schema_frozen"})
-    assert run(["ops", "replay", "--table", TABLE, "--yes", "--wait"]) == 0
-    said = capsys.readouterr().out
-    assert f"{TABLE}: no row changed; 1 object quarantined\n" in said
-
-
-def test_choices_that_no_object_meets_together_say_so(committed, capsys):
-    assert run(["ops", "replay", "--prefix", "topics/moved", "--before", "1h", "--yes"]) == 0
-    assert "No object meets every choice" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("instant", [None, "20261121100000000"])
-def test_waiting_says_which_tables_changed_and_which_did_not(committed, monkeypatch, capsys, instant):
-    merging(committed, monkeypatch, instant)
-    capsys.readouterr()
-    assert run(["ops", "replay", "--table", TABLE, "--yes", "--wait", "--json"]) == 0
-    found = describe(capsys)
-    assert (found["unchanged_tables"], found["changed_tables"]) == (
-        ([TABLE], {}) if instant is None else ([], {TABLE: [instant]})
-    )
-    assert run(["ops", "replay", "--table", TABLE, "--yes", "--wait"]) == 0
-    said = f"{TABLE}: nothing changed, no commit was made" if instant is None else f"{TABLE}: changed by {instant}"
-    assert said in capsys.readouterr().out
 
 
 def test_waiting_ends_at_the_timeout_with_what_is_unsettled(committed, capsys):

@@ -22,8 +22,8 @@ def test_a_schema_seen_once_is_stored_once(stack, history):
     history.note(judged(OLD, at=1))
     first = stack.s3.head_object(Bucket="s-silver", Key=seen_key(TABLE, judged(OLD).fingerprint))["LastModified"]
     again = SchemaHistory(Objects(stack.s3), "s-silver")
-    for each in (history, again, again):
-        each.note(judged(OLD, at=9, batch="b-9"))
+    for written in (history, again, again):
+        written.note(judged(OLD, at=9, batch="b-9"))
     (kept,) = again.schemas(TABLE)
     assert [verdict.at for verdict in kept.judged] == [1]
     assert stack.s3.head_object(Bucket="s-silver", Key=seen_key(TABLE, kept.fingerprint))["LastModified"] == first
@@ -59,36 +59,16 @@ def remembered(stack, history, tmp_path, capsys):
     return [read_writer_schema(schema).fingerprint for schema in (OLD, NEW, BAD)]
 
 
-def test_a_stack_without_schemas_or_requested_services_says_so(stack, capsys):
-    assert run(["table", "schema", "list"]) == 0
-    assert "No schema is known yet" in capsys.readouterr().err
-    assert run(["ops", "services", "list"]) == 0
-    assert "No service was requested yet, and none is due" in capsys.readouterr().err
-
-
 def test_foreign_files_among_the_schemas_are_skipped_and_named(remembered, stack, capsys):
     foreign = [seen_key(TABLE, "f" * 32), stored_key(TABLE)]
     for key in (*foreign, "_sluice/schemas/tables/part-0.parquet"):
         stack.s3.put_object(Bucket="s-silver", Key=key, Body=b"PAR1\xff")
     assert run(["table", "schema", "list", "--json"]) == 0
-    found = describe(capsys)
-    assert found["tables"] == [
+    document = describe(capsys)
+    assert document["tables"] == [
         {"table": TABLE, "columns": 0, "schemas": 3, "incompatible": 1, "last_verdict": "incompatible"}
     ]
-    assert sorted(entry["key"] for entry in found["skipped_documents"]) == sorted(foreign)
+    assert sorted(entry["key"] for entry in document["skipped_documents"]) == sorted(foreign)
     assert run(["table", "schema", "history", TABLE]) == 0
     assert foreign[0] in capsys.readouterr().err
     assert ColumnsAtHand(Objects(stack.s3), "s-silver", lambda: 1).of(TABLE) is None
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["diff", TABLE, "zz"], "No schemas of crm.user begin with 'zz'"),
-        (["verdict", TABLE, ""], "3 schemas of crm.user begin with ''"),
-    ],
-)
-def test_a_missing_schema_is_reported_with_the_next_step(remembered, capsys, arguments, message):
-    assert run(["table", "schema", *arguments]) == 2
-    error = capsys.readouterr().err
-    assert message in error and "sluice table schema list" in error

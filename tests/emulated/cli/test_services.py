@@ -81,12 +81,6 @@ def test_what_cannot_be_asked_for_is_a_wrong_command_line(served, invoked, capsy
     assert message in capsys.readouterr().err and invoked == []
 
 
-def test_a_request_to_a_paused_lane_is_reported_as_waiting(served, invoked, capsys):
-    served.ledger.lanes.pause("main")
-    assert run(["ops", "services", "run", TABLE]) == 0
-    assert "wait until `sluice resume main`" in capsys.readouterr().err and invoked == []
-
-
 def test_waiting_ends_with_the_report_or_with_failure(served, invoked, capsys):
     run(["ops", "services", "run", TABLE, "-s", "compaction"])
     assert run(["ops", "services", "run", TABLE, "-s", "compaction", "--wait", "0"]) == 0

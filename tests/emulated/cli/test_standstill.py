@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from emulation.stack import REGION, SHARED, cloudformation
+from emulation.stack import SHARED, cloudformation
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
-from support.builders import halt, in_a_terminal
+from support.builders import halt
 
 from sluice.lane.machine import IDLE, PAUSED
 from sluice_cli.main import run
@@ -158,24 +158,3 @@ def test_a_run_that_does_not_end_is_reported_and_the_standstill_can_be_ended(sta
     assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STARTED"
     assert run(["standstill", "end", "--note", str(note)]) == 0
     assert not stack.ledger.lanes.get("main").pause_requested
-
-
-def test_before_the_first_deployment_a_standstill_has_nothing_to_pause(stack, tmp_path, capsys):
-    assert run(["standstill", "begin", "--stack", "nosuch", "--note", str(tmp_path / "note")]) == 0
-    assert run(["standstill", "end", "--stack", "nosuch", "--note", str(tmp_path / "note")]) == 0
-    assert run(["package", "--upload", "--if-deployed", "--stack", "nosuch"]) == 0
-    assert capsys.readouterr().err.splitlines() == [
-        f"There is no stack nosuch in {REGION}: nothing to stop",
-        f"There is no stack nosuch in {REGION}: no lane is paused",
-        f"There is no stack nosuch in {REGION}: its first deployment makes the bucket, and nothing is uploaded yet",
-    ]
-
-
-def test_a_standstill_in_a_terminal_says_what_it_stops_and_asks(stack, emr, invoked, monkeypatch):
-    stack.ledger.lanes.wake("main")
-    asked = in_a_terminal(monkeypatch, False)
-    assert run(["standstill", "begin"]) == 1
-    assert "Pause main" in asked[0] and f"stop application {stack.application}" in asked[0] and len(asked) == 1
-    assert (stack.ledger.lanes.get("main").state, stack.ledger.lanes.paused_for_standstill()) == (IDLE, [])
-    assert run(["standstill", "begin", "--yes"]) == 0 and len(asked) == 1
-    assert stack.ledger.lanes.get("main").state == PAUSED

@@ -42,8 +42,10 @@ def dropping(world):
 
 
 def silver(world):
-    found = world.stack.s3.list_objects_v2(Bucket="s-silver").get("Contents", [])
-    return {entry["Key"] for entry in found if not entry["Key"].startswith(("_sluice/manifests/", "_sluice/outcomes/"))}
+    records = world.stack.s3.list_objects_v2(Bucket="s-silver").get("Contents", [])
+    return {
+        entry["Key"] for entry in records if not entry["Key"].startswith(("_sluice/manifests/", "_sluice/outcomes/"))
+    }
 
 
 def test_without_yes_it_shows_what_would_go_and_changes_nothing(dropping):
@@ -66,7 +68,7 @@ def test_data_and_states_go_and_backfill_makes_the_table_again(dropping):
     }
     status = world.command("status")
     assert "crm.user" not in {table["table"] for table in status["tables"]}
-    assert [each["reason"] for each in status["set_aside"]["ignored"]["reasons"]] == ["dropped: crm.user"]
+    assert [reason["reason"] for reason in status["set_aside"]["ignored"]["reasons"]] == ["dropped: crm.user"]
     assert not status["set_aside"]["quarantined"]["objects"] and not status["set_aside"]["parked"]["objects"]
     assert world.command("audit")["objects"] == {"ignored": 4}
     assert not world.stack.ledger.pending.oldest(LANE, 10)

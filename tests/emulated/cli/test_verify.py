@@ -121,7 +121,7 @@ def alive(source):
 
 
 def kinds(found):
-    return {(each.key, each.kind) for each in found.disagreements}
+    return {(disagreement.key, disagreement.kind) for disagreement in found.disagreements}
 
 
 def test_a_table_that_equals_its_objects_is_proven_whatever_came_late_or_twice(source):
@@ -130,19 +130,19 @@ def test_a_table_that_equals_its_objects_is_proven_whatever_came_late_or_twice(s
     source.put(twice)
     source.put(late, back=1, name="older")
     source.merged()
-    found = source.verify()
-    assert kinds(found) == set() and found.proven and found.unread == []
-    assert (found.keys, found.rows, found.share) == (len(source.rows), len(source.rows), 1)
-    assert verify.document_of(found)["proven"]
+    verified = source.verify()
+    assert kinds(verified) == set() and verified.proven and verified.unread == []
+    assert (verified.keys, verified.rows, verified.share) == (len(source.rows), len(source.rows), 1)
+    assert verify.document_of(verified)["proven"]
 
 
 def test_a_value_that_differs_is_found_in_whatever_pass(source):
     row = alive(source)[-1]
     source.put(row, name="another")
     source.merged()
-    found = source.verify(keys_at_once=2)
-    assert kinds(found) == {((row["id"],), "other_values")} and not found.proven
-    assert found.keys == len(source.rows)
+    verified = source.verify(keys_at_once=2)
+    assert kinds(verified) == {((row["id"],), "other_values")} and not verified.proven
+    assert verified.keys == len(source.rows)
 
 
 def test_rows_that_the_table_lacks_or_should_not_have_are_found(source):
@@ -152,8 +152,8 @@ def test_rows_that_the_table_lacks_or_should_not_have_are_found(source):
     source.put(back, op="d", back=-60)
     source.put({**back, "id": 99})
     source.merged()
-    found = source.verify()
-    assert kinds(found) == {
+    verified = source.verify()
+    assert kinds(verified) == {
         ((gone["id"],), "back"),
         ((newer["id"],), "other_position"),
         ((back["id"],), "back"),
@@ -185,7 +185,7 @@ def edited(source, tmp_path):
 
 
 def planted(source):
-    return {each.kind for each in source.verify().disagreements}
+    return {disagreement.kind for disagreement in source.verify().disagreements}
 
 
 def test_a_row_that_is_there_twice_is_found(edited):
@@ -205,7 +205,9 @@ def test_a_tombstone_that_is_gone_is_found_unless_it_was_purged(edited):
 def test_columns_that_are_owed_or_no_more_owed_are_found(edited):
     row = alive(edited)[0]
     owed = json.dumps({"name": row["_sluice_position"]})
-    edited.edit(lambda rows: [{**each, "_sluice_owed": owed} if each["id"] == row["id"] else each for each in rows])
+    edited.edit(
+        lambda rows: [{**stored, "_sluice_owed": owed} if stored["id"] == row["id"] else stored for stored in rows]
+    )
     assert kinds(edited.verify()) == {((row["id"],), "other_owed")}
 
 
@@ -237,13 +239,13 @@ def with_row(stored, source, changed):
 def test_a_floor_that_is_gone_is_found(source):
     source.put(min(source.rows, key=lambda row: row["_sluice_position"]), op="t", back=1)
     source.merged()
-    found = source.verify()
-    (missing,) = found.floors
-    assert missing.startswith("sluice.truncated_at=") and not found.proven
+    verified = source.verify()
+    (missing,) = verified.floors
+    assert missing.startswith("sluice.truncated_at=") and not verified.proven
     lines = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(verify, "print_line", lambda text, **_: lines.append(text))
-        verify._print(found)
+        verify._print(verified)
     assert any("properties lack sluice.truncated_at=" in line for line in lines)
     source.stack.ledger.tables.raise_purge_floor(source.table, {0: "0000.9"})
     assert "sluice.purged_below=0000.9" in source.verify().floors
@@ -264,7 +266,7 @@ def test_rows_and_commits_that_a_history_table_lacks_are_found(stack, tmp_path):
     assert kinds(source.verify()) == {((source.rows[0]["id"],), "no_history")}
     for commit in (tmp_path / "silver" / "crm" / "user_history" / ".hoodie").glob("*commit"):
         commit.unlink()
-    assert {each.kind for each in source.verify().disagreements} == {"no_history"}
+    assert {disagreement.kind for disagreement in source.verify().disagreements} == {"no_history"}
 
 
 def test_records_of_a_table_without_a_key_are_compared_one_by_one(stack, tmp_path):
@@ -276,8 +278,8 @@ def test_records_of_a_table_without_a_key_are_compared_one_by_one(stack, tmp_pat
     rows = {row["id"]: row for row in source.rows}
     names = {id: f"{item.id.bucket}/{item.id.key}#0000000000" for (id, _), item in source.items.items()}
     put_appended(tmp_path / "silver", [{**rows[id], ROW: name, "__deleted": False} for id, name in names.items()])
-    found = source.verify()
-    assert found.proven and found.keys == len(rows)
+    verified = source.verify()
+    assert verified.proven and verified.keys == len(rows)
     put_appended(tmp_path / "silver", [{**rows[1], ROW: names[1], "name": "x"}, {**rows[2], ROW: names[2]}])
     assert kinds(source.verify()) == {((names[1],), "other_values"), ((names[3],), "lost")}
 
@@ -285,18 +287,18 @@ def test_records_of_a_table_without_a_key_are_compared_one_by_one(stack, tmp_pat
 def test_records_whose_reasons_are_gone_leave_the_table_unproven(source):
     item = source.items[alive(source)[0]["id"], 0]
     source.merged(quarantined_rows=(RowErrorCount(item.id.hash, 1, {"null_record_key": 1}),))
-    found = source.verify()
-    assert [key for key, _ in found.unread] == [item.key] and not found.proven
+    verified = source.verify()
+    assert [key for key, _ in verified.unread] == [item.key] and not verified.proven
 
 
 def test_samples_take_a_share_of_the_keys_and_find_what_is_lost(source):
     for number in range(100, 140):
         source.put({**alive(source)[0], "id": number}, back=-number)
     source.merged()
-    found = source.verify(sample=2)
+    verified = source.verify(sample=2)
     whole = len(source.rows) + 40
-    assert found.share == -(-len(source.rows) // 2) and 0 < found.keys < whole
-    assert {each.kind for each in found.disagreements} == {"lost"}
+    assert verified.share == -(-len(source.rows) // 2) and 0 < verified.keys < whole
+    assert {disagreement.kind for disagreement in verified.disagreements} == {"lost"}
 
 
 def test_objects_and_records_that_were_set_aside_do_not_count(source):
@@ -319,9 +321,9 @@ def test_a_change_that_is_gone_from_bronze_leaves_the_table_unproven(source):
     item = source.items[row["id"], 0]
     source.merged()
     source.stack.s3.delete_object(Bucket=item.bucket, Key=item.key, VersionId=item.version)
-    found = source.verify()
-    assert [key for key, _ in found.unread] == [item.key] and not found.proven
-    assert kinds(found) == {((row["id"],), "back")}
+    verified = source.verify()
+    assert [key for key, _ in verified.unread] == [item.key] and not verified.proven
+    assert kinds(verified) == {((row["id"],), "back")}
 
 
 def test_a_later_change_that_lost_leaves_the_table_unproven(opened, capsys):
@@ -334,8 +336,8 @@ def test_a_later_change_that_lost_leaves_the_table_unproven(opened, capsys):
     identity = source.stack.write(key, body)
     source.items["fallen", 0] = source.stack.listed(identity, "t", offset=900_000)
     source.merged()
-    found = source.verify()
-    assert (found.outdated, found.disagreements, found.proven) == ([(row["id"],)], [], False)
+    verified = source.verify()
+    assert (verified.outdated, verified.disagreements, verified.proven) == ([(row["id"],)], [], False)
     assert run(["verify", source.table]) == 1
     out = capsys.readouterr().out
     assert f"row {row['id']}: a later change of it lost\n1 later change lost" in out
@@ -350,8 +352,8 @@ def test_what_the_batches_counted_as_lost_leaves_the_table_unproven(source):
     source.stack.ledger.tables._table.update(
         keys.table_key(source.table), {"watch": KafkaWatch().with_lost(3, generation=0).to_dict()}
     )
-    found = source.verify()
-    assert (found.lost, found.outdated, found.proven) == (3, [], False)
+    verified = source.verify()
+    assert (verified.lost, verified.outdated, verified.proven) == (3, [], False)
     source.replayed(generation=1)
     assert source.verify().lost == 0
 
@@ -376,19 +378,19 @@ def test_a_replay_under_another_rule_explains_differences_and_conceals_values(op
     assert out.splitlines()[-2:] == [verdict, f"`sluice rebuild table {source.table}` writes the table again"]
     assert run(["verify", source.table, "--json"]) == 1
     document = describe(capsys)
-    assert {tuple(each["rule_changed"]) for each in document["disagreements"]} == {("columns",)}
+    assert {tuple(disagreement["rule_changed"]) for disagreement in document["disagreements"]} == {("columns",)}
     assert row["name"] not in str(document) and "***" not in str(document)
 
 
 def test_rows_are_named_by_their_keys_and_one_line_is_the_verdict(capsys):
     row = Row("p", False, {"fee": 1, "name": "a", "note": "x"})
     other = replace(row, values={"fee": 2, "name": "b", "note": "y"})
-    found = Verified("crm.user", "1", keys=2)
-    found.disagreements += [
+    verified = Verified("crm.user", "1", keys=2)
+    verified.disagreements += [
         Disagreement((1001, "it's"), "other_position", row, other),
         Disagreement((5,), "lost", row, None, ("columns", "expect")),
     ]
-    verify._print(found)
+    verify._print(verified)
     assert capsys.readouterr().out.splitlines()[1:] == [
         """row 1001 'it'"'"'s': the table has another change of it: fee, name and note differ""",
         "row 5: the table lacks it",
@@ -427,8 +429,8 @@ def forgotten(source, tmp_path):
 
 def test_a_forgotten_row_is_no_lost_one_and_its_table_is_still_compared(forgotten):
     source, row = forgotten
-    found = source.verify()
-    assert kinds(found) == set() and found.proven and found.instant == FORGOTTEN_AT
+    verified = source.verify()
+    assert kinds(verified) == set() and verified.proven and verified.instant == FORGOTTEN_AT
     source.put(row, op="u", back=-900)
     source.merged()
     assert kinds(source.verify()) == {((99,), "lost")}, "a later change is a new row"

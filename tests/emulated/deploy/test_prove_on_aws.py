@@ -11,7 +11,7 @@ from judging.fixture_sets import find_set
 
 from sluice_cli.terminal.output import chosen_target
 from tools import prove_on_aws
-from tools.prove_on_aws import ONLY_ON_AWS, STEPS, Proof, Unshown, Wrong, record, remove
+from tools.prove_on_aws import Proof, Unshown, Wrong, record, remove
 
 
 @pytest.fixture
@@ -33,10 +33,6 @@ def test_a_record_says_what_failed_and_what_it_cannot_show_without_names(proof):
     text = record(proof, dt.datetime(2026, 5, 1, tzinfo=dt.timezone.utc))
     assert "Failed: b." in text and "Not shown here: c: no emulator has it." in text
     assert "| a | passed | 0 | seen |" in text and "s3://NAME/k of ACCOUNT / is gone" in text
-
-
-def test_the_steps_that_only_aws_shows_are_steps():
-    assert set(ONLY_ON_AWS) < set(STEPS)
 
 
 def test_only_what_is_of_the_stack_is_removed(tmp_path, monkeypatch):

@@ -12,13 +12,12 @@ from support.sam_template import TEMPLATE
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.table import TableConfig
-from sluice.ledger.announcement import MAX_DETAIL_BYTES, announcement, batch_seconds, lane_metrics
+from sluice.ledger.announcement import MAX_DETAIL_BYTES, announcement
 from sluice.ledger.keys import PENDING
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
 from sluice_aws.announce import EventBus
 from sluice_aws.clock import epoch_ms
-from sluice_aws.errors import AnnouncementRefused
 from sluice_aws.ledger import expressions as codec
 
 BATCH = {
@@ -84,14 +83,14 @@ class Bus:
         self.asked, self.refuse = asked, refuse
 
     def put_events(self, Entries):
-        found = [(entry, json.loads(entry["Detail"])) for entry in Entries]
+        entries = [(entry, json.loads(entry["Detail"])) for entry in Entries]
         answers = [
             {"ErrorCode": "ThrottlingException", "ErrorMessage": "slow"}
             if detail["id"] in self.refuse
             else {"EventId": "1"}
-            for _, detail in found
+            for _, detail in entries
         ]
-        self.asked += [each for each, answer in zip(found, answers) if "EventId" in answer]
+        self.asked += [each for each, answer in zip(entries, answers) if "EventId" in answer]
         return {"FailedEntryCount": sum("ErrorCode" in answer for answer in answers), "Entries": answers}
 
 
@@ -158,18 +157,6 @@ def test_an_event_that_the_bus_refuses_is_retried_and_the_others_are_sent(bus, m
     event = {"Records": [record(BATCH, number="11"), record(other, number="12")]}
     assert failed_items(handler(event, context())) == ["12"]
     assert [detail["batch"] for _, detail in bus] == ["b-1"]
-
-
-def test_a_refusal_quotes_the_error_of_the_bus():
-    with pytest.raises(AnnouncementRefused) as raised:
-        EventBus(Bus([], refuse=["2"]), bus="lake", stack="s").put([("A", {"id": "1"}), ("B", {"id": "2"})])
-    assert raised.value.facts == {
-        "event": "B",
-        "id": "2",
-        "bus": "lake",
-        "cause": "ThrottlingException",
-        "described": "slow",
-    }
 
 
 def test_many_events_and_large_ones_take_several_calls():
@@ -250,8 +237,8 @@ def test_metrics_of_each_table_are_published_on_request_only(bus, deployment, ca
     assert "TableRowsRead" not in capsys.readouterr().out
     deployment.environment(TABLE_METRICS="true")
     handler(event, context())
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    read = {line["table"]: line["TableRowsRead"] for line in found if "TableRowsRead" in line and "table" in line}
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    read = {line["table"]: line["TableRowsRead"] for line in lines if "TableRowsRead" in line and "table" in line}
     assert read == {"a.x": [10.0], "a.y": [2.0]}
 
 
@@ -326,25 +313,6 @@ def test_an_event_always_fits_and_counts_what_it_leaves_out(tables):
     detail = announcement(BATCH, parts, stack="s")
     assert len(json.dumps(detail).encode()) <= MAX_DETAIL_BYTES
     assert len(detail["tables"]) + detail["left_out"] == tables
-
-
-def test_metrics_are_sums_over_tables():
-    assert lane_metrics(BATCH, {})["TablesCommitted"] == 0
-    replayed = {"state": "committed", "no_change": True, "counts": {"objects_again": 2}}
-    replay = lane_metrics(BATCH, {"a.x": replayed})
-    assert (replay["ObjectsCommitted"], replay["TablesCommitted"]) == (BATCH["objects"] - 2, 0)
-    assert lane_metrics(BATCH, {"a.x": {"state": "quarantined"}})["TablesQuarantined"] == 1
-    aside = lane_metrics(
-        BATCH,
-        {
-            name: {"counts": {"quarantined_objects": 1, "quarantined_rows": rows}}
-            for name, rows in (("a.x", 2), ("a.y", 0))
-        },
-    )
-    assert (aside["ObjectsSetAside"], aside["RowsSetAside"], aside["ObjectsCommitted"]) == (2, 2, BATCH["objects"] - 2)
-    parked = lane_metrics(BATCH, {"a.x": {"counts": {"quarantined_objects": 0, "parked_objects": 2}}})
-    assert (parked["ObjectsSetAside"], parked["ObjectsCommitted"]) == (2, BATCH["objects"] - 2)
-    assert batch_seconds({}) is None
 
 
 SOURCES = TEMPLATE["Resources"]["AnnounceFunction"]

@@ -139,10 +139,10 @@ def test_a_commit_that_is_rolled_back_meanwhile_contradicts_nothing(audited, mon
     timeline = TimelineReader.timeline
 
     def then_gone(self, table, **how):
-        found = timeline(self, table, **how)
-        if found.newest and found.newest.time == "20240501101500005":
+        listed = timeline(self, table, **how)
+        if listed.newest and listed.newest.time == "20240501101500005":
             audited.merged.remove(audited.merged.timeline_key(5))
-        return found
+        return listed
 
     monkeypatch.setattr(TimelineReader, "timeline", then_gone)
     assert audited.run().contradictions() == {}

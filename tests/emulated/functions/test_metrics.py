@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import replace
 from datetime import datetime
-from types import SimpleNamespace
 
 import pytest
 from admit.handler import handler as admit
@@ -29,7 +28,6 @@ from sluice.ledger.recovery import KnownTable
 from sluice.objects import ObjectId
 from sluice.prices import spark_usd
 from sluice_aws.announce import Announcer, EventBus
-from sluice_aws.catalog.requests import CatalogRequests
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.gauges import Gauges
 from sluice_aws.lanes.job_runs import JobRuns
@@ -206,10 +204,6 @@ def test_a_finished_run_is_listed_with_its_billed_usage():
     assert spark_usd("arm64", vcpu_hours=2, memory_gb_hours=8) < report.metrics["RunCostUsd"]
 
 
-def test_a_run_without_a_bill_yet_has_no_cost_and_is_marked():
-    assert (ended().metrics, ended().names()) == ({}, ["cost_unknown"])
-
-
 def test_a_runs_cost_is_reported_once_whichever_event_finds_the_bill_first(deployment):
     bill = {"billedResourceUtilization": {"vCPUHour": 2.0, "memoryGBHour": 8.0, "storageGBHour": 0.0}}
     assert ended(deployment.ledger, **bill).events == [], "a job of somebody else's on the same application"
@@ -218,25 +212,6 @@ def test_a_runs_cost_is_reported_once_whichever_event_finds_the_bill_first(deplo
     assert [report.names() for report in reports] == [["cost_unknown"], ["run_billed"], []] and [
         bool(report.metrics) for report in reports
     ] == [False, True, False]
-
-
-def test_a_sync_of_the_catalog_is_no_metric_of_its_table(monkeypatch):
-    """Each metric by each of its dimensions is paid for by the month, and tables may be thousands: the event tells the
-    table.
-    """
-    summary = []
-    report = SimpleNamespace(
-        event=lambda *_, **__: None, count=lambda metric, n=1, **dimensions: summary.append((metric, n, dimensions))
-    )
-    plan = SimpleNamespace(to_dict=lambda: {"changed": True, "tables": [{"partitions": {"added": 2}}]})
-    monkeypatch.setattr("sluice_aws.catalog.requests.config_in_force", lambda *_: SimpleNamespace(history=False))
-    CatalogRequests(
-        sync=SimpleNamespace(sync=lambda *_: plan),
-        configuration=SimpleNamespace(load_or_last=lambda _: None),
-        tables=SimpleNamespace(get=lambda _: SimpleNamespace(pinned=None)),
-        report=report,
-    ).answer({"table": "a.b"})
-    assert summary == [("CatalogSyncs", 1, {}), ("PartitionsAdded", 2, {})]
 
 
 def emitted(text):

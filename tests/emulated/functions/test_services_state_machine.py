@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import re
-from collections import Counter
 from pathlib import Path
 
 import botocore.loaders
@@ -28,7 +27,6 @@ from emulation.services_machine import (
     Failure,
     Machine,
     open_request,
-    states,
 )
 from statelint.linter import Linter
 from support.sam_template import TEMPLATE
@@ -62,10 +60,6 @@ def test_the_template_fills_every_placeholder_and_no_other():
         == {*PLACEHOLDERS, *FUNCTIONS, "GetJobRun"}
     )
     assert properties["DefinitionSubstitutions"]["GetJobRun"] == {"Fn::Sub": ASK.replace("aws", "${AWS::Partition}", 1)}
-
-
-def test_nested_states_have_distinct_names():
-    assert max(Counter(name for name, _ in states()).values()) == 1
 
 
 @pytest.mark.parametrize("name", sorted(TASKS))
@@ -188,19 +182,6 @@ def test_a_run_that_was_started_is_followed_to_its_end_with_growing_pauses(machi
     assert machine.run() == ENDED_WELL
     assert machine.calls == ["gather", "plan", "ask", "ask", "ask"] and machine.waits == [5, 7, 14, 28]
     assert machine.inputs[2] == {"ApplicationId": APPLICATION, "JobRunId": "00f1"}
-
-
-def test_the_pauses_of_a_run_grow_to_ten_minutes(machine):
-    machine.planned(runs=[RUN])
-    machine.answers["ask"] = [RUNNING]
-    machine.run()
-    assert max(machine.waits) == LONGEST_PAUSE_S == machine.waits[-1]
-
-
-def test_each_started_run_is_followed_by_itself(machine):
-    machine.planned(runs=[RUN, {**RUN, "lane": "side", "run": "run-side-1", "job_run": "00f2"}])
-    assert machine.run() == ENDED_WELL
-    assert sorted(given["JobRunId"] for given in machine.inputs[2:]) == ["00f1", "00f2"]
 
 
 @pytest.mark.parametrize("state", sorted(TERMINAL_STATES - {"SUCCESS"}))

@@ -36,8 +36,8 @@ class _Recording(BaseHTTPRequestHandler):
         self._give(200, b"{}")
 
     def do_GET(self) -> None:
-        found = self.server.stored.get(self.path)
-        self._give(404 if found is None else 200, found or b"")
+        records = self.server.stored.get(self.path)
+        self._give(404 if records is None else 200, records or b"")
 
     do_HEAD = do_GET
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from sluice_local.emulators.emulator import ACCESS_KEY, REGION, SECRET_KEY, Emulator
 from sluice_local.emulators.ministack import start_ministack
-from sluice_local.emulators.ministack_program import ASKED, COMPLETE, OBJECTS, restore
+from sluice_local.emulators.ministack_program import ASKED, COMPLETE
 
 pytestmark = pytest.mark.long
 
@@ -82,20 +81,3 @@ def test_the_next_emulator_has_the_same_buckets_and_tables_where_that_was_asked(
         assert held(second) == before
     finally:
         second.stop()
-
-
-class Called:
-    """Pickled as a call of `os.mkdir`."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.path),)
-
-
-def test_a_kept_file_of_somebody_elses_calls_nothing(tmp_path: Path) -> None:
-    (tmp_path / OBJECTS).write_bytes(pickle.dumps({"_buckets": Called(tmp_path / "called")}))
-    with pytest.raises(pickle.UnpicklingError, match="which no bucket has"):
-        restore(None, tmp_path)
-    assert not (tmp_path / "called").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,40 +106,3 @@ def test_a_refused_transaction_leaves_items_and_stream_as_they_were(table: Any) 
     assert rows(table) == before and records() == summary
     table.transact_write_items(TransactItems=actions("attribute_not_exists(pk)"))
     assert len(rows(table)) == 3
-
-
-def test_a_transaction_without_a_key_is_refused_and_nothing_of_it_stays(table: Any) -> None:
-    before = rows(table)
-    with pytest.raises(ClientError):
-        table.transact_write_items(
-            TransactItems=[
-                *actions("attribute_not_exists(pk)")[:2],
-                {"Put": {"TableName": TABLE, "Item": {"pk": {"S": "p"}}}},
-            ]
-        )
-    assert rows(table) == before
-
-
-def test_what_a_transaction_copies_does_not_grow_with_the_table(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    copied: list[object] = []
-    deepcopy = copy.deepcopy
-    monkeypatch.setattr(copy, "deepcopy", lambda what, memo=None: copied.append(what) or deepcopy(what, memo))
-    counts = []
-    for more in (1, 50):
-        for number in range(more):
-            table.put_item(TableName=TABLE, Item=key(f"{more}-{number}"))
-        copied.clear()
-        table.transact_write_items(
-            TransactItems=[
-                {
-                    "Update": {
-                        "TableName": TABLE,
-                        "Key": key("kept"),
-                        "UpdateExpression": "SET n = :n",
-                        "ExpressionAttributeValues": {":n": {"N": "3"}},
-                    }
-                }
-            ]
-        )
-        counts.append(len(copied))
-    assert counts[0] == counts[1] > 0

@@ -41,16 +41,6 @@ def test_a_query_checks_its_condition_once_and_evaluates_it_for_each_item(checke
     assert checked == [KEY]
 
 
-def test_the_next_query_has_its_own_values_and_its_own_condition(checked: list[str]) -> None:
-    values = {":p": {"S": "p"}, ":s": {"S": "b1"}}
-    assert matching(BEHIND, values) == ["b2", "c"]
-    assert matching(BEHIND, {**values, ":s": {"S": "b2"}}) == ["c"]
-    assert matching("#p = :p AND begins_with(#s, :s)", {**values, ":s": {"S": "b"}}) == ["b1", "b2"]
-    assert matching("#p = :p AND #s <= :s", values) == ["a", "b1"]
-    assert matching(BEHIND, {**values, ":p": {"S": "other"}}) == []
-    assert len(checked) == 5
-
-
 def test_other_conditions_and_faulty_ones_are_checked_as_before(checked: list[str]) -> None:
     values = {":p": {"S": "p"}, ":s": {"S": "b1"}}
     assert matching(BEHIND, values, FILTER) == ["b2", "c"] and checked == [FILTER] * 4

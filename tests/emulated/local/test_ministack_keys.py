@@ -29,8 +29,3 @@ def test_keys_are_encoded_for_a_client_that_asks_for_it(bucket: str) -> None:
     key = listing.find(f"{namespace}Version/{namespace}Key")
     assert key is not None and key.text == "a%1B%5B31m%01/b%2B%C3%BC%2541.avro"
     assert listing.findtext(f"{namespace}EncodingType") == "url"
-
-
-def test_keys_stay_as_they_are_for_other_clients(bucket: str) -> None:
-    listing = s3._list_object_versions(bucket, {})[2]
-    assert KEY.encode() in listing and b"EncodingType" not in listing

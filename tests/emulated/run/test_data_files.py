@@ -70,5 +70,5 @@ def test_files_of_a_table_are_listed_without_those_of_its_timeline(
     for name in (*names, ".hoodie/hoodie.properties", ".hoodie/.temp/1/a.marker", ".hoodie/metadata/files/a.hfile"):
         objects.put(SILVER, f"db/t/{name}", b"bytes")
     objects.put(SILVER, "db/t2/0c_1.parquet", b"another table's")
-    found = files_below(objects, f"s3://{SILVER}/db/t", partitioned=partitioned)
-    assert sorted(found) == sorted((name, 5) for name in names)
+    files = files_below(objects, f"s3://{SILVER}/db/t", partitioned=partitioned)
+    assert sorted(files) == sorted((name, 5) for name in names)

@@ -56,7 +56,7 @@ class World:
         batches = sorted(
             (m for m in self.lane.documents.some_of(LANE, 99)), key=lambda manifest: (manifest.created_at, manifest.run)
         )
-        return [(item.key, item.replaces) for each in batches for item in each.objects if item.replaces is not None]
+        return [(item.key, item.replaces) for batch in batches for item in batch.objects if item.replaces is not None]
 
 
 @pytest.fixture()

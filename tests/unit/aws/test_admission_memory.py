@@ -43,9 +43,9 @@ def test_objects_admitted_at_once_stay_within_a_limit_on_the_process(kind: str) 
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     assert done.returncode == 0, done.stderr[-2_000:]
-    found = json.loads(done.stdout)
-    assert found["become"] == BECOME[kind]
-    assert found["megabytes"] < LIMIT_MB
+    content = json.loads(done.stdout)
+    assert content["become"] == BECOME[kind]
+    assert content["megabytes"] < LIMIT_MB
 
 
 def test_a_share_waits_until_enough_is_free() -> None:

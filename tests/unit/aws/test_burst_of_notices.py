@@ -39,10 +39,10 @@ def test_a_burst_is_admitted_in_time_and_in_constant_memory(notices):
             Notice(ObjectId(BRONZE, object_key(TABLE, number), "v1"), len(body), "e", None, None, "Put", "s3")
             for number in range(first, first + PER_INVOCATION)
         ]
-        found = admission.admit_all(given, configuration, seconds=SECONDS)
-        assert not found.failed and {each.written.state for each in found.done.values()} == {PENDING}
+        admitted = admission.admit_all(given, configuration, seconds=SECONDS)
+        assert not admitted.failed and {written.written.state for written in admitted.done.values()} == {PENDING}
         assert time.monotonic() - begun < SECONDS / 2
-        return len(found.done)
+        return len(admitted.done)
 
     admitted = invocation(0)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -26,10 +26,10 @@ class Secrets:
 
     def get_secret_value(self, *, SecretId: str) -> dict[str, Any]:
         self.reads += 1
-        found = self.secrets[SecretId.rpartition("/")[2]]
-        if isinstance(found, Exception):
-            raise found
-        return {"SecretBinary" if isinstance(found, bytes) else "SecretString": found}
+        secret = self.secrets[SecretId.rpartition("/")[2]]
+        if isinstance(secret, Exception):
+            raise secret
+        return {"SecretBinary" if isinstance(secret, bytes) else "SecretString": secret}
 
 
 class Documents:

@@ -70,19 +70,19 @@ def claimed_from(backlog: Backlog) -> tuple[int, int, int, int]:
     pending = PendingLedger(LedgerTable(backlog, "ledger", threads=1))
     tracemalloc.start()
     try:
-        found = {table: [] for table in TABLES}
+        by_table = {table: [] for table in TABLES}
         for item in pending.oldest(LANE, FIRST_LOOK):
-            found[item.table].append(item)
+            by_table[item.table].append(item)
         asked = dict.fromkeys(TABLES, FIRST_LOOK)
-        while wanted := still_wanted({table: len(found[table]) for table in TABLES}, asked, BATCH_OBJECTS):
+        while wanted := still_wanted({table: len(by_table[table]) for table in TABLES}, asked, BATCH_OBJECTS):
             asked.update(wanted)
-            found.update({table: [] for table in wanted})
+            by_table.update({table: [] for table in wanted})
             for item in pending.oldest_of(LANE, wanted):
-                found[item.table].append(item)
+                by_table[item.table].append(item)
         held = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    return sum(map(len, found.values())), backlog.requests, sum(backlog.read), held
+    return sum(map(len, by_table.values())), backlog.requests, sum(backlog.read), held
 
 
 @pytest.fixture(scope="module")

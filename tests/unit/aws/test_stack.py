@@ -113,26 +113,6 @@ def test_every_verb_explains_itself(verb, capsys):
     assert "sluice" in out and "Traceback" not in out
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [
-        "status",
-        "package --upload --if-deployed",
-        "standstill begin --yes --before-deploy template.yaml",
-        "standstill end",
-    ],
-)
-def test_a_region_that_is_missing_is_no_missing_stack(verb, monkeypatch, capsys, tmp_path):
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    assert run(["--stack", "s", *verb.split()]) == 5
-    assert capsys.readouterr().err.splitlines() == [
-        "error: No AWS region is configured",
-        "next step: Set AWS_REGION, or a region in the AWS profile",
-    ]
-
-
 def test_a_region_that_aws_cannot_have_is_named_before_any_call(monkeypatch, capsys):
     monkeypatch.setenv("AWS_REGION", "bad")
     assert run(["--stack", "s", "status"]) == 5

@@ -4,7 +4,6 @@ import io
 from collections import Counter
 
 import fastavro
-import pytest
 
 from sluice_bench.data.sale_changes import SaleChanges
 from sluice_bench.data.tickit import Dataset
@@ -47,21 +46,3 @@ def test_new_and_changed_files_count_by_kind_and_a_groups_next_file_as_rewritten
     write(".hoodie/metadata/files/x.hfile", 8)
     assert written.look() == {"base_files": 16, "rewritten": 11, "metadata_table": 8, "files": 3}
     assert written.stored() == 10 + 4 + 2 + 8 + 16
-
-
-def test_the_files_of_a_history_table_count_with_its_tables_own(tmp_path):
-    written = WrittenBytes(tmp_path / "t", tmp_path / "t_history")
-    for table, size in (("t", 3), ("t_history", 4)):
-        (tmp_path / table / ".hoodie").mkdir(parents=True)
-        (tmp_path / table / "a-0_0-1-1_2026.parquet").write_bytes(b"x" * size)
-        (tmp_path / table / ".hoodie" / "1.commit").write_bytes(b"x")
-    found = {"base_files": 7, "timeline": 2, "files": 4, "commit": 2, "rewritten": 0}
-    assert written.look() == found and written.stored() == 9
-
-
-@pytest.mark.parametrize(("table_type", "compacts"), [("cow", None), ("mor", "true")])
-def test_plain_hudi_gets_only_required_options_and_compaction(table_type, compacts):
-    from sluice_bench.tables.plain_hudi import NAMESPACE, options
-
-    summary = options("t", table_type)
-    assert summary.get(f"{NAMESPACE}.compact.inline") == compacts and len(summary) == (5 if compacts is None else 6)

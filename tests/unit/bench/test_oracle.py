@@ -84,7 +84,7 @@ def test_a_later_round_has_an_unexpected_change_of_a_row_and_moves_others() -> N
     assert made.unexpected()[aside.key, "v2"] == aside.made.unexpected and len(aside.made.unexpected) == 2
     keys = {records(aside.made)[number]["dateid"] for number in aside.made.unexpected}
     assert len(keys & made.expected("fault.date").keys()) == 1
-    states = [{found["userid"]: found["state"] for found in records(put.made)} for put in made.puts[1::4]]
+    states = [{record["userid"]: record["state"] for record in records(put.made)} for put in made.puts[1::4]]
     assert any(states[0][key] != states[1][key] for key in states[0].keys() & states[1].keys() if states[1][key])
 
 

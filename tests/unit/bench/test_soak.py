@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
 from typing import Any
 
 import fastavro
 import pytest
-from judging.memory import Memory
 from soaking.faults import FAULTS, plan
-from soaking.report import PAGE, kept, page, special
+from soaking.report import PAGE, kept, page
 from soaking.world import TABLES, TEXTS, SoakObject, SoakWorld
 
 from sluice.objects import ObjectId
@@ -62,19 +60,6 @@ def test_a_short_soak_has_each_kind_of_fault_and_the_same_seed_the_same_ones() -
 
 def test_the_page_is_made_from_the_kept_report() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(kept()), "run `python -m soaking.report`"
-
-
-def test_the_memory_of_this_process_is_found_and_its_growth_is_per_function() -> None:
-    found = Memory.now({os.getpid()}, set())
-    assert found.emulator > 10 and found.drivers == 0
-    assert Memory(functions=600, function_processes=6).per_function == 100
-
-
-def test_the_page_tells_what_is_special_about_tables() -> None:
-    told = {name: what for name, _, what in special()}
-    assert told["venue_plain"] == "" and told["user_by_state"] == "partition_by: state, history"
-    assert told["date_logs"] == "columns: exclude rename mask hash, expect: week"
-    assert told["user_appended"] == "partition_by: state, append_only"
 
 
 def landed(made: SoakWorld, name: str) -> SoakObject:

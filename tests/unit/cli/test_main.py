@@ -1,12 +1,9 @@
 """The `sluice` command as a whole."""
 
-import contextlib
 import inspect
-import io
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 
@@ -51,9 +48,9 @@ def loaded_by_help_of(*verbs):
     ended = subprocess.run(
         [sys.executable, "-c", LOADED_BY, json.dumps(verbs)], capture_output=True, text=True, timeout=60, check=True
     )
-    found = json.loads(ended.stderr)
-    assert found["codes"] == [0] * len(verbs) and "sluice_cli.main" in found["modules"]
-    return set(found["modules"])
+    content = json.loads(ended.stderr)
+    assert content["codes"] == [0] * len(verbs) and "sluice_cli.main" in content["modules"]
+    return set(content["modules"])
 
 
 def paths(command, *path):
@@ -120,22 +117,6 @@ def test_a_file_that_is_not_there_is_named_without_a_traceback(tmp_path, capsys)
     assert said[1].startswith("next step: ") and len(said) == 2
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="there is no file without an end")
-@pytest.mark.parametrize("verb", ["check", "import"])
-def test_a_file_without_an_end_is_refused_by_its_beginning(verb, capsys):
-    assert run(["config", verb, "/dev/zero"]) in (1, 2)
-    assert "is larger than 1,000,000 bytes" in capsys.readouterr().err
-
-
-def test_a_valid_file_is_said_to_be_valid(tmp_path, capsys):
-    file = tmp_path / "tables.yaml"
-    file.write_text("tables: [{topic: a.b, table: a.b, record_key: id, freshness: 1h}]")
-    assert run(["config", "check", str(file)]) == 0
-    assert re.fullmatch(
-        rf"{re.escape(str(file))} is valid: 1 rule, 1 lane \(main\), version \w+\n", capsys.readouterr().out
-    )
-
-
 def test_a_file_in_another_encoding_is_refused_with_the_place(tmp_path, capsys):
     file = tmp_path / "tables.yaml"
     file.write_bytes("tables: []\n# gr\u00fcn".encode("latin-1"))
@@ -175,34 +156,6 @@ def test_an_argument_that_is_no_text_is_refused_before_anything_is_done(words, c
     assert capsys.readouterr().err == f"error: '{shown}' is not UTF-8\nnext step: {step}\n"
 
 
-def test_a_file_whose_name_is_no_text_is_read(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "\udcff.yaml").write_text("tables: [{topic: a.b, table: a.b, record_key: id}]")
-    assert run(["config", "check", "\udcff.yaml"]) == 0
-
-
-@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
-def test_a_statement_of_stdin_that_is_no_text_is_refused(errors, monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"select '\xff'"), "utf-8", errors))
-    monkeypatch.setattr("sluice_cli.tables.query.chosen_target", lambda stack: None)
-    assert run(["query", "-"]) == 2
-    assert capsys.readouterr().err.startswith("error: The statement is not UTF-8\nnext step: Save it in UTF-8")
-
-
-def test_options_of_a_table_are_refused_for_a_statement(capsys):
-    assert run(["query", "select 1", "--limit", "3"]) == 2
-    assert "error: --column and --limit need a table" in capsys.readouterr().err
-
-
-def test_a_dry_run_and_values_have_one_name_in_every_help(capsys):
-    options = []
-    for path, _ in paths(built()):
-        assert run([*path, "--help"]) == 0
-        options.append(" ".join(capsys.readouterr().out.split()).partition("Options: ")[2])
-        assert not re.search(r"<(?:int|float|str|path)\b", options[-1]), path
-    assert len({text.partition("--dry-run ")[2].partition(".")[0] for text in options if "--dry-run" in text}) == 1
-
-
 def test_help_loads_no_module_of_any_verb():
     modules = loaded_by_help_of([])
     assert not modules & (HEAVY | {verb.where.partition(":")[0] for verb in (VERBS | OPS).values()})
@@ -212,17 +165,6 @@ def test_help_loads_no_module_of_any_verb():
 @pytest.mark.long
 def test_help_of_any_verb_loads_no_sdk_and_no_reader():
     assert not loaded_by_help_of(*([verb] for verb in VERBS), *(["ops", verb] for verb in OPS)) & HEAVY
-
-
-def test_version_says_which_distribution_is_installed():
-    done = subprocess.run(
-        [sys.executable, "-c", "from sluice_cli.main import main; main()", "--version"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert done.stdout.startswith("sluice ") and done.stderr == ""
 
 
 def test_the_summary_of_a_verb_begins_its_own_help():
@@ -285,39 +227,6 @@ def test_ctrl_c_during_an_import_ends_with_130_and_one_line(module, tmp_path):
     assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 1
 
 
-ASKING = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from sluice_cli.main import main
-main(["init", sys.argv[1]])
-"""
-
-
-def test_ctrl_c_at_a_question_ends_with_130_and_one_line(tmp_path):
-    assert run(["init", str(tmp_path / "project")]) == 0
-    (tmp_path / "project" / "Makefile").write_text("all:\n")
-    ours, theirs = os.openpty()
-    asking = subprocess.Popen(
-        [sys.executable, "-c", ASKING, str(tmp_path / "project")], stdin=theirs, stdout=theirs, stderr=theirs
-    )
-    os.close(theirs)
-    shown = b""
-    try:
-        while not shown.endswith(b"[y/N]: "):
-            shown += os.read(ours, 1024)
-        while asking.poll() is None:  # a signal between the question and its read is seen only with the next one
-            asking.send_signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                asking.wait(1)
-        assert asking.returncode == 130
-        shown += os.read(ours, 1024)
-    finally:
-        asking.kill()
-        asking.wait()
-        os.close(ours)
-    assert shown.split()[-1] == b"Interrupted" and b"Aborted" not in shown
-
-
 # Counts, in a process of its own for each verb, the modules that its help imports beside those of the root's.
 COUNTED_BY = """
 import contextlib, io, json, os, sys
@@ -346,9 +255,3 @@ def test_help_of_a_verb_imports_few_modules():
     counts = json.loads(done.stdout.splitlines()[-1])
     assert len(counts) == len(VERBS) + len(OPS)
     assert {verb: count for verb, count in counts.items() if count > MODULES_OF_A_VERB} == {}
-
-
-def test_a_picture_of_the_demonstration_that_has_no_folder_is_refused_at_once(tmp_path, capsys):
-    for picture in (tmp_path / "none" / "x.svg", tmp_path):
-        assert run(["demo", "--svg", str(picture)]) == 2
-        assert "can't be written: it is a folder, or lies in none that exists" in capsys.readouterr().err

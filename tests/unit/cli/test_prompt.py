@@ -3,7 +3,6 @@
 import pytest
 
 from sluice.errors import UsageError
-from sluice_cli.tables import prompt as prompting
 from sluice_cli.tables.prompt import completions, prompt, statements
 
 
@@ -37,7 +36,7 @@ def lines(*given):
     ids=["one line", "two lines", "Ctrl-C drops it", "exit", ".quit", ".exit", "q", "unfinished", "empty", "a command"],
 )
 def test_a_statement_ends_with_a_semicolon(given, expected):
-    assert [found.strip() for found in statements(lines(*given))] == expected
+    assert [statement.strip() for statement in statements(lines(*given))] == expected
 
 
 def test_tab_completes_keywords_and_tables():
@@ -56,14 +55,6 @@ def test_the_prompt_lists_tables_and_refuses_other_commands(tmp_path, monkeypatc
     assert ".schema is not a command" in shown.err and ran == ["select 1"]
 
 
-def test_the_prompt_names_its_commands_when_it_opens_and_on_help(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("builtins.input", lines(".help", "help;", ".quit", "select 1;"))
-    ran = []
-    prompt(ran.append, lambda: [], tmp_path / "history")
-    shown = capsys.readouterr().err
-    assert shown.count("`.quit` or Ctrl-D ends") == 3 and shown.count("`.help` shows this") == 3 and ran == []
-
-
 def test_an_error_ends_its_statement_alone_and_the_history_is_kept(tmp_path, monkeypatch, capsys):
     pytest.importorskip("readline")
     ran = []
@@ -78,10 +69,3 @@ def test_an_error_ends_its_statement_alone_and_the_history_is_kept(tmp_path, mon
     assert ran == ["select 1", "select 2"]
     assert "no such table" in capsys.readouterr().err
     assert (tmp_path / "cache" / "history").stat().st_mode & 0o077 == 0
-
-
-def test_tables_that_can_not_be_listed_leave_completion_without_them():
-    def fails():
-        raise OSError
-
-    assert prompting._once(fails)() == []

@@ -59,13 +59,6 @@ def test_ctrl_c_is_the_regular_end_of_serving(started, monkeypatch):
     assert run(["serve", "--port", "0"]) == 0
 
 
-def test_its_limits_are_those_of_the_command_line(started):
-    assert run(["serve", "--port", "0", "--rows", "2"]) == 0
-    ((app, _),) = started
-    page = TestClient(app, base_url="http://127.0.0.1").get("/tables/moma.works/rows", params={"limit": 50}).json()
-    assert len(page["rows"]) == 2 and page["next"]
-
-
 def test_a_taken_port_is_named_with_the_option_that_chooses_another(started, capsys):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -106,10 +99,3 @@ def test_a_token_and_saved_queries_are_those_of_the_command_line(started, monkey
     (tmp_path / "wrong.sql").write_text("DROP TABLE x")
     monkeypatch.delenv("SLUICE_SERVE_TOKEN")
     assert run(asked) == 2 and "wrong.sql: The statement is not a SELECT" in capsys.readouterr().err
-
-
-def test_an_answer_does_not_wait_for_the_acknowledgment_of_its_head():
-    with serve._listening("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
-        accepted, _ = listening.accept()
-        with accepted:
-            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

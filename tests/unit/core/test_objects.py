@@ -16,8 +16,8 @@ def test_the_version_called_null_is_a_version():
 
 @pytest.mark.parametrize("etag", ["abc-2", '"abc-2"'])
 def test_without_a_version_the_etag_identifies_with_or_without_its_quotes(etag):
-    found = identify("b", "k", None, etag)
-    assert (found.version, found.version_id, found.etag) == ("etag:abc-2", None, "abc-2")
+    identity = identify("b", "k", None, etag)
+    assert (identity.version, identity.version_id, identity.etag) == ("etag:abc-2", None, "abc-2")
 
 
 def test_a_listing_of_an_unversioned_bucket_agrees_with_its_notices():

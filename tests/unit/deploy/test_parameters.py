@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import subprocess
 from pathlib import Path
 
@@ -48,11 +47,6 @@ LOOKS_FOR_SAM = ("command -v", "\techo ")
 def steps(*arguments: str) -> list[str]:
     lines = made("--dry-run", "deploy", *arguments).stdout.splitlines()
     return [line for line in lines if ".venv/bin/" in line and not line.startswith(LOOKS_FOR_SAM)]
-
-
-def test_a_folder_without_a_template_is_named_with_what_makes_one(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"There is no template.yaml here. Change to a project's folder"):
-        given_parameters("prod", tmp_path)
 
 
 def test_overrides_are_read_and_written_as_sam_reads_them() -> None:
@@ -107,33 +101,6 @@ def test_a_parameter_or_environment_that_does_not_exist_is_refused(given: str, s
     assert said in str(refused.value)
 
 
-def written(folder: Path, samconfig: str) -> Path:
-    (folder / "template.yaml").write_text("Parameters: {LogLevel: {Type: String}}")
-    (folder / "samconfig.toml").write_text(samconfig)
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("samconfig", "said"),
-    [
-        (
-            '[default.deploy.parameters]\nstack_name = "sluice"\nparameter_overrides = "LogLevle=INFO"',
-            "LogLevle; did you",
-        ),
-        (
-            '[default.global.parameters]\nstack_name = "lake"',
-            "names the stack lake for default, and --stack names sluice",
-        ),
-        ("[default", "samconfig.toml can't be read: "),
-        ("default = 3", "no environment default"),
-    ],
-)
-def test_a_mistake_in_samconfig_is_refused(samconfig: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as refused:
-        given_parameters("default", written(tmp_path, samconfig), stack="sluice")
-    assert said in str(refused.value)
-
-
 def test_parameters_are_those_of_the_template_that_is_deployed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     other = tmp_path / "other.yaml"
     other.write_text("Parameters: {Mine: {Type: String}}")
@@ -160,13 +127,6 @@ def test_every_deployment_names_what_the_functions_were_built_for() -> None:
     assert len(deployments) == 3 and all(named in line for line in deployments)
 
 
-def test_a_deployment_to_an_emulator_says_at_once_what_to_do_instead() -> None:
-    refused = made("deploy", AWS_ENDPOINT_URL="http://127.0.0.1:4566")
-    assert refused.returncode != 0 and refused.stdout == ""
-    assert "sluice local up" in refused.stderr
-    assert "'make " not in refused.stderr, "a project has fewer targets than a clone"
-
-
 @pytest.mark.parametrize(
     "variables", [{}, {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566"}], ids=["on AWS", "an emulator's own template"]
 )
@@ -176,22 +136,6 @@ def test_a_deployment_that_can_succeed_is_not_refused(variables: dict[str, str],
     template = [f"TEMPLATE={emulated}"] if variables else []
     allowed = made("on-aws", *template, **variables)
     assert (allowed.returncode, allowed.stderr) == (0, "")
-
-
-@pytest.mark.parametrize("target", ["build", "deploy", "delete"])
-def test_a_project_without_sam_says_what_is_missing_before_it_does_anything(target: str, tmp_path: Path) -> None:
-    assert run(["init", str(tmp_path)]) == 0
-    ended = made("--directory", str(tmp_path), target, "SLUICE_COMMAND=echo", "SAM=no-such-sam")
-    assert ended.returncode != 0 and ended.stdout == ""
-    error, step = ended.stderr.splitlines()[:2]
-    assert error.startswith("error: there is no no-such-sam, ") and "pip install aws-sam-cli" in step
-
-
-@pytest.mark.long
-def test_a_deployment_without_a_region_ends_at_its_first_step() -> None:
-    ended = made("deploy", AWS_CONFIG_FILE=os.devnull)
-    assert ended.returncode != 0 and "next step: Set AWS_REGION" in ended.stderr
-    assert [line for line in ended.stdout.splitlines() if ".venv/bin/" in line] == steps()[1:2]
 
 
 @pytest.mark.parametrize("target", ["deploy", "delete"])
@@ -234,8 +178,3 @@ def test_sam_asks_only_in_a_terminal_and_about_a_first_deployment_once(terminal:
     deployments = [line for text in shown for line in text.splitlines() if line.startswith("sam deploy")]
     asks = ["--no-confirm-changeset" not in line for line in deployments]
     assert asks == ([True, False, True] if terminal else [False, False, False])
-
-
-def test_each_step_is_a_command_that_a_shell_reads() -> None:
-    for line in steps("PARAMETERS=MaximumCpu='32 vCPU' LogLevel=INFO"):
-        assert shlex.split(line)

@@ -30,6 +30,6 @@ def test_the_schema_for_editors_is_current():
 def test_the_page_of_limits_names_their_defaults():
     text = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", text, re.M))
-    assert {each.key: rows.get(each.key) for each in settings_of(Limits)} == {
-        each.key: each.shown_default for each in settings_of(Limits)
+    assert {setting.key: rows.get(setting.key) for setting in settings_of(Limits)} == {
+        setting.key: setting.shown_default for setting in settings_of(Limits)
     }

@@ -47,7 +47,3 @@ def test_the_aws_commands_exist_with_their_options(service: str, operation: str,
     members = model(service).operation_model(operations[operation]).input_shape.members
     known = {xform_name(name, "-") for name in members}
     assert {option.removeprefix("no-") for option in re.findall(r"--([a-z-]+)", options)} <= known
-
-
-def test_there_are_commands() -> None:
-    assert len(COMMANDS) > 8

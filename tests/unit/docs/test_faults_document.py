@@ -49,4 +49,4 @@ def test_runs_at_another_commit_go_when_a_fault_is_run_again(tmp_path):
     file, name = tmp_path / "faults.json", FAULTS[0].name
     for commit in ("old", "new", "new"):
         report.keep(run(fault=name, commit=commit), file)
-    assert [each["commit"] for each in report.kept(file)[name]] == ["new", "new"]
+    assert [strike["commit"] for strike in report.kept(file)[name]] == ["new", "new"]

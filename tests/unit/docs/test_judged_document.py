@@ -21,7 +21,10 @@ def test_the_document_is_made_of_the_kept_results():
 def test_equal_different_and_missing_cases_are_counted_by_set_and_reader():
     first, second = [case.id for case in all_cases() if case.set_name == "tickit_small"][:2]
     written = text(
-        {each.case: each for each in (judged(result(first, True, True)), judged(result(second, True, False)))}
+        {
+            judgement.case: judgement
+            for judgement in (judged(result(first, True, True)), judged(result(second, True, False)))
+        }
     )
     assert (
         f"**1 of {len(all_cases())} cases equal**; {len(all_cases()) - 2} not judged yet. "
@@ -35,7 +38,7 @@ def test_a_case_has_one_result_over_all_machines_and_a_newer_one_replaces_it(tmp
     file = tmp_path / "judged.json"
     results.keep([judged(result(first.id, False))], file)
     results.keep([judged(result(first.id, True))], file)
-    assert [each.whole for each in results.kept(file).values()] == [True]
+    assert [case.whole for case in results.kept(file).values()] == [True]
     assert outstanding([first, second], tmp_path, results.kept(file)) == [second]
 
 

@@ -104,15 +104,3 @@ def test_nothing_looks_like_a_secret_and_no_account_is_named_but_the_placeholder
 )
 def test_what_looks_like_a_secret_is_found(text: str) -> None:
     assert kinds(text.encode())
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "arn:aws:iam::" + "210987654321:role/x",
-        "sluice-bronze-" + "210987654321-eu-central-1",
-        '"account": "' + '210987654321"',
-    ],
-)
-def test_an_account_is_found(text: str) -> None:
-    assert accounts(text.encode()) == {"210987654321"}

@@ -46,7 +46,7 @@ def test_the_rules_for_debezium_take_a_table_with_a_key_of_its_own_first():
 def test_the_rule_for_aws_dms_makes_a_table_of_each_topic():
     blocks = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.S)
     rules = [read_tables(block) for block in blocks if "tables:" in block]
-    (found,) = filter(None, (each.table_for_topic("public.film") for each in rules))
+    (found,) = filter(None, (rule.table_for_topic("public.film") for rule in rules))
     assert (found.table, found.record_key, found.position) == ("shop.film", ("film_id",), "transact_seq")
     assert found.delete_when.is_deletion("D") and not found.delete_when.is_deletion("U")
 

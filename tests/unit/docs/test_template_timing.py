@@ -94,7 +94,7 @@ def test_a_failed_call_of_reconcile_is_kept_and_its_role_may_send_it() -> None:
 
 
 def test_the_cost_estimate_counts_the_templates_alarms() -> None:
-    alarms = [each["Properties"] for each in RESOURCES.values() if each["Type"] == "AWS::CloudWatch::Alarm"]
+    alarms = [resource["Properties"] for resource in RESOURCES.values() if resource["Type"] == "AWS::CloudWatch::Alarm"]
     assert sum(len(metrics_of(alarm)) for alarm in alarms) == Assumptions().alarms
 
 

@@ -32,10 +32,10 @@ def hudi(spark):
 def test_a_source_type_becomes_what_the_document_says(row):
     _, comes, spark, stored, glue, raw, _ = row
     columns = [column_of(described) for described in described_types(comes)]
-    types = list(dict.fromkeys(each.spark_type for each in columns))
+    types = list(dict.fromkeys(column.spark_type for column in columns))
     assert " ".join(types) == spark == glue
-    assert " ".join(hudi(each) for each in types) == stored
-    raw_types = list(dict.fromkeys(as_raw(each).spark_type for each in columns))
+    assert " ".join(hudi(column) for column in types) == stored
+    raw_types = list(dict.fromkeys(as_raw(column).spark_type for column in columns))
     assert " ".join(raw_types) == (raw or spark)
 
 

@@ -1,6 +1,5 @@
 """A local stack's folder has one owner, and holds no description after the owner has exited."""
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ from sluice_local.emulators.choose import Kind
 from sluice_local.emulators.ministack_program import COMPLETE
 from sluice_local.errors import AlreadyRunning, NotRunning
 from sluice_local.home import Description, Home, chosen_home, running_home
-from sluice_local.processes import bound_command, free_port, is_running
+from sluice_local.processes import bound_command, is_running
 from sluice_local.stack.stack import kept_start
 
 DESCRIPTION = Description(
@@ -83,14 +82,6 @@ def test_a_stack_is_found_from_the_folders_below_it(tmp_path: Path) -> None:
     assert running_home({}, below).path == below / ".sluice"
 
 
-def test_sluice_home_gives_the_folder(tmp_path: Path) -> None:
-    assert (
-        chosen_home({"SLUICE_HOME": str(tmp_path)}, Path("/"))
-        == running_home({"SLUICE_HOME": str(tmp_path)}, Path("/"))
-        == Home(tmp_path)
-    )
-
-
 def test_a_bound_child_dies_with_a_killed_parent(tmp_path: Path) -> None:
     if sys.platform != "linux":
         pytest.skip("the kernel's parent-death signal is Linux's")
@@ -113,11 +104,6 @@ def test_a_bound_child_whose_parent_has_exited_does_not_start() -> None:
         bound_command([sys.executable, "-c", "print('ran')"], parent=1), capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (1, "")
-
-
-def test_a_free_port_can_be_listened_on() -> None:
-    with socket.create_server(("127.0.0.1", free_port())) as server:
-        assert server.getsockname()[0] == "127.0.0.1"
 
 
 @pytest.mark.parametrize(

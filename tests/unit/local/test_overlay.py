@@ -104,36 +104,3 @@ def test_the_template_itself_is_left_as_it_was(template: dict[str, Any]) -> None
     before = json.dumps(template, sort_keys=True)
     overlay(template, SURROUNDINGS)
     assert json.dumps(template, sort_keys=True) == before
-
-
-def test_every_form_of_reference_is_replaced() -> None:
-    template = {
-        "Globals": {"Function": {"Environment": {"Variables": {}}}},
-        "Resources": {
-            "App": {"Type": APPLICATION},
-            "Other": {
-                "Type": "AWS::SNS::Topic",
-                "DependsOn": ["App", "Third"],
-                "Properties": {
-                    "A": {"Ref": "App"},
-                    "B": {"Fn::GetAtt": ["App", "Arn"]},
-                    "C": {"Fn::GetAtt": "App.ApplicationId"},
-                    "D": {"Fn::Sub": "${App}-${App.Arn}-${Apple}-${AWS::Region}"},
-                    "E": {"Fn::Sub": ["${App}/${X}", {"X": {"Ref": "App"}}]},
-                    "F": {"Ref": "Apple"},
-                },
-            },
-            "Third": {"Type": "AWS::SNS::Topic", "DependsOn": "App"},
-        },
-    }
-    made = overlay(template, Surroundings("id", "arn", "http://e", "b", "k", {}))["Resources"]
-    assert made["Other"]["Properties"] == {
-        "A": "id",
-        "B": "arn",
-        "C": "id",
-        "D": {"Fn::Sub": "id-arn-${Apple}-${AWS::Region}"},
-        "E": {"Fn::Sub": ["id/${X}", {"X": "id"}]},
-        "F": {"Ref": "Apple"},
-    }
-    assert made["Other"]["DependsOn"] == ["Third"]
-    assert made["Third"] == {"Type": "AWS::SNS::Topic"}

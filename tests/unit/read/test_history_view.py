@@ -33,7 +33,7 @@ def states(*changes: Any) -> list[tuple[Any, ...]]:
         connection.executemany("INSERT INTO h VALUES (?, ?, ?, ?, ?, ?)", list(changes))
         sql = history_view_sql(["id", 'na"me'], record_key=["id"], source="h", dialect=DUCKDB)
         # As the commands read it: DuckDB's own `fetchall` needs pytz for times with a zone.
-        found = [
+        rows = [
             row
             for batch in connection.sql(f"SELECT * FROM ({sql}) ORDER BY id, valid_from").to_arrow_reader(1_000)
             for row in rows_of(batch)
@@ -44,7 +44,7 @@ def states(*changes: Any) -> list[tuple[Any, ...]]:
             None if moment is None else round(dt.datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp() / 60)
         )
 
-    return [(id, name, minute(start), minute(end), current) for id, name, start, end, current in found]
+    return [(id, name, minute(start), minute(end), current) for id, name, start, end, current in rows]
 
 
 def test_each_state_ends_where_the_next_change_of_its_row_begins() -> None:

@@ -618,11 +618,11 @@ def test_files_that_a_cleaning_deletes_meanwhile_are_looked_for_in_the_newer_com
     listed = TableFolder.files
 
     def files(self):
-        found = list(listed(self))
+        files = list(listed(self))
         if late.exists():
             late.rename(commit)
-            found = [item for item in found if ARTISTS_LOADED not in item.path or ".hoodie" in item.path]
-        return iter(found)
+            files = [item for item in files if ARTISTS_LOADED not in item.path or ".hoodie" in item.path]
+        return iter(files)
 
     monkeypatch.setattr(TableFolder, "files", files)
     assert open_table(place, "moma.artists").instant == ARTISTS_MOVED
@@ -641,8 +641,8 @@ def test_a_table_without_a_commit_is_reported(own):
 
 
 def test_changes_are_rows_as_their_last_change_left_them_with_deletions(silver):
-    found = rows_by_id(read_table(silver, "moma.works", span=span_of(since=LOADED, until=MOVED)))
-    assert {number: (row["name"], row["__deleted"]) for number, row in found.items()} == {
+    rows = rows_by_id(read_table(silver, "moma.works", span=span_of(since=LOADED, until=MOVED)))
+    assert {number: (row["name"], row["__deleted"]) for number, row in rows.items()} == {
         1: ("one moved", False),
         2: (None, True),
         6: ("six b", False),

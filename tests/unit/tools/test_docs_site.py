@@ -34,19 +34,6 @@ def test_the_reference_has_each_verb_with_its_options():
     assert "| `--as-of MOMENT` |" in written and "### sluice table ddl" in written
 
 
-def test_the_examples_of_a_verb_are_one_block_of_code():
-    written = commands_page()
-    assert "\b" not in written
-    assert "\n\n    sluice config check tables.yaml\n    sluice config check tables.yaml --waiting\n\n" in written
-    assert "A first try:\n\n    sluice local up " in written
-
-
-def test_a_word_in_brackets_is_found_by_the_search():
-    separator = re.search(r"separator: '(.+?)'  #", (ROOT / "mkdocs.yml").read_text())[1]
-    assert re.split(separator, "From Hudi Streamer (DeltaStreamer)")[3] == "DeltaStreamer"
-    assert "deploying" in re.split(separator, "docs/deploying.md")
-
-
 def test_every_page_has_its_place_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
     listed = set(re.findall(r": ([a-z/-]+\.md)$", navigation, re.M))
@@ -54,14 +41,3 @@ def test_every_page_has_its_place_in_the_navigation():
     pages = {path.relative_to(docs).as_posix() for path in (*docs.glob("*.md"), *docs.glob("evidence/*.md"))}
     pages |= set(PAGES.values()) | {"cli.md"}
     assert pages - listed == set()
-
-
-def test_the_site_has_a_style_in_which_the_first_names_of_tables_stay_whole():
-    (name,) = re.findall(r"^extra_css: \[(.+)\]$", (ROOT / "mkdocs.yml").read_text(), re.M)
-    rules = (ROOT / "docs" / name).read_text()
-    assert "td:first-child code { word-break: normal; overflow-wrap: normal; }" in rules
-
-
-def test_making_the_site_says_where_it_is():
-    recipe = (ROOT / "Makefile").read_text().split("\ndocs: ")[1].split("\n\n")[0]
-    assert "$(CURDIR)/build/site/index.html" in recipe

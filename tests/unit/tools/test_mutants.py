@@ -24,9 +24,9 @@ def tool() -> ModuleType:
 
 
 def test_every_breakage_applies_once_and_names_a_test(tool: ModuleType) -> None:
-    found = tool.mutants()
-    assert len(found) >= 25 and len({mutant.name for mutant in found}) == len(found)
-    for mutant in found:
+    breakages = tool.mutants()
+    assert len(breakages) >= 25 and len({mutant.name for mutant in breakages}) == len(breakages)
+    for mutant in breakages:
         text = (ROOT / mutant.file).read_text(encoding="utf-8")
         assert text.count(mutant.before) == 1 and mutant.after != mutant.before, mutant.name
         path, _, name = mutant.test.partition("::")

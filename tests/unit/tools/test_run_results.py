@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tools.run_results import Case, cases, main, slowest, totals
+from tools.run_results import main
 
 JUNIT = """<testsuites><testsuite>
 <testcase file="tests/a.py" name="one" time="1.5"/>
@@ -10,18 +10,6 @@ JUNIT = """<testsuites><testsuite>
 <testcase file="tests/b.py" name="three" time="0.5"><skipped message="later"/></testcase>
 <testcase file="tests/b.py" name="four" time="9.0"><error message="in its fixture"/></testcase>
 </testsuite></testsuites>"""
-
-
-def test_each_test_is_counted_as_passed_failed_or_skipped():
-    run = cases(JUNIT)
-    assert [case.result for case in run] == ["passed", "failed", "skipped", "failed"]
-    assert totals(run) == "1 passed, 2 failed, 1 skipped"
-    assert totals(run[:1]) == "1 passed, 0 failed"
-
-
-def test_the_slowest_files_come_first():
-    assert slowest(cases(JUNIT)) == [("tests/b.py", 9.5), ("tests/a.py", 3.5)]
-    assert len(slowest([Case(f"{number}.py", 1.0, "passed") for number in range(20)])) == 10
 
 
 def test_the_totals_are_the_last_line_and_failures_or_missing_results_fail(tmp_path: Path, capsys):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sluice_local.emulators.choose import Kind
-from tools.deploy_walkthrough import Transcript, heading
+from tools.deploy_walkthrough import heading
 
 KEPT = sorted((Path(__file__).resolve().parents[3] / "docs" / "walkthroughs").glob("*.md"))
 
@@ -44,15 +44,3 @@ def test_a_kept_benchmark_names_no_folder_of_the_machine_that_made_it(file: Path
 
 def test_one_of_each_emulator_is_kept() -> None:
     assert [file.stem for file in KEPT] == sorted(Kind)
-
-
-def test_long_output_of_sam_is_shortened_and_names_of_the_machine_are_replaced() -> None:
-    transcript = Transcript([("/scratch/clone", ".")])
-    transcript.say(
-        "Changes\n"
-        + "-" * 40
-        + "\n+ Add      Ledger     AWS::DynamoDB::Table\n           continued\n"
-        + "-" * 40
-        + "\nDone in /scratch/clone"
-    )
-    assert transcript.text() == "Changes\n[4 lines]\nDone in .\n"

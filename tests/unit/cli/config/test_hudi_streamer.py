@@ -1,6 +1,5 @@
 """Published Hudi Streamer configurations translated into rules."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -148,8 +147,8 @@ def test_a_published_configuration_becomes_a_rule_with_its_gaps_named(name, rule
 
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
 def test_every_option_is_taken_or_left_out_with_its_reason(name):
-    found = rule_of(name)
-    left = {item.option for item in found.left_out}
+    rule = rule_of(name)
+    left = {item.option for item in rule.left_out}
     taken = set(parse_properties(PUBLISHED[name])) - left
     summary = (
         "recordkey.field",
@@ -163,7 +162,7 @@ def test_every_option_is_taken_or_left_out_with_its_reason(name):
         "small.file.limit",
     )
     assert all(option.endswith(summary) for option in taken), taken
-    assert all(item.why for item in found.left_out)
+    assert all(item.why for item in rule.left_out)
 
 
 def test_a_metadata_column_is_no_partition_and_changed_paths_are_reported():
@@ -188,7 +187,7 @@ def test_the_ordering_column_is_left_out_and_named_for_rows_that_a_query_capture
     ],
 )
 def test_partition_paths_that_are_no_columns_value_are_left_to_the_operator(generator, partition, still_open, taken):
-    found = translate(
+    translation = translate(
         {
             "hoodie.datasource.write.keygenerator.class": f"org.apache.hudi.keygen.{generator}",
             "hoodie.datasource.write.partitionpath.field": partition,
@@ -197,7 +196,7 @@ def test_partition_paths_that_are_no_columns_value_are_left_to_the_operator(gene
         topic="a.b",
         table="a.b",
     )
-    assert (len(found.open), found.rule.get("partition_by")) == (still_open, taken)
+    assert (len(translation.open), translation.rule.get("partition_by")) == (still_open, taken)
 
 
 @pytest.mark.parametrize(
@@ -220,23 +219,23 @@ def test_partition_paths_of_a_time_become_the_transform_of_their_finest_unit(for
         f"{prefix}output.dateformat": form,
         **({f"{prefix}timezone": zone} if zone else {}),
     }
-    found = translate(properties, topic="a.b", table="a.b")
-    assert (found.rule.get("partition_by"), bool(found.open)) == (taken, taken is None)
-    assert any("UTC" in note for note in found.notes) is noted
+    translation = translate(properties, topic="a.b", table="a.b")
+    assert (translation.rule.get("partition_by"), bool(translation.open)) == (taken, taken is None)
+    assert any("UTC" in note for note in translation.notes) is noted
     rule = f"{{topic: a.b, table: a.b, record_key: id, partition_by: {list(taken or ())}}}"
     assert read_tables(f"tables:\n  - {rule}\n").rules[0].partition_by == (taken or ())
 
 
 def test_type_history_and_dropped_partition_columns_are_understood():
-    found = translate(
+    translation = translate(
         {
             "hoodie.datasource.write.table.type": "MERGE_ON_READ",
             "hoodie.cleaner.hours.retained": "48",
             "hoodie.datasource.write.drop.partition.columns": "true",
         }
     )
-    assert (found.rule["table_type"], found.rule["time_travel"]) == ("mor", "48h")
-    assert "stay in the files" in found.left_out[0].why
+    assert (translation.rule["table_type"], translation.rule["time_travel"]) == ("mor", "48h")
+    assert "stay in the files" in translation.left_out[0].why
 
 
 def test_the_command_writes_a_usable_rule_and_hides_the_values_it_leaves_out(tmp_path, capsys):
@@ -258,22 +257,6 @@ def test_the_command_writes_a_usable_rule_and_hides_the_values_it_leaves_out(tmp
         ("classification",),
         "134217728",
     )
-
-
-@pytest.mark.parametrize("more", [[], ["--json"], ["--write"]], ids=["printed", "json", "written"])
-def test_options_that_are_only_left_out_are_no_failure(tmp_path, monkeypatch, capsys, more):
-    monkeypatch.chdir(tmp_path)
-    Path("w.properties").write_text(
-        PUBLISHED["warehouse"] + "hoodie.streamer.transformer.sql=select 1\nauto.offset=x\n"
-    )
-    assert run(["config", "import", "w.properties", "--topic", "hammerdb.public.warehouse", *more]) == 0
-    out, err = capsys.readouterr()
-    without = {"auto.offset", "hoodie.streamer.transformer.sql"}
-    if "--json" in more:
-        assert without < {item["option"] for item in json.loads(out)["left_out"]}
-    else:
-        assert all(f"left out: {option}: " in err for option in without)
-        assert Path("tables.yaml").exists() is ("--write" in more)
 
 
 def test_what_is_open_is_commented_out_and_not_written(tmp_path, capsys):
@@ -316,34 +299,14 @@ def several(folder: Path, items: str = ITEMS) -> Path:
 def test_the_tables_of_a_multi_table_streamer_become_rules(tmp_path, capsys):
     file = tmp_path / "tables.yaml"
     assert run(["config", "import", str(several(tmp_path)), "--write", "--file", str(file)]) == 0
-    found = read_tables(file.read_text()).rules
-    assert [(rule.topic, rule.table, rule.record_key) for rule in found] == [
+    rules = read_tables(file.read_text()).rules
+    assert [(rule.topic, rule.table, rule.record_key) for rule in rules] == [
         ("shop.public.orders", "shop.orders", ("id",)),
         ("shop.public.items", "default.items", ("id", "line")),
     ]
-    assert [dict(rule.hudi) for rule in found] == [
+    assert [dict(rule.hudi) for rule in rules] == [
         {"hoodie.parquet.max.file.size": "64000000"},
         {"hoodie.parquet.max.file.size": "32000000"},
     ]
     err = capsys.readouterr().err
     assert "orders.properties: sasl.jaas.config" in err and "secret" not in err
-
-
-def test_no_rule_is_written_while_a_choice_of_one_of_several_tables_is_open(tmp_path, capsys):
-    file = tmp_path / "tables.yaml"
-    properties = several(tmp_path, items="hoodie.deltastreamer.source.kafka.topic=shop.public.items\n")
-    assert run(["config", "import", str(properties), "--write", "--file", str(file), "--json"]) == 1
-    printed = json.loads(capsys.readouterr().out)
-    assert [table["open"] for table in printed["tables"]] == [[], ["the properties name no record key"]]
-    assert not printed["written"] and not file.exists()
-    assert run(["config", "import", str(properties), "--write", "--file", str(file)]) == 1
-    assert f"Nothing is added to {file} while a choice is open" in capsys.readouterr().err and not file.exists()
-    assert run(["config", "import", str(properties), "--topic", "t"]) == 2
-    assert "2 tables, and --topic and --table are of one" in capsys.readouterr().err
-
-
-def test_a_missing_file_of_a_table_is_copied_beside_the_one_that_names_it(tmp_path, capsys):
-    properties = several(tmp_path)
-    (tmp_path / "orders.properties").unlink()
-    assert run(["config", "import", str(properties)]) == 2
-    assert "next step: common.properties names it: copy it into the folder" in capsys.readouterr().err

@@ -29,12 +29,12 @@ DMS_KEY = "dms/hr/employee/2026/11/21/20261121-134010000.csv.gz"
     ],
 )
 def test_a_key_gives_a_topic_and_a_pattern_that_finds_those_beside_it(key, writer, topic, beside):
-    found = layout_of(key)
-    assert (found.writer, found.topic) == (writer, topic)
-    assert KEY_PATTERN.parse(found.key_pattern) == found.key_pattern
-    for each in filter(None, (key, beside)):
-        assert found.route(each, 9).topic == topic or needs_format(found, each)
-    assert found.route("elsewhere/x.json", 9).kind == "unroutable"
+    layout = layout_of(key)
+    assert (layout.writer, layout.topic) == (writer, topic)
+    assert KEY_PATTERN.parse(layout.key_pattern) == layout.key_pattern
+    for name in filter(None, (key, beside)):
+        assert layout.route(name, 9).topic == topic or needs_format(layout, name)
+    assert layout.route("elsewhere/x.json", 9).kind == "unroutable"
 
 
 @pytest.mark.parametrize("key", ["prices.csv", "a b/c d/x.json", "x" * 500 + "/y.json", "/y.json", "[*]/(+)/x.json"])
@@ -43,8 +43,8 @@ def test_a_key_without_a_usable_folder_gives_none(key):
 
 
 def test_partition_and_offset_of_numbered_objects_are_read():
-    found = layout_of("aiven/shop.orders-3-120.json.gz").route("aiven/shop.orders-4-500.json.gz", 9)
-    assert (found.kafka_partition, found.offset, found.offset_is, found.format) == (4, 500, "first", "json")
+    routed = layout_of("aiven/shop.orders-3-120.json.gz").route("aiven/shop.orders-4-500.json.gz", 9)
+    assert (routed.kafka_partition, routed.offset, routed.offset_is, routed.format) == (4, 500, "first", "json")
     assert needs_format(layout_of("aiven/shop.orders-3-120.gz"), "aiven/shop.orders-3-120.gz")
 
 

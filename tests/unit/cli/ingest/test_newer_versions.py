@@ -7,7 +7,7 @@ import pytest
 from sluice.ledger.keys import CLAIMED, COMMITTED, QUARANTINED, SUPERSEDED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_cli.ingest.newer_versions import COMPARED, NAMED, discard_advice, newer_merged
+from sluice_cli.ingest.newer_versions import COMPARED, newer_merged
 
 
 def version(name, state, sequencer=None, admitted_at=0):
@@ -69,19 +69,3 @@ def test_few_versions_of_a_key_are_asked_of_s3():
     merged = [version(str(number), COMMITTED) for number in range(50)]
     assert newer_merged(version("bad", QUARANTINED), merged, lambda identity: asked.append(identity) or 5) is None
     assert len(asked) == COMPARED + 1
-
-
-def test_the_advice_about_many_entries_is_one_command_of_bounded_length():
-    many = [version(str(number), QUARANTINED) for number in range(NAMED + 3)]
-    command = discard_advice(many, {each.id: version("new", COMMITTED) for each in many}).split("`")
-    assert len(command[1].split()) == 3 + NAMED and command[2] == " and 3 more"
-
-
-def test_the_advice_says_whose_bytes_were_merged():
-    one, other = version("1", QUARANTINED), version("2", QUARANTINED)
-    merged, superseded = version("3", COMMITTED), version("4", SUPERSEDED)
-    of_bytes = "a newer version of this key has the bytes of a merged version; discard it: "
-    assert discard_advice([one], {one.id: superseded}).startswith(of_bytes)
-    assert discard_advice([one], {one.id: merged}).startswith("a newer version of this key is merged; discard it: ")
-    both = discard_advice([one, other], {one.id: merged, other.id: superseded})
-    assert both.startswith("newer versions of these keys are merged or have the bytes of merged versions; discard the ")

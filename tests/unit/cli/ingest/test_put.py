@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,9 +13,7 @@ from sluice.config.rules.table_rule import TableRule
 from sluice.errors import CommandFailed, UsageError
 from sluice_cli.ingest.put import (
     Copies,
-    NotCopied,
     Upload,
-    _say_unmatched,
     names_without_rule,
     planned_copies,
     upload_all,
@@ -61,14 +56,6 @@ def test_only_visible_files_inside_a_folder_are_copied_and_the_others_are_named(
     }
 
 
-def test_a_folder_without_a_file_to_copy_says_what_was_left_out_and_why(folder: Path, capsys: Any) -> None:
-    (folder / "only").mkdir()
-    os.mkfifo(folder / "only" / "pipe")
-    with pytest.raises(UsageError, match="hold no file that is copied"):
-        planned(folder, str(folder / "only"))
-    assert capsys.readouterr().err.endswith("/only/pipe, not a file, or gone\n")
-
-
 def test_the_folder_that_one_is_in_is_copied_by_its_name_alone(folder: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(folder)
     assert [upload.key for upload in planned(folder, ".").uploads] == ["inner", "topics/t/a.avro"]
@@ -92,25 +79,15 @@ def test_names_that_no_rule_takes_are_named_with_the_reason() -> None:
     configuration = Configuration(rules=(TableRule("crm.user", ("id",), topic="crm.public.user"),))
     keys = ("topics/crm.public.user/crm.public.user+0+1.avro", "topics/t/t+0+1.avro", "notes.txt", "a/_SUCCESS")
     uploads = [Upload(Path(key), key, 1) for key in keys]
-    found = {item.key: item.reason for item in names_without_rule(uploads, configuration)}
-    assert set(found) == {"topics/t/t+0+1.avro", "notes.txt"}, "a file that is ignored waits for no rule"
+    by_key = {item.key: item.reason for item in names_without_rule(uploads, configuration)}
+    assert set(by_key) == {"topics/t/t+0+1.avro", "notes.txt"}, "a file that is ignored waits for no rule"
     assert (
-        "no rule of tables.yaml takes this topic" in found["topics/t/t+0+1.avro"] and "extension" in found["notes.txt"]
+        "no rule of tables.yaml takes this topic" in by_key["topics/t/t+0+1.avro"]
+        and "extension" in by_key["notes.txt"]
     )
     assert len(names_without_rule(uploads, None)) == 3
     empty = [Upload(Path("a"), "topics/t/t+0+2.avro", 0)]
     assert not names_without_rule(empty, configuration), "an empty object is quarantined"
-
-
-def test_each_topic_without_a_rule_is_named_as_the_file_tells_it(capsys: Any) -> None:
-    keys = ["topics/shop.wide/wide+0+1.json", "topics/shop.wide/wide+0+2.json"]
-    keys += [f"topics/t{number}/t{number}+0+1.avro" for number in range(6)]
-    configuration = Configuration(rules=(TableRule("shop.wide", ("id",), topic="shop.wide"),))
-    unmatched = names_without_rule([Upload(Path(key), key, 1) for key in keys], configuration)
-    _say_unmatched(unmatched, 8)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[1] == f"  topic wide: no rule of tables.yaml takes this topic: 2 names, for example {keys[0]}"
-    assert lines[6] == "  and 2 other names (--json lists all)"
 
 
 def test_an_interrupted_put_says_how_many_objects_went(tmp_path: Path, capsys: Any) -> None:
@@ -125,49 +102,6 @@ def test_an_interrupted_put_says_how_many_objects_went(tmp_path: Path, capsys: A
     with pytest.raises(KeyboardInterrupt):
         upload_all(S3(), "bronze", tuple(Upload(tmp_path / name, name, 1) for name in "ab"))
     assert "1 of 2 objects copied" in capsys.readouterr().err
-
-
-def test_a_put_that_is_interrupted_before_all_is_queued_says_how_many_went(tmp_path: Path, capsys: Any) -> None:
-    class Interrupted(tuple[Upload, ...]):
-        def __iter__(self) -> Any:
-            yield self[0]
-            raise KeyboardInterrupt
-
-    (tmp_path / "a").write_bytes(b"1")
-    uploads = Interrupted(Upload(tmp_path / name, name, 1) for name in "ab")
-    with pytest.raises(KeyboardInterrupt):
-        upload_all(SimpleNamespace(put_object=lambda **_: {}), "bronze", uploads)
-    # What was queued may have begun before the interruption, or not.
-    assert re.search(r"[01] of 2 objects copied", capsys.readouterr().err)
-
-
-def test_a_second_interruption_still_says_how_many_objects_went(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
-    shutdown, asked = ThreadPoolExecutor.shutdown, []
-
-    def interrupted(pool: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        shutdown(pool, wait, cancel_futures=cancel_futures)
-        asked.append(pool)
-        if len(asked) == 1:
-            raise KeyboardInterrupt
-
-    def put_object(**_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", interrupted)
-    (tmp_path / "a").write_bytes(b"1")
-    with pytest.raises(KeyboardInterrupt):
-        upload_all(SimpleNamespace(put_object=put_object), "bronze", (Upload(tmp_path / "a", "a", 1),))
-    assert "0 of 1 object copied" in capsys.readouterr().err and len(asked) == 2
-
-
-def test_a_folder_or_file_that_is_named_twice_is_taken_once_and_said_so(folder: Path) -> None:
-    once = planned(folder, str(folder))
-    assert planned(folder, str(folder), str(folder)).uploads == once.uploads
-    assert planned(folder, str(folder), f"{folder}/topics/..").uploads == once.uploads
-    file = str(folder / "topics/t/a.avro")
-    twice = planned(folder, file, file)
-    assert twice.uploads == planned(folder, file).uploads
-    assert twice.left_out == (NotCopied(file, "named twice, and copied once"),)
 
 
 @pytest.mark.parametrize("path", ["in/nothing", "in/pipe", "/dev/zero", "in/absent", "-", "s3://bucket/x"])

@@ -32,11 +32,3 @@ def test_a_record_that_could_not_be_decoded_is_shown_as_text_where_it_is_text(co
     row = row_error(0, DamagedJson("No JSON"), content, offset=None, position=None)
     print_entry(record, None, [row], [])
     assert capsys.readouterr().out.splitlines()[-1] == shown
-
-
-def test_a_cut_record_says_its_length(capsys):
-    record = ObjectRecord(
-        ObjectId("bronze", "k", "v"), "committed", 1, quarantined_rows=1, row_codes={"damaged_json": 1}
-    )
-    print_entry(record, None, [row_error(0, DamagedJson("No JSON"), b"x" * 20_000, offset=None, position=None)], [])
-    assert capsys.readouterr().out.splitlines()[-1].endswith("xxx (of 20,000 bytes)")

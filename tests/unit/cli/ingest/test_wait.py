@@ -13,8 +13,8 @@ from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.account.lane import describe_lane
 from sluice_cli.ingest.survey import progress_line, survey
-from sluice_cli.ingest.wait import LINES_SHOWN, _print, set_aside_lines, waiting_lines
-from sluice_cli.ingest.waiter import LONGEST_PAUSE_S, Waiter, WaitResult
+from sluice_cli.ingest.wait import _print, set_aside_lines, waiting_lines
+from sluice_cli.ingest.waiter import LONGEST_PAUSE_S, Waiter
 
 NOW = 1_700_000_000_000
 CONFIGURATION = Configuration(
@@ -97,13 +97,6 @@ def test_it_ends_when_all_is_committed_and_names_what_it_waited_for():
     ]
 
 
-def test_no_table_is_being_merged_while_its_lane_waits_for_another_try():
-    record = ObjectRecord(A, "claimed", NOW, lane="main", table="crm.user")
-    waits = LaneState("main", "idle", backoff_until=NOW + 26_000, failures=1, reason="the driver was killed")
-    line = progress_line(survey([A], {A: record}, [waits]), NOW, 7.0)
-    assert line == "[7 s] 1 claimed · main: retrying in 26 s after 1 failed run: the driver was killed"
-
-
 def test_progress_counts_the_tables_that_are_settled_and_names_those_in_work():
     lanes = [LaneState("main", "running", run_id="r", job_run_id="j", held_at=NOW - 5_000)]
     ids = [ObjectId("bronze", key, "v1") for key in "abcd"]
@@ -140,7 +133,7 @@ def test_progress_tells_a_slow_batch_from_one_that_hangs():
 
 def aside(key, state, at, rows=0, **more):
     codes = {"null_record_key": rows} if rows else {}
-    found = ObjectRecord(
+    record = ObjectRecord(
         ObjectId("bronze", key, "v1"),
         state,
         NOW,
@@ -151,7 +144,7 @@ def aside(key, state, at, rows=0, **more):
         row_codes=codes,
         listed_at=None if at is None else f"{at:013d}",
     )
-    return replace(found, **more)
+    return replace(record, **more)
 
 
 def lines_of(*records, began=NOW):
@@ -180,21 +173,17 @@ def test_only_what_was_set_aside_since_the_wait_began_is_listed():
     ]
 
 
-def test_what_was_put_a_moment_before_the_wait_began_is_listed_too():
-    line = "quarantined\tcrm.user\t1 object\tno rule takes it\ta"
-    assert lines_of(aside("a", "quarantined", NOW - 30_000)) == [line]
-    assert lines_of(aside("a", "quarantined", None)) == [line]
-
-
 def test_objects_of_one_table_and_reason_are_one_line_with_an_example():
-    found = [aside(f"q-{n}", "quarantined", NOW, code="not_avro", reason=f"Block {n} is no Avro") for n in range(10)]
-    found += [aside("other", "quarantined", NOW, code="not_avro", reason="No Avro", table="crm.city")]
-    found += [aside(f"p-{n}", "parked", NOW, table=None, topic="crm.new") for n in range(3)]
-    found += [
+    quarantined = [
+        aside(f"q-{n}", "quarantined", NOW, code="not_avro", reason=f"Block {n} is no Avro") for n in range(10)
+    ]
+    quarantined += [aside("other", "quarantined", NOW, code="not_avro", reason="No Avro", table="crm.city")]
+    quarantined += [aside(f"p-{n}", "parked", NOW, table=None, topic="crm.new") for n in range(3)]
+    quarantined += [
         aside(f"r-{n}", "committed", NOW, rows=3, row_codes={"unexpected_value": 2, "null_record_key": 1})
         for n in range(4)
     ]
-    assert lines_of(*found) == [
+    assert lines_of(*quarantined) == [
         "parked\tcrm.new\t3 objects\tno rule takes it\tfor example p-0",
         "quarantined\tcrm.user\t10 objects\tnot_avro\tfor example q-0\tBlock 0 is no Avro; and 9 other reasons: "
         "`sluice quarantine list`",
@@ -204,29 +193,6 @@ def test_objects_of_one_table_and_reason_are_one_line_with_an_example():
         "rows quarantined\tcrm.user\t8 rows of 4 objects\tunexpected_value\tfor example r-0\tunexpected_value it is"
         "\t`sluice quarantine list --table crm.user --code unexpected_value`",
     ]
-
-
-def test_the_newest_of_several_reasons_is_shown():
-    older = aside("a", "quarantined", NOW + 1_000, code="incompatible_schema", reason="sale_id is not a column")
-    newer = aside("b", "quarantined", NOW + 2_000, code="incompatible_schema", reason="id is text")
-    (line,) = lines_of(older, newer)
-    assert line.endswith("for example b\tid is text; and 1 other reason: `sluice quarantine list`")
-
-
-def test_the_counts_of_the_bucket_are_told_apart_from_the_wait(capsys):
-    done, open_ = aside("a", "committed", NOW), aside("b", "pending", NOW)
-    _print(WaitResult(survey([done.id], {done.id: done}, []), 7.31, NOW), 60)
-    assert capsys.readouterr().out.splitlines() == ["settled in 7.3 s (in bronze: 1 committed)"]
-    both = {record.id: record for record in (done, open_)}
-    _print(WaitResult(survey(list(both), both, []), 60.0, NOW), 60)
-    assert capsys.readouterr().out.splitlines()[-1] == "waited 60.0 s (in bronze: 1 committed, 1 pending)"
-
-
-def test_so_many_reasons_are_listed_and_the_rest_counted():
-    found = [aside(f"q-{n:02}", "quarantined", NOW, reason=f"reason {n}") for n in range(LINES_SHOWN + 2)]
-    lines = lines_of(*found)
-    assert len(lines) == LINES_SHOWN + 1
-    assert lines[-1] == "quarantined\t2 more lines (--json lists every object)"
 
 
 def test_objects_that_still_wait_are_listed_by_state_and_table():
@@ -267,24 +233,6 @@ def test_progress_shows_why_and_how_long_a_table_holds_its_objects_back(state, w
     )
     stepping.wait()
     assert [line.split(" · ")[2:] for line in stepping.shown] == [[words], []]
-
-
-def test_a_wait_for_freshness_alone_says_once_how_it_ends_sooner():
-    held = TableState("crm.user", pinned={"topic": "crm.public.user"}, last_commit_at=NOW - 37_000)
-    stepping = SteppingStack({"states": {A: "pending"}, "known": [held]})
-    stepping.wait(40)
-    assert len(stepping.noted) == 1 and "`freshness: 0`" in stepping.noted[0]
-    failed = SteppingStack({"states": {A: "pending"}, "known": [replace(held, backoff_until=NOW + 30_000)]})
-    failed.wait(40)
-    assert failed.noted == []
-
-
-def test_the_error_of_a_table_that_failed_before_its_first_commit_is_said_once():
-    held = TableState("crm.user", backoff_until=NOW + 30_000, last_error="The secret x can't be read")
-    stepping = SteppingStack({"states": {A: "pending"}, "known": [held]})
-    stepping.wait(40)
-    assert stepping.noted == ["crm.user failed: The secret x can't be read. `sluice ops logs` shows more"]
-    assert all(line.endswith(" · crm.user failed; retrying in 30 s") for line in stepping.shown)
 
 
 def test_a_table_that_is_paused_ends_it_at_once():

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections import defaultdict
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,7 +21,6 @@ from sluice_cli.main import run
 from sluice_cli.terminal.run import installation_of
 from sluice_local.emulators.ministack_program import ASKED, COMPLETE
 from sluice_local.home import Description, Home
-from sluice_local.stack import stack
 
 DESCRIPTION = Description(
     stack="sluice",
@@ -107,14 +105,6 @@ def test_down_with_keep_asks_nothing_and_fails_where_nothing_was_kept(owner, mon
     assert run(["local", "down"]) == 0 and home.kept.exists()
 
 
-def test_what_was_kept_before_is_not_taken_for_what_was_to_be_kept(owner, capsys):
-    home = Home(Path(os.environ["SLUICE_HOME"]))
-    home.kept.mkdir()
-    (home.kept / COMPLETE).touch()
-    assert run(["local", "down", "--keep"]) == 1
-    assert "was not kept" in capsys.readouterr().err and (home.kept / COMPLETE).exists()
-
-
 def test_down_without_keep_discards_what_was_kept_before(owner, monkeypatch):
     in_a_terminal(monkeypatch, True)
     home = Home(Path(os.environ["SLUICE_HOME"]))
@@ -179,67 +169,6 @@ def foreground(tmp_path, monkeypatch):
     return happened
 
 
-def test_no_spinner_stands_while_the_configuration_is_pushed(foreground):
-    assert run(["local", "up"]) == 0 and foreground == ["spinner", "stop", "push", "show"]
-
-
-def test_a_stack_that_ends_by_ctrl_c_says_that_its_data_is_gone(foreground, capsys):
-    assert run(["local", "up"]) == 0
-    assert "ended; its buckets, tables and ledger are gone" in capsys.readouterr().err
-
-
-def test_a_stack_in_the_foreground_says_what_was_kept(foreground, tmp_path, monkeypatch, capsys):
-    home = Home(tmp_path / ".sluice")
-
-    def asked(*given):
-        home.ask_to_keep(DESCRIPTION)
-        return True
-
-    with monkeypatch.context() as patched:
-        patched.setattr(commands, "wait_for_end", asked)
-        assert run(["local", "up"]) == 0
-    assert f"restores its buckets, tables and ledger from {home.kept}" in capsys.readouterr().err
-    assert run(["local", "up"]) == 0
-    assert "are gone" in capsys.readouterr().err
-
-
-def test_a_stack_whose_emulator_ended_unexpectedly_says_what_is_gone(tmp_path, monkeypatch, capsys):
-    home = Home(tmp_path / ".sluice")
-    home.path.mkdir()
-    monkeypatch.setenv("SLUICE_HOME", str(home.path))
-    log = tmp_path / "emulator.log"
-    log.write_text("its last words")
-
-    @contextmanager
-    def stack(*given, **more):
-        emulator = SimpleNamespace(alive=False, log=log)
-        yield SimpleNamespace(emulator=emulator, description=replace(DESCRIPTION, buckets=defaultdict(str)))
-
-    monkeypatch.setattr("sluice_cli.local.commands.local_stack", stack)
-    monkeypatch.setattr("sluice_cli.local.commands._ignore_signals", lambda: None)
-    monkeypatch.setattr("sluice_cli.local.commands._show", lambda *given, **more: None)
-    assert run(["local", "up"]) == 1
-    assert f"its output is in {home.path / 'ended.log'}" in capsys.readouterr().err
-    assert (home.path / "ended.log").read_text() == "its last words"
-
-
-def test_mistakes_are_those_of_the_file_given(nothing_starts, tmp_path, capsys):
-    file = tmp_path / "mine.yaml"
-    file.write_text("tables: [{topic: a, table: b}]\n")
-    assert run(["local", "up", "--config", str(file)]) == 1
-    said = capsys.readouterr().err
-    assert "mine.yaml has" in said and "tables.yaml has" not in said
-
-
-def test_an_emulator_that_accepts_and_says_nothing_is_not_ready_either(owner, monkeypatch, capsys):
-    monkeypatch.setattr("sluice_local.emulators.emulator.ANSWER_S", 0.05)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        Home(Path(os.environ["SLUICE_HOME"])).describe(replace(DESCRIPTION, endpoint=endpoint))
-        assert run(["local", "info"]) == NO_STACK
-    assert f"nothing answers at {endpoint}" in capsys.readouterr().err
-
-
 def test_an_address_to_listen_on_is_checked_before_anything_starts(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "home"))
     assert run(["local", "up", "--bind", "everywhere"]) == 2
@@ -290,12 +219,3 @@ def test_a_python_for_which_there_is_no_spark_is_refused(nothing_starts, monkeyp
     monkeypatch.setattr(sys, "version_info", (3, 13, 0))
     assert run(["local", "up"]) == 1
     assert "error: Spark 3.5 doesn't run on Python 3.13" in capsys.readouterr().err
-
-
-def test_a_python_that_spark_does_not_run_on_is_named_before_a_part_to_install(monkeypatch, tmp_path, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(stack, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=lambda name: None)))
-    monkeypatch.setattr(stack, "sys", SimpleNamespace(version_info=(3, 13, 0)))
-    assert run(["local", "up"]) == 1
-    said = capsys.readouterr().err
-    assert "Spark 3.5 doesn't run on Python 3.13" in said and "pip install" not in said

@@ -1,7 +1,5 @@
 """`sluice init` writes a project, whole or not at all, and a distribution holds what it needs."""
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -24,7 +22,7 @@ def test_a_project_has_what_its_template_and_its_makefile_name(tmp_path):
     read_tables((project / "tables.yaml").read_text())
     assert "$schema=tables.schema.json" in (project / "tables.yaml").read_text()
     template = read_template(project / "template.yaml")
-    named = {each["Properties"].get(key) for each in template["Resources"].values() for key in NAMED} - {None}
+    named = {Resource["Properties"].get(key) for Resource in template["Resources"].values() for key in NAMED} - {None}
     assert {name for name in named if not (project / name).exists()} == {".aws-sam/functions.zip"}
     assert "package --functions .aws-sam/functions.zip " in (project / "Makefile").read_text()
 
@@ -38,23 +36,6 @@ def test_a_new_project_has_one_example_rule_and_names_nothing_that_is_not_there(
     assert "sluice local up" in said
     assert run(["config", "check", str(tmp_path / "tables.yaml")]) == 0
     assert capsys.readouterr().err == "", "the tool's own file is not warned of"
-
-
-def test_the_step_after_a_project_in_this_folder_changes_to_no_other(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert run(["init", "."]) == 0
-    assert "next step: Edit tables.yaml" in capsys.readouterr().err
-    assert run(["init", "my lake"]) == 0
-    assert "next step: `cd 'my lake'`, edit tables.yaml" in capsys.readouterr().err
-
-
-def test_a_new_project_lists_its_targets(tmp_path):
-    assert run(["init", str(tmp_path)]) == 0
-    # The tests themselves are started by make, whose flags would make this one name the folders it enters.
-    plain = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-    made = subprocess.run(["make", "help"], cwd=tmp_path, env=plain, capture_output=True, text=True, timeout=30)
-    assert [line.split()[0] for line in made.stdout.splitlines()] == ["build", "package", "deploy", "delete", "help"]
-    assert made.stderr == ""
 
 
 @pytest.mark.parametrize("there", ["Makefile", "template.yaml"])
@@ -113,8 +94,8 @@ def test_a_distribution_gives_the_same_sources_as_a_clone(tmp_path, monkeypatch)
         (tmp_path / package).symlink_to(ROOT / "functions" / package)
     monkeypatch.setattr(release, "_INSTALLED", tmp_path)
     parts = ("sluice", "sluice_aws", "admit", "supervise")
-    found = release.read_packages(bundle / "functions", parts)
-    assert found == release.read_packages(ROOT / "functions", parts) and len(found) > 100
+    packages = release.read_packages(bundle / "functions", parts)
+    assert packages == release.read_packages(ROOT / "functions", parts) and len(packages) > 100
 
 
 def test_the_wheel_is_given_each_file_of_a_project_and_each_handler():
@@ -125,15 +106,6 @@ def test_the_wheel_is_given_each_file_of_a_project_and_each_handler():
     needed |= {f"functions/{name}" for name in handlers}
     assert [name for name in sorted(needed) if f'"{name}" = "{release.BUNDLED}/{name}"' not in pyproject] == []
     assert yaml.safe_load((ROOT / "tables.yaml").read_text())["tables"]
-
-
-@pytest.mark.parametrize("command", [["init", ""], ["status", "--html", ""]])
-def test_an_empty_name_of_a_file_or_folder_is_not_this_folder(command, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert run(command) == 2
-    shown = capsys.readouterr()
-    assert (shown.out, list(tmp_path.iterdir())) == ("", [])
-    assert "it is empty" in shown.err and "next step: " in shown.err
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,7 @@ from sluice.cost import (
     Throughput,
     crossover_hours_a_day,
     crossover_interval_s,
-    fixed_monthly,
     freshness_advice,
-    observed_monthly,
     other_usd,
     scheduled_monthly,
     sluice_monthly,
@@ -31,10 +29,9 @@ from sluice.cost import (
 )
 from sluice_cli.main import run
 from sluice_cli.ops.bills import RunCost, besides_runs, by_table
-from sluice_cli.ops.cost import LARGEST, LOADS, crossover_lines, freshness_rows, on_top_of, services_of, table_of
+from sluice_cli.ops.cost import LOADS, crossover_lines, freshness_rows, on_top_of, services_of, table_of
 from sluice_cli.ops.region_prices import prices_of
 from sluice_cli.status.overview import lane_advice
-from sluice_deploy.template import read_template
 
 DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "cost.md"
 
@@ -143,14 +140,6 @@ def test_a_lane_has_a_ceiling_of_commits(capsys):
     assert "Divide" not in capsys.readouterr().err
 
 
-def test_the_ceiling_of_a_day_follows_from_the_largest_application(capsys):
-    parameters = read_template(DOCUMENT.parents[1] / "template.yaml")["Parameters"]
-    assert {name: parameters[name]["Default"] for name in LARGEST} == LARGEST
-    assert run(["ops", "cost", "estimate"]) == 0
-    assert "At most 38 US dollars a day for Spark" in capsys.readouterr().err
-    assert "**The ceiling** of Spark" in (text := DOCUMENT.read_text(encoding="utf-8")) and "38 dollars a day" in text
-
-
 @pytest.fixture
 def frankfurt(monkeypatch, tmp_path):
     """AWS's price list as a command reads it: what it answers for each price, or raises; and how often it was read."""
@@ -199,53 +188,6 @@ def test_prices_that_cannot_be_read_are_said_to_be_assumed(frankfurt, capsys, an
     assert len(asked) == 2, "nothing is kept"
 
 
-def test_an_estimate_needs_no_stack(capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    assert run(["ops", "cost", "estimate", "--tables", "2", "--every", "7200", "--json"]) == 0
-    assert '"streaming"' in capsys.readouterr().out
-
-
-def test_the_estimate_needs_no_options(capsys):
-    assert run(["ops", "cost", "estimate"]) == 0
-    printed = capsys.readouterr().out
-    assert all(load.name in printed for load in LOADS)
-    assert run(["ops", "cost", "estimate", "--tables", "0"]) == 2
-
-
-@pytest.mark.parametrize("option", [["--every", "1h"], ["--objects", "5"], ["--mb", "350"]])
-def test_an_estimate_of_a_load_needs_its_tables(option, capsys):
-    assert run(["ops", "cost", "estimate", *option]) == 2
-    assert "the number of its tables is missing" in capsys.readouterr().err
-    assert run(["ops", "cost", "estimate", "--tables", "1", *option]) == 0
-
-
-def test_services_are_rows_whose_sum_is_what_is_not_spark():
-    loads = (*LOADS, Load("small", 1, 3600, 1, 0.1))
-    names, *columns = zip(*services_of(loads), strict=True)
-    assert {"Step Functions", "DynamoDB"} < set(names) and "" not in [value for column in columns for value in column]
-    for load, column in zip(loads, columns):
-        lane = sluice_monthly(load)
-        assert float(column[-1]) == pytest.approx(lane.total - lane.spark, abs=0.01), load.name
-        assert sum(map(float, column[:-1])) == pytest.approx(float(column[-1]), abs=0.05)
-    (*parts, whole) = columns[-1]
-    assert (parts[names.index("S3")], float(whole)) == ("0.00", pytest.approx(sum(fixed_monthly(1).values()), abs=0.01))
-
-
-def test_an_estimate_concludes_for_the_given_number_of_tables_alone(capsys):
-    assert run(["ops", "cost", "estimate", "--tables", "7"]) == 0
-    said = capsys.readouterr().err
-    assert "7 tables: " in said and "1 table: " not in said and "2 tables: " not in said
-
-
-def test_a_longer_freshness_lets_a_lane_end_between_batches():
-    load = Load("a trickle", 1, 60, 1, 0.1)
-    hours = {seconds: sluice_monthly(load, freshness_s=seconds).busy_hours / 730 * 24 for seconds in (0, 60, 180, 600)}
-    assert (hours[0], hours[60], hours[180]) == (24, 24, 24)
-    assert hours[600] == pytest.approx(124.1 / 600 * 24, rel=0.01), "start, commit and linger of ten minutes"
-    rare = Load("rare", 1, 3600, 1, 0.1)
-    assert sluice_monthly(rare, freshness_s=600).total == pytest.approx(sluice_monthly(rare, freshness_s=60).total)
-
-
 def test_the_shortest_freshness_that_costs_less_than_streaming_is_advised():
     advice = freshness_advice(Load("a trickle", 2, 60, 1, 0.1), 60)
     assert advice.usd > advice.streaming_usd > advice.better_usd and advice.better_freshness_s == 300
@@ -254,28 +196,6 @@ def test_the_shortest_freshness_that_costs_less_than_streaming_is_advised():
         f"Write `freshness: 5m` into its rules or under `defaults`: then it costs about {advice.better_usd:.0f} "
         "(docs/cost.md)"
     )
-
-
-@pytest.mark.parametrize(
-    ("load", "freshness_s"),
-    [(Load("many", 7, 60, 1, 0.1), 60), (Load("rare", 1, 3600, 1, 0.1), 60), (Load("fresh", 1, 60, 1, 0.1), 600)],
-    ids=["seven tables", "an object an hour", "ten minutes"],
-)
-def test_nothing_is_advised_where_streaming_would_cost_more(load, freshness_s):
-    assert freshness_advice(load, freshness_s) is None
-
-
-def test_a_lane_that_is_always_up_costs_what_the_smallest_run_does():
-    trickle = sluice_monthly(Load("a trickle", 1, 60, 1, 0.1))
-    assert observed_monthly(24, 1) == pytest.approx(trickle.spark + trickle.fixed)
-
-
-def test_an_estimate_takes_a_freshness_as_tables_yaml_does(capsys):
-    assert run(["ops", "cost", "estimate", "--tables", "1", "--freshness", "10m", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert (document["freshness_s"], round(document["loads"][0]["busy_hours_a_day"])) == (600, 5)
-    assert run(["ops", "cost", "estimate", "--freshness", "soon"]) == 2
-    assert "soon is not a duration" in capsys.readouterr().err
 
 
 def test_config_check_names_a_lane_that_a_trickle_would_keep_up(capsys, tmp_path):
@@ -316,18 +236,3 @@ def test_status_names_a_lane_that_was_up_longer_than_pays():
     (advice,) = lane_advice(day_of(1), [PINNED], ONE_TABLE, NOW)
     assert (advice["lane"], advice["tables"], advice["better_freshness_s"]) == ("main", 1, 600)
     assert advice["hours_a_day"] == pytest.approx(24, rel=0.05) and advice["usd"] > advice["streaming_usd"]
-
-
-@pytest.mark.parametrize(
-    ("runs", "states"),
-    [
-        (day_of(0.2), [PINNED]),
-        (day_of(1, hours=5), [PINNED]),
-        (day_of(1), [PINNED] * 7),
-        (day_of(1), []),
-        ([], [PINNED]),
-    ],
-    ids=["little up", "seen for hours only", "seven tables", "no table", "no run"],
-)
-def test_status_says_nothing_where_nothing_is_to_be_gained(runs, states):
-    assert lane_advice(runs, states, ONE_TABLE, NOW) == []

@@ -9,8 +9,6 @@ from sluice_cli.main import run
 from sluice_cli.ops.logs import readable
 from sluice_cli.terminal.run import NO_STACK
 
-DAY_MS = 86_400_000
-
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
@@ -44,16 +42,6 @@ def test_the_events_are_printed_as_json_lines(home, capsys, option):
     assert json.loads(capsys.readouterr().out) == {"at": 1, "event": "held", "run": "run-main-2"}
 
 
-def test_sparks_output_of_a_local_run_is_printed_as_it_is(home, capsys):
-    assert run(["ops", "logs", "--stderr"]) == 0
-    assert capsys.readouterr().out == "Spark of run-main-2\n"
-
-
-def test_an_unknown_local_run_names_the_next_step(home, capsys):
-    assert run(["ops", "logs", "run-main-9"]) == 2
-    assert "No run run-main-9 is in" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("words", [["ops", "logs"], ["ops", "logs", "run-main-1"], ["status"], ["local", "info"]])
 def test_every_verb_that_finds_no_stack_says_so_with_the_same_exit_code(tmp_path, monkeypatch, capsys, words):
     monkeypatch.chdir(tmp_path)
@@ -66,22 +54,6 @@ def test_every_verb_that_finds_no_stack_says_so_with_the_same_exit_code(tmp_path
 def test_a_beginning_that_several_local_runs_share_names_none(home, capsys):
     assert run(["ops", "logs", "run-main"]) == 2
     assert "2 runs begin with 'run-main'" in capsys.readouterr().err
-
-
-def test_the_date_stands_before_the_first_event_and_each_new_day():
-    lines = [json.dumps({"at": at, "event": "a"}) for at in (0, 5, DAY_MS)]
-    assert [line.split(",")[0] for line in readable(lines) if line.startswith("--")] == [
-        "-- 1970-01-01 UTC",
-        "-- 1970-01-02 UTC",
-    ]
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["{", "[1]", '{"at": "x", "event": "a"}', '{"at": 99999999999999999, "event": "a"}', '{"at": 1}', "text", ""],
-)
-def test_a_line_that_is_no_event_stays_as_it_is(line):
-    assert list(readable([line])) == [line]
 
 
 def test_fields_are_told_apart_and_can_steer_no_terminal():

@@ -2,16 +2,13 @@
 
 from dataclasses import replace
 
-import pytest
-
 from sluice.batch.claim import PendingObject
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
-from sluice.batch.outcome import COMMITTED, QUARANTINED, Outcome, RowErrorCount, Stage
+from sluice.batch.outcome import COMMITTED, QUARANTINED, Outcome, Stage
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.ops.runs import summaries
-from sluice_cli.status.charts import commits_section
 from sluice_cli.status.html import Node, joined, tag
-from sluice_cli.status.past import BINS, Window, backlog, runs, shown_window, table_pasts
+from sluice_cli.status.past import BINS, Window, backlog, runs, table_pasts
 
 T = 1_700_000_000_000
 WINDOW = Window(T, T + 144_000)  # a bin is a second
@@ -62,13 +59,6 @@ def test_what_was_waiting_before_the_window_is_in_its_first_bin():
     assert bins[0] == 2 and bins[5] == 2 and bins[6] == 1 and bins[-1] == 1
 
 
-def test_a_young_stack_fills_its_window():
-    known = [batch("b-1", "r", 20_000, 10_000)]
-    assert shown_window(T - 86_400_000, T + 100_000, known) == Window(T - 20_000, T + 100_000)
-    assert shown_window(T + 50_000, T + 100_000, known) == Window(T + 50_000, T + 100_000)
-    assert shown_window(T, T + 100_000, []) == Window(T, T + 100_000)
-
-
 def test_a_retried_object_is_in_the_backlog_once_and_not_while_in_quarantine():
     first = batch("b-1", "r", 20_000, 10_000, readable=30_000, state=QUARANTINED, instant=None)
     again, pending = retried("b-2", 90_000, 99_000), waits(10_000, "b-1", attempt=1)
@@ -90,12 +80,6 @@ def test_a_retry_at_an_unknown_time_counts_an_object_only_once():
 def test_an_object_that_is_replayed_is_in_no_backlog():
     waiting = [waits(1_000, first_batch="b-1"), waits(2_000, merged=True)]
     assert sum(backlog([], waiting, WINDOW)) == 0
-
-
-def test_an_open_batch_is_no_backlog_of_its_own():
-    assert sum(backlog([batch("b-1", "r", 20_000, 10_000)], [], WINDOW)) == 0, (
-        "its objects are listed by the ledger, or came back in another batch"
-    )
 
 
 def test_a_table_shows_how_long_its_oldest_objects_waited():
@@ -189,24 +173,3 @@ def test_changes_count_with_the_run_that_took_the_batch_over():
 def test_text_outside_nodes_is_escaped():
     assert tag("p", "<b>&\"'", class_='x"y') == '<p class="x&quot;y">&lt;b&gt;&amp;&quot;&#x27;</p>'
     assert joined(tag("i", 1), "<", None) == "<i>1</i>&lt;" and isinstance(joined("a"), Node)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(59, "59 s"), (599, "9 min 59 s"), (2_041, "34 min"), (3_661, "1 h 1 min"), (86_400, "1 d")]
-)
-def test_the_length_of_a_window_is_in_whole_minutes_from_ten_on(seconds, words):
-    assert Window(T, T + seconds * 1000).length == words
-
-
-def test_a_retry_without_a_commit_is_not_drawn_as_one():
-    made = [batch("b-1", "r", 20_000, 10_000, readable=30_000), batch("b-2", "r", 50_000, 40_000, readable=60_000)]
-    empty = batch("b-3", "r", 80_000, 70_000, readable=90_000, read=0, instant=None)
-    rows = (RowErrorCount(empty.manifest.objects[0].id.hash, 2, {"null_record_key": 2}),)
-    holed = [
-        PastBatch(each.manifest, {"crm.user": replace(each.outcomes["crm.user"], quarantined_rows=rows)})
-        for each in (made[1], empty)
-    ]
-    drawn = str(commits_section(table_pasts([made[0], *holed]), WINDOW))
-    strip = drawn.partition('class="legend"')[0]
-    assert strip.count('class="mark"') == 1 and strip.count('class="none"') == 1 and strip.count("<g><title>") == 1
-    assert "no commit, nothing changed; 2 rows quarantined" in strip and "2 commits" in strip

@@ -55,19 +55,6 @@ def test_no_heading_and_no_state_is_cut(width):
     assert max(map(len, text.splitlines())) <= width
 
 
-def test_a_stack_without_a_run_has_no_heading_of_runs():
-    assert [line.split()[0] for line in shown_in(80, DOCUMENT).splitlines() if line].count("run") == 1
-    assert shown_in(80, {**DOCUMENT, "runs": []}).splitlines()[-1].startswith("crm.address")
-
-
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_what_is_not_there_is_a_dash_as_in_other_tables(width):
-    calm = {**DOCUMENT["tables"][0], "late": False}
-    rows = [line.split() for line in shown_in(width, {**DOCUMENT, "tables": [calm]}).splitlines() if line]
-    for name in ("crm.address", run_name("main", 4)[:12]):
-        assert next(row for row in rows if row[0].startswith(name))[-1] == "-"
-
-
 def shown_in(width, document):
     out = io.StringIO()
     escaping_console(width=width, file=out).print(screen(document, height=40, width=width))
@@ -85,9 +72,9 @@ def test_top_status_and_the_page_call_the_same_things_by_the_same_names(monkeypa
     page = {text.strip() for text in re.findall(">([^<>]+)</th>", sample_page(status))}
     for names, kind in ((lanes, "lane"), (tables, "table")):
         shown = next(line for line in text.splitlines() if line.startswith(f"{kind} "))
-        found = re.split(" {2,}", shown.strip())
-        assert set(found) <= {*names, "freshness", "changes"}, kind
-        assert {name for name in found if name != "bytes"} - page <= {"changes"}, kind
+        columns = re.split(" {2,}", shown.strip())
+        assert set(columns) <= {*names, "freshness", "changes"}, kind
+        assert {name for name in columns if name != "bytes"} - page <= {"changes"}, kind
     assert "duration" in text and {"duration", "reason"} <= page and not {"waiting", "activity", "held for"} & page
 
 

@@ -14,7 +14,7 @@ def parameter(*path):
     command = built()
     for name in path[:-1]:
         command = command.commands[name]
-    return command, next(each for each in command.params if each.name == path[-1])
+    return command, next(param for param in command.params if param.name == path[-1])
 
 
 def completed(*path, incomplete=""):
@@ -60,8 +60,8 @@ def test_without_a_stack_nothing_is_completed(monkeypatch, capsys):
 
 
 def parameters_below(command, *path):
-    for each in command.params:
-        yield path, each
+    for param in command.params:
+        yield path, param
     for name in getattr(command, "commands", {}):
         yield from parameters_below(command.commands[name], *path, name)
 
@@ -76,21 +76,6 @@ def test_every_option_for_a_time_span_takes_a_duration():
     assert len(spans) >= 9
     for path, each in spans:
         assert each.metavar == "DURATION" and isinstance(each.default, (TimeSpan, type(None))), (path, each.name)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [(["--every", "1m"], 0), (["--every", "90"], 0), (["--every", "1x"], 2), (["--every", "0.2s"], 2)],
-)
-def test_the_estimate_takes_durations(arguments, code, capsys):
-    assert run(["ops", "cost", "estimate", "--tables", "2", *arguments]) == code
-
-
-@pytest.mark.parametrize(
-    ("span", "shown"), [(900, "15m"), (1800, "30m"), (3600, "1h"), (90, "90s"), (2, "2s"), (0.5, "0.5s"), (0, "0s")]
-)
-def test_a_default_is_shown_as_people_write_it(span, shown):
-    assert str(TimeSpan(span)) == shown and seconds(TimeSpan(span)) == span
 
 
 @pytest.mark.parametrize(

@@ -210,12 +210,6 @@ def test_a_question_is_escaped(asked):
     assert steering(asked[0]) == set()
 
 
-def test_a_long_question_breaks_between_words_and_leaves_room_for_the_choice(asked, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "40")
-    ask("End this stack, with its buckets, tables and ledger?")
-    assert asked[0].splitlines() == ["End this stack, with its", "  buckets, tables and ledger?"]
-
-
 def test_the_traceback_of_an_unexpected_error_is_escaped(monkeypatch):
     def fails(arguments):
         raise RuntimeError(HOSTILE)
@@ -227,14 +221,3 @@ def test_the_traceback_of_an_unexpected_error_is_escaped(monkeypatch):
             main([])
         sys.excepthook(raised.type, raised.value, raised.tb)
     assert "\\x1b]0;owned" in stream.getvalue() and steering(stream.getvalue()) == set()
-
-
-def test_a_spinner_keeps_its_own_sequences_while_it_redirects_the_streams(monkeypatch):
-    shown = io.StringIO()
-    monkeypatch.setattr("sys.stderr", shown)
-    with guarded_output():
-        with escaping_console(stderr=True, force_terminal=True).status("Reading \x07") as status:
-            print("beside it \x1b[31m", file=sys.stderr)
-            status.update("Reading more")
-    assert "\\x1b[3" not in shown.getvalue().replace("beside it \\x1b[31m", "") and "\x1b[32m" in shown.getvalue()
-    assert "\x07" not in shown.getvalue() and "beside it" in shown.getvalue()

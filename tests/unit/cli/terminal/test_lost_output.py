@@ -75,14 +75,3 @@ def test_errors_that_can_not_be_written_leave_the_exit_code():
             env={**os.environ, "SLUICE_HOME": str(FULL), "SLUICE_STACK": ""},
         )
     assert done.returncode == 5
-
-
-def test_a_value_that_the_output_encoding_lacks_is_reported(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(query, "chosen_target", lambda stack: SilverFolder(SILVER_FOLDER))
-    with (tmp_path / "out").open("w", encoding="ascii") as ascii_only:
-        monkeypatch.setattr(sys, "stdout", ascii_only)
-        assert run(["query", "select 'ü' as x"]) == 1
-    assert capsys.readouterr().err.splitlines()[-2:] == [
-        r"error: The output can't be written: its encoding, ascii, lacks '\xfc'",
-        "next step: Set PYTHONIOENCODING=utf-8",
-    ]

@@ -1,7 +1,6 @@
 """Arrow values in JSON."""
 
 import datetime as dt
-import io
 import json
 import re
 from decimal import Decimal
@@ -10,7 +9,6 @@ import pyarrow as pa
 import pytest
 from support.builders import to_a_terminal, unstyled
 
-from sluice.schema.temporal import moment_text
 from sluice_cli.status.html import KINDS
 from sluice_cli.terminal.colours import STATES
 from sluice_cli.terminal.output import (
@@ -18,13 +16,11 @@ from sluice_cli.terminal.output import (
     human_age,
     human_bytes,
     is_named,
-    key_in_line,
     print_line,
-    say,
     say_error,
     wrapped,
 )
-from sluice_cli.terminal.tables import column_widths, print_table, state_text
+from sluice_cli.terminal.tables import print_table
 from sluice_read.values import column_names, rows_of
 
 
@@ -72,12 +68,6 @@ def test_an_integer_beyond_64_bits_is_a_number():
     assert one(pa.array([Decimal(2**70)], pa.decimal128(38, 0)), whole_numbers=frozenset({0})) == 2**70
 
 
-@pytest.mark.parametrize("seconds", [0, -1, 951_782_400, -62_135_596_800, 253_402_300_799])
-def test_the_calendar_beyond_python_agrees_with_python_where_both_know(seconds):
-    known = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=seconds)
-    assert moment_text(seconds, 0) == known.isoformat()
-
-
 def test_equal_column_names_are_distinguished():
     assert column_names(["id", "id", "id_1", "id"]) == ("id", "id_1", "id_1_1", "id_2")
 
@@ -92,25 +82,6 @@ def test_sizes_and_ages_are_printed_briefly():
         "1 d 1 h",
     ]
     assert (counted(1, "object"), counted(2000, "object")) == ("1 object", "2,000 objects")
-
-
-def test_output_is_flushed_before_a_message_about_it(monkeypatch):
-    written = []
-
-    class Buffered(io.StringIO):
-        def flush(self):
-            written.append(self.getvalue())
-
-    class Unbuffered(io.StringIO):
-        def write(self, text):
-            written.append(text)
-            return len(text)
-
-    monkeypatch.setattr("sys.stdout", Buffered())
-    monkeypatch.setattr("sys.stderr", Unbuffered())
-    print("rows")
-    say("2 rows")
-    assert "".join(written) == "rows\n2 rows\n"
 
 
 ID, KEY = "3f2a9c3f2a9c", "topics/crm.public.user/partition=0/crm.public.user+0+0000000010.avro"
@@ -135,14 +106,6 @@ def test_a_row_that_fits_no_terminal_is_printed_as_lines_with_every_value_whole(
     assert (lines[3], lines[4]) == ("", f"id      {ID}")
 
 
-def test_prose_of_a_row_printed_as_lines_is_wrapped_beside_its_heading(monkeypatch, capsys):
-    columns, long = ("table", "trouble"), "t" * 70
-    lines = printed(monkeypatch, capsys, columns, [(long, REASON)], width=60, apart=(1,))
-    assert lines[0] == f"table    {long}" and lines[1].startswith("trouble  The Avro")
-    assert len(lines) > 2 and all(len(line) <= 60 and line.startswith(" " * 9) for line in lines[2:])
-    assert " ".join(lines[1:]).split() == ["trouble", *REASON.split()]
-
-
 STATUS = ("table", "pending", "bytes", "oldest", "quarantined", "last commit", "last error")
 AT_REST = [(f"tickit.table_{n}", "0", "0 B", "-", "0", f"{n} min {n} s ago", "-") for n in range(10)]
 
@@ -151,16 +114,6 @@ def test_a_narrow_table_leaves_out_columns_without_a_value(monkeypatch, capsys):
     lines = printed(monkeypatch, capsys, STATUS, AT_REST, width=60)
     assert lines[0].split() == ["table", "last", "commit"]
     assert len(lines) == 11 and all(row[0] in line and row[5] in line for row, line in zip(AT_REST, lines[1:]))
-
-
-def test_a_wide_table_keeps_columns_without_a_value(monkeypatch, capsys):
-    lines = printed(monkeypatch, capsys, STATUS, AT_REST, width=120)
-    assert lines[0].split() == [*STATUS[:5], "last", "commit", "last", "error"]
-
-
-def test_a_narrow_table_of_data_shows_every_value_whole(monkeypatch, capsys):
-    lines = printed(monkeypatch, capsys, ("id", "n", "key"), [(ID, "0", KEY)], whole=True)
-    assert lines == [f"id   {ID}", "n    0", f"key  {KEY}"]
 
 
 def test_a_narrow_table_shortens_ids_and_keys_in_the_middle(monkeypatch, capsys):
@@ -183,13 +136,6 @@ def test_a_key_that_fits_beside_nothing_stands_whole_below_its_row(monkeypatch, 
     ]
 
 
-def test_a_long_text_stands_below_its_row_before_an_id_is_shortened(monkeypatch, capsys):
-    rows = [("run-main-20261121T154711Z-94f63899", "lapsed", REASON)]
-    lines = printed(monkeypatch, capsys, ("run", "state", "why"), rows, apart=(2,), width=60)
-    assert lines[2].split() == list(rows[0][:2]) and " ".join(lines[3:]).split() == REASON.split()
-    assert all(len(line) <= 60 for line in lines) and all(line.startswith("  ") for line in lines[3:])
-
-
 FIX = "Check what the log says of its last run, then run `sluice quarantine retry --code not_avro --table crm.user`"
 
 
@@ -201,12 +147,6 @@ def test_a_command_to_copy_stands_in_one_piece_below_its_row(monkeypatch, capsys
     assert any("`sluice quarantine retry --code not_avro --table crm.user`" in line for line in lines)
     assert [word for line in lines[3:-1] for word in line.split()] == FIX.split()
     assert all(len(line) <= max(width, 62) for line in lines) and lines[-1].startswith("ok ")
-
-
-def test_a_text_that_fits_in_one_piece_stays_in_its_row(monkeypatch, capsys):
-    rows = [("fail", "quarantine", "not merged: 3 objects", FIX)]
-    lines = printed(monkeypatch, capsys, ("result", "about", "found", "what to do"), rows, apart=(3,), width=160)
-    assert len(lines) == 2 and lines[1].endswith(FIX)
 
 
 def styled(monkeypatch, capsys, *, terminal=True, **environment):
@@ -237,34 +177,11 @@ def test_a_state_has_the_colour_that_the_status_page_gives_it():
     assert words.items() <= STATES.items()
 
 
-def test_only_the_word_of_a_state_has_its_colour(monkeypatch, capsys):
-    for text, colour in {"halted after 5 failed runs": "red", "paused": "yellow", "Spark is running": ""}.items():
-        assert [(span.start, span.end) for span in state_text(text).spans if span.style] == (
-            [(0, len(text.split()[0]))] if colour else []
-        )
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    for name, value in {"COLUMNS": "40", "TERM": "xterm"}.items():
-        monkeypatch.setenv(name, value)
-    print_table(
-        ("table", "trouble"), [("a.b", "blocked: the table went back to an older commit")], apart=(1,), states=(1,)
-    )
-    assert "  \x1b[31mblocked\x1b[0m: the table" in capsys.readouterr().out, "below its row, too"
-
-
 def test_a_pipe_and_no_color_show_no_colour(monkeypatch, capsys):
     assert "\x1b" not in styled(monkeypatch, capsys, terminal=False)
     shown = styled(monkeypatch, capsys, NO_COLOR="1")
     assert "error: it failed" in re.sub(r"\x1b\[[01]?m", "", shown)
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", shown)
-
-
-def test_a_narrow_table_leaves_out_minor_columns_and_names_them(monkeypatch, capsys):
-    to_a_terminal(monkeypatch, 40)
-    print_table(("id", "began", "run"), [("a" * 20, "b" * 20, "c" * 12)], minor=(1, 2))
-    shown = capsys.readouterr()
-    assert "a" * 20 in shown.out and "c" * 12 in shown.out and "b" * 20 not in shown.out
-    assert "began" in shown.err and "run" not in shown.err
 
 
 @pytest.mark.parametrize(
@@ -278,36 +195,6 @@ def test_a_name_is_found_by_its_beginning_or_its_shortened_form(given, named):
 def test_nothing_is_left_out_of_a_table_in_a_pipe(capsys):
     print_table(("id", "key", "reason"), [(ID, KEY, REASON * 9)])
     assert capsys.readouterr().out == f"id\tkey\treason\n{ID}\t{KEY}\t{REASON * 9}\n"
-
-
-@pytest.mark.parametrize(
-    ("rows", "width", "widths"),
-    [
-        ([("a", "b"), ("12345", "x y")], 80, [5, 3]),
-        ([("a", "b"), ("12345", "word " * 20)], 60, [5, 53]),
-        ([("a", "b"), ("12345", "word " * 20)], 30, None),
-        ([("a", "b"), ("word " * 20, "word " * 40)], 90, [44, 44]),
-        ([("a",), ("1" * 81,)], 80, None),
-        ([("a", "b")], 80, [1, 1]),
-    ],
-    ids=["fits", "one text", "too narrow", "two texts", "one word", "no rows"],
-)
-def test_columns_share_the_width_that_their_longest_words_leave(rows, width, widths):
-    assert column_widths(rows, width) == widths
-
-
-def test_a_line_is_wrapped_between_words_and_a_long_word_stays_whole():
-    line = "  warning: shop.orders: " + "x" * 30 + " is no column of it"
-    assert wrapped(line, 30) == ["  warning: shop.orders:", "x" * 30, "    is no column of it"]
-    assert wrapped("", 30) == [""] and wrapped("short", 30) == ["short"]
-
-
-def test_a_long_word_gives_up_what_would_break_it():
-    command = f"`sluice quarantine retry --code {'x' * 20}`"
-    assert wrapped(f"run {command}; column: id", len(command) + 3) == ["run", f"  {command};", "  column: id"]
-    assert wrapped(f"run {command}; column: id", len(command) + 1) == ["run", f"{command};", "  column: id"]
-    assert wrapped(f"run {command}; column: id", len(command)) == ["run", command, "  column: id"]
-    assert wrapped(f"run {command}; column: id", 30) == ["run", f"  {command};", "  column: id"]
 
 
 def test_lines_of_a_message_stay_apart_and_a_copied_text_stays_whole():
@@ -335,30 +222,9 @@ def test_prose_in_a_pipe_is_one_line(capsys, text):
     assert capsys.readouterr().out == f"{text}\n"
 
 
-@pytest.mark.parametrize("width", range(6, 40))
-def test_a_number_and_its_unit_stay_on_one_line(width):
-    lines = wrapped("settled in 31 min 4 s, of 1,204 objects (1.5 KiB), 3 d ago", width)
-    assert not any(line.split()[-1].isdigit() or line.endswith(("1.5", "(1.5")) for line in lines)
-
-
 def test_prose_in_a_terminal_is_wrapped_between_words(monkeypatch, capsys):
     to_a_terminal(monkeypatch, 40)
     print_line(PROSE)
     first, *rest = capsys.readouterr().out.splitlines()
     assert first.startswith("  every") and rest and all(line.startswith("    ") for line in rest)
     assert all(len(line) <= 40 for line in (first, *rest)) and " ".join([first, *rest]).split() == PROSE.split()
-
-
-@pytest.mark.parametrize("width", [80, 160])
-def test_a_key_in_a_line_gives_up_folders_where_the_terminal_would_break_it(monkeypatch, width):
-    key = "s3://bronze/topics/tickit.ecomm.sale/year=2026/month=11/day=21/tickit.ecomm.sale+0+0000002985.avro"
-    assert key_in_line(key) == key
-    to_a_terminal(monkeypatch, width)
-    shown = "…/year=2026/month=11/day=21/tickit.ecomm.sale+0+0000002985.avro"
-    assert key_in_line(key) == (shown if width == 80 else key)
-
-
-def test_a_table_without_rows_shows_its_headings_in_a_narrow_terminal(monkeypatch, capsys):
-    names = tuple(f"a_rather_long_name_{number}" for number in range(5))
-    lines = printed(monkeypatch, capsys, names, [], width=60)
-    assert " ".join(lines).split() == list(names) and max(map(len, lines)) <= 60

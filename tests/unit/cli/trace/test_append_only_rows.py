@@ -14,8 +14,8 @@ def row(change):
 def test_records_of_two_objects_of_one_name_are_under_the_rows_that_hold_them():
     stored = {KEY: row(FIRST), MARKED: row(AGAIN)}
     for listed in ([FIRST, AGAIN], [AGAIN, FIRST, AGAIN]):
-        found = under_identities({KEY: listed}, stored, ["e"])
-        assert found == {KEY: {FIRST.position: FIRST}, MARKED: {AGAIN.position: AGAIN}}
+        by_identity = under_identities({KEY: listed}, stored, ["e"])
+        assert by_identity == {KEY: {FIRST.position: FIRST}, MARKED: {AGAIN.position: AGAIN}}
 
 
 def test_a_record_that_no_row_holds_stays_under_its_own_identity():

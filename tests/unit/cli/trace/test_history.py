@@ -60,9 +60,9 @@ def test_what_a_batch_set_aside_is_neither_readable_nor_among_its_changes(monkey
         parked=(ObjectError(behind.id.hash, "log_restarted", "it restarted"),),
     )
     batch = PastBatch(Manifest(BATCH, "main", RUN, PUT + 7_900, "c", {"crm.user": part}), {"crm.user": outcome})
-    entries = tuple(Entry(each.id, each, PUT, claims_of(each.id, each, [batch])) for each in records)
-    assert [each.readable_at for each in entries] == [PUT + 32_700] * 2 + [None] * 2
-    assert [each.claims[0].state for each in entries] == ["committed", "committed", "quarantined", "parked"]
+    entries = tuple(Entry(record.id, record, PUT, claims_of(record.id, record, [batch])) for record in records)
+    assert [record.readable_at for record in entries] == [PUT + 32_700] * 2 + [None] * 2
+    assert [record.claims[0].state for record in entries] == ["committed", "committed", "quarantined", "parked"]
     lines = [line.split("\t") for line in printed(monkeypatch, capsys, *entries)[1:5]]
     assert [(line[3], line[8]) for line in lines] == [("+32.7 s", "564 / 2")] * 2 + [("-", "-")] * 2
     print_history(Gathered(entries[2:], (batch,)), totals(entries[2:], [batch]))

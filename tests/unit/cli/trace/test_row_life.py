@@ -198,8 +198,8 @@ def kept(tmp_path):
 def test_every_change_of_a_row_is_read_from_the_history_table(kept):
     life = with_history(UNKNOWN, kept, "crm.user", ["1"])
     assert life.history == "crm.user_history"
-    found = [(change.position, change.key, change.version, change.op, change.values) for change in life.changes]
-    assert sorted(found, key=lambda change: change[0]) == [
+    changes = [(change.position, change.key, change.version, change.op, change.values) for change in life.changes]
+    assert sorted(changes, key=lambda change: change[0]) == [
         (position_of(0), "0.avro", "v", "c", {"date": None, "name": None}),
         (position_of(1), "1.avro", "v", "u", {"date": None, "name": "ann"}),
         (position_of(3), "3.avro", "v", "u", {"date": None}),

@@ -2,8 +2,7 @@
 
 import pytest
 
-from sluice.changes.position import encode, encode_arrival, place_of_object
-from sluice_cli.trace.row import short_position
+from sluice.changes.position import encode
 from sluice_cli.trace.row_changes import FoundChange
 from sluice_cli.trace.row_life import ForgottenRow, RowLife
 from sluice_cli.trace.row_story import MergedBatch, describe, story
@@ -46,8 +45,8 @@ def test_a_later_change_that_lost_says_what_to_do(counted):
     def why(*changes):
         told = [MergedBatch(f"b{at}", f"2026{at}", at, (each,), (), counted) for at, each in enumerate(changes)]
         together = story([MergedBatch("b", "2026", 1, changes, (), counted)], columns=["a"])
-        found = {item.why for chapter in (story(told, columns=["a"])[-1], *together) for item in chapter.judged}
-        return sum("raise the table's `generation`" in text for text in found)
+        reasons = {item.why for chapter in (story(told, columns=["a"])[-1], *together) for item in chapter.judged}
+        return sum("raise the table's `generation`" in text for text in reasons)
 
     assert why(placed(400, 10, 1), placed(300, 20, 2)) == 2
     assert why(placed(400, 10, 2), placed(300, 20, 1)) == 0
@@ -118,10 +117,6 @@ def test_a_truncate_ends_the_row_and_what_is_older_than_it():
     assert chapters[1].truncated_at == "5" and chapters[1].row.deleted and chapters[2].row.deleted
 
 
-def test_a_truncate_before_the_rows_first_change_is_none_of_its_chapters():
-    assert story([batch("b1", 1, truncates=("5",))], columns=["a"]) == ()
-
-
 def test_an_ignored_deletion_keeps_the_values():
     chapters = story(
         [batch("b1", 1, change("1", "c", a=1)), batch("b2", 2, change("2", "d"))], columns=["a"], ignore_deletes=True
@@ -139,21 +134,3 @@ def test_any_value_survives(value):
     assert describe(chapter)["row"]["values"] == {"a": value} and describe(chapter)["changes"][0]["values"] == {
         "a": value
     }
-
-
-@pytest.mark.parametrize(
-    ("position", "shown"),
-    [
-        (encode(0, "postgres", (31_040_592,), 7), "…31040592"),
-        (encode(0, "mysql", ("bin.000003", 697_175, 0), 7), "…697175"),
-        (encode(3, "mysql", ("bin.000003", 697_175, 2), 7), "0003.…697175.2"),
-        (encode(0, "sqlserver", ("0000002A:000004e0:0003", None, None), 9), "…2a000004e00003"),
-        (encode(0, "mongodb", (1_700_000_000_000, 0), 1), "…1700000000000.1"),
-        (encode(0, "postgres", (0,), 7), "…0"),
-        (encode(2, "offset", (), 40), "0002.…40"),
-        (encode_arrival(2, place_of_object("drop/a.csv", 1_764_000_000_001), 40), "0002.…1764000000.40"),
-        (encode_arrival(0, place_of_object("drop/7.csv", 1_764_000_000_000, "017"), 0), "…1764000000"),
-    ],
-)
-def test_a_terminal_shows_the_end_of_a_position(position, shown):
-    assert short_position(position) == shown

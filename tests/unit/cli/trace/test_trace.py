@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
-from sluice.batch.outcome import ObjectError, Outcome, RowErrorCount, Stage
+from sluice.batch.outcome import Outcome, RowErrorCount, Stage
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.terminal.output import marked_up, shortened, visible
-from sluice_cli.trace.stages import Stretch, TraceFacts, taken_over_at, trace_of
-from sluice_cli.trace.trace import describe_trace, print_trace
-from sluice_cli.trace.waterfall import stretch_lines, summary, svg, text_lines
+from sluice_cli.trace.stages import TraceFacts, taken_over_at, trace_of
+from sluice_cli.trace.trace import describe_trace
+from sluice_cli.trace.waterfall import summary, svg, text_lines
 
 T = 1_700_000_000_000
 ID = ObjectId("bronze", 'topics/crm.user/<"é"&\x07>+0+1.avro', "v1")
@@ -119,16 +119,8 @@ def test_an_object_all_of_whose_rows_were_set_aside_is_not_readable():
     assert trace_of(replace(FACTS, outcome=replace(HOLED, instant="20260101000000000"))).readable_at == T + 12_500
 
 
-def test_the_commit_of_a_batch_that_set_an_object_aside_is_of_its_other_objects():
-    aside = replace(FACTS, outcome=replace(OUTCOME, quarantined=(ObjectError(ID.hash, "not_avro", "no"),)))
-    notes = {span.name: span.note for span in trace_of(aside).spans}
-    assert notes["read"] == "read, decode, compare with the table"
-    assert notes["commit"] == "write files and commit: the batch's other objects"
-    assert "other objects" not in {span.name: span.note for span in trace_of(FACTS).spans}["commit"]
-
-
 def test_rows_that_were_committed_before_a_retry_stay_readable():
-    part = TablePart({}, tuple(replace(each, merged=True) for each in MANIFEST.objects))
+    part = TablePart({}, tuple(replace(listed, merged=True) for listed in MANIFEST.objects))
     facts = replace(FACTS, outcome=HOLED, manifest=replace(MANIFEST, tables={"crm.user": part}))
     assert trace_of(facts).readable_at == T + 12_500
 
@@ -208,12 +200,6 @@ def test_an_unfinished_or_failed_replay_leaves_the_rows_readable(state, result):
     assert (trace.state, trace.readable_at, trace.replay.result) == (state, T + 12_500, result)
 
 
-def test_a_decision_after_a_replay_is_a_moment_too():
-    decision = Decision(ID, "retried", T + DAY + 60_000, "sluice quarantine retry --all", "me", "committed")
-    moments = trace_of(replace(REPLAYED, decisions=(decision,))).moments
-    assert [moment.name for moment in moments][-2:] == ["replayed", "retried"]
-
-
 def test_a_rebuild_is_named_and_begins_the_way_anew():
     trace = trace_of(replace(FACTS, record=replace(RECORD, replayed_at=T + 6_000), run={}))
     assert trace.replay is None and trace.to_readable_ms == 12_450
@@ -233,29 +219,10 @@ def test_an_object_that_is_not_committed_is_not_readable_though_its_batch_is():
     assert "quarantined" in moments and "readable" not in moments
 
 
-LONG = "The Avro container can't be read: a block is cut, and its rows are lost; cause: EOFError(expected 4,096 bytes)"
-
-
-@pytest.mark.parametrize("reason", ["a block is damaged", LONG], ids=["short", "long"])
-def test_the_header_names_the_code_and_the_reason_stands_below_once(reason, capsys):
-    record = replace(RECORD, state="quarantined", code="corrupt_object", reason=reason, listed_at=f"{T + 13_040:013d}")
-    print_trace(trace_of(replace(FACTS, record=record)))
-    shown = capsys.readouterr().out
-    assert "crm.user · quarantined · corrupt_object · put" in shown and "…" not in shown
-    assert shown.count(reason) == 1 and f"quarantined 2023-11-14T22:13:33Z: {reason}\n" in shown
-
-
 def test_a_stage_that_is_left_to_spark_and_begins_again_is_one_stretch():
     stages = (Stage("read", T + 9_200, 1), Stage("read", T + 9_205, 400), Stage("commit", T + 9_605, 100))
     trace = trace_of(replace(FACTS, outcome=replace(OUTCOME, stages=stages)))
     assert ("read", 9_200, 405) in spans(trace) and [span.name for span in trace.spans].count("read") == 1
-
-
-@pytest.mark.parametrize("code", ["corrupt_object", None], ids=["code", "no code"])
-def test_a_reason_that_no_moment_shows_stands_in_the_header_in_full(code):
-    record = replace(REPLAYED.record, state="quarantined", batch=None, code=code, reason=LONG)
-    header = summary(trace_of(replace(REPLAYED, record=record, manifest=None, outcome=None)))
-    assert f" · {code}: {LONG} · " in header if code else f" · {LONG} · " in header
 
 
 def test_an_object_that_the_ledger_has_not_seen_has_its_put_alone():
@@ -337,18 +304,6 @@ def test_every_period_has_its_explanation_at_any_width(width):
     assert "other tables of the batch" in notes and [note for note in notes if note not in text] == []
 
 
-def test_short_times_between_stages_have_one_line_together():
-    gaps = [
-        Stretch("between", "spark", T + at, T + at + ms, "the driver, between two stages")
-        for at, ms in ((1_000, 4), (2_000, 12), (3_000, 5_000))
-    ]
-    spans = [Stretch("read", "spark", T, T + 1_000), *gaps, Stretch("commit", "spark", T + 12_000, T + 20_000)]
-    shown = [line.plain for line in stretch_lines(spans, 160)]
-    assert [line.split()[0] for line in shown[1:]] == ["read", "between", "commit", "between"]
-    assert shown[-1] == "between                   0.016 s  2 gaps between stages"
-    assert "5.000 s" in shown[2] and not any("short" in line.plain for line in stretch_lines(spans[:1], 100))
-
-
 def test_the_picture_is_one_document_with_nothing_to_fetch_and_every_name_escaped():
     picture = svg(trace_of(FACTS))
     root = ET.fromstring(picture)  # well-formed, though the key holds what XML can't
@@ -356,26 +311,6 @@ def test_the_picture_is_one_document_with_nothing_to_fetch_and_every_name_escape
     assert texts[0] == 'topics/crm.user/<"é"&\\x07>+0+1.avro'
     assert not re.search(r"(?:href|src|url\(|<script)", picture) and "prefers-color-scheme:dark" in picture
     assert len(list(root.iter("{http://www.w3.org/2000/svg}title"))) == len(trace_of(FACTS).spans)
-
-
-def test_a_long_summary_is_wrapped_in_the_picture():
-    rows = replace(RECORD, quarantined_rows=42, row_codes={"unexpected_value": 40, "null_record_key": 2})
-    trace = trace_of(replace(FACTS, record=replace(rows, table="a_database.a_table_with_a_rather_long_name")))
-    assert len(summary(trace)) > 130
-    texts = [element.text for element in ET.fromstring(svg(trace)).iter() if element.tag.endswith("text")]
-    assert all(len(text) <= 116 for text in texts) and " ".join(texts[1:3]) == summary(trace)
-
-
-def test_kinds_of_stretches_differ_in_shape_too():
-    """Without colours: round ends, a thin line, an outline, a full bar."""
-    picture = ET.fromstring(svg(trace_of(FACTS)))
-    shapes = {}
-    for bar in picture.iter("{http://www.w3.org/2000/svg}rect"):
-        if bar.get("class") != "ground":
-            shapes.setdefault(bar.get("class"), set()).add((bar.get("height"), bar.get("rx")))
-    assert len(shapes) == 4 and all(len(found) <= 2 for found in shapes.values()), "in the legend and in the chart"
-    charted = {kind: max(found, key=lambda shape: float(shape[0])) for kind, found in shapes.items()}
-    assert len(set(charted.values())) == 4
 
 
 def test_text_that_would_steer_a_terminal_is_shown_instead():

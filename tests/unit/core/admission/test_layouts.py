@@ -53,9 +53,9 @@ IN_FORCE = Configuration(tuple(TableRule(f"db.{name}", ("id",), **keys) for name
     ],
 )
 def test_a_writers_documented_key_gives_topic_partition_offset_and_format(key, route):
-    found = classify(key, 9, IN_FORCE.match_key(key))
-    assert found.kind == "change_file"
-    assert (found.topic, found.kafka_partition, found.offset, found.offset_is, found.format) == route
+    verdict = classify(key, 9, IN_FORCE.match_key(key))
+    assert verdict.kind == "change_file"
+    assert (verdict.topic, verdict.kafka_partition, verdict.offset, verdict.offset_is, verdict.format) == route
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -72,8 +72,8 @@ def test_the_patterns_of_the_samples_are_accepted(name):
     ],
 )
 def test_a_marker_that_a_pattern_matches_stays_ignored(key, rule):
-    found = classify(key, 0, IN_FORCE.match_key(key))
-    assert (found.kind, found.rule) == ("ignored", rule)
+    verdict = classify(key, 0, IN_FORCE.match_key(key))
+    assert (verdict.kind, verdict.rule) == ("ignored", rule)
 
 
 SPARK = KeyMatch(KeyName("exports.t"), None)
@@ -114,8 +114,8 @@ def test_a_hidden_folder_that_a_pattern_spells_out_is_read(pattern, key, kind):
 
 @pytest.mark.parametrize("key", ["drop/prices/november", "drop/prices/november.gz", "drop/prices/november.xlsx"])
 def test_a_key_without_a_format_says_that_the_rule_has_to_name_it(key):
-    found = classify(key, 9, IN_FORCE.match_key(key))
-    assert found.kind == "unroutable" and "add `format` to the rule" in found.reason
+    verdict = classify(key, 9, IN_FORCE.match_key(key))
+    assert verdict.kind == "unroutable" and "add `format` to the rule" in verdict.reason
 
 
 DUMPS = Configuration(

@@ -69,9 +69,9 @@ class TestSettling:
 
     def plan(self, pending, now, states=()):
         configs = {item.table: a_config(item.table) for item in pending}
-        found = {state.table: state for state in states}
-        plan = plan_claim(pending, configs, found, WIDE, now, settling=self.SETTLING)
-        ready = ready_tables(pending, configs, found, now, self.SETTLING)
+        by_table = {state.table: state for state in states}
+        plan = plan_claim(pending, configs, by_table, WIDE, now, settling=self.SETTLING)
+        ready = ready_tables(pending, configs, by_table, now, self.SETTLING)
         assert ready == set(plan.objects)
         return sum(map(len, plan.objects.values())), plan.next_due_at
 

@@ -44,9 +44,9 @@ MARKER = waiting("drop/2/_SUCCESS", SECOND + 9_000, admitted_at=5)
 
 def test_a_folder_begins_with_its_oldest_file_and_older_rows_are_below_it() -> None:
     files = [file("drop/2/b", SECOND + 5_000), file("drop/2/a", SECOND)]
-    found = complete_folder(MARKER, files, config_of(), claimed=())
-    assert found.error is None and found.replaces is not None
-    floor = encode_floor(3, found.replaces)
+    folder = complete_folder(MARKER, files, config_of(), claimed=())
+    assert folder.error is None and folder.replaces is not None
+    floor = encode_floor(3, folder.replaces)
     assert floor < encode_arrival(3, place_of_object("drop/2/a", SECOND), 0)
     assert floor > encode_arrival(3, place_of_object("drop/2/z", SECOND - 1, None), 10**20 - 1)
     assert floor > encode_arrival(2, place_of_object("drop/3/z", SECOND + DAY), 0) and begins_dump(floor)
@@ -55,21 +55,21 @@ def test_a_folder_begins_with_its_oldest_file_and_older_rows_are_below_it() -> N
 def test_a_folder_named_by_its_day_begins_with_that_day_whenever_it_was_written() -> None:
     config = config_of(pattern="drop/(?P<order>[0-9-]+)/.*")
     copied = file("drop/2026-11-02/a", SECOND + 9 * DAY)
-    found = complete_folder(waiting("drop/2026-11-02/_SUCCESS"), [copied], config, claimed=())
+    folder = complete_folder(waiting("drop/2026-11-02/_SUCCESS"), [copied], config, claimed=())
     later = as_dump(waiting("drop/2026-11-03/a"), replace(config, snapshot=SnapshotRule(OBJECT)))
-    assert found.replaces is not None and later.replaces is not None and found.replaces < later.replaces
+    assert folder.replaces is not None and later.replaces is not None and folder.replaces < later.replaces
 
 
 def test_a_folder_waits_for_files_that_are_neither_merged_nor_claimed() -> None:
     files = [file("drop/2/a"), file("drop/2/b", is_merged=False), file("drop/2/c", is_merged=False)]
-    found = complete_folder(MARKER, files, config_of(), claimed=[files[1].id])
-    assert found.waits == "The dump drop/2/ waits for 1 of its objects, such as drop/2/c"
+    folder = complete_folder(MARKER, files, config_of(), claimed=[files[1].id])
+    assert folder.waits == "The dump drop/2/ waits for 1 of its objects, such as drop/2/c"
     assert complete_folder(MARKER, files[:2], config_of(), claimed=[files[1].id]).replaces is not None
 
 
 def test_a_folder_is_refused_for_a_file_that_can_not_be_merged_or_without_any() -> None:
-    found = complete_folder(MARKER, [file("drop/2/a", trouble="is quarantined")], config_of(), claimed=())
-    assert found.error is not None and "drop/2/a is quarantined" in str(found.error)
+    folder = complete_folder(MARKER, [file("drop/2/a", trouble="is quarantined")], config_of(), claimed=())
+    assert folder.error is not None and "drop/2/a is quarantined" in str(folder.error)
     empty = complete_folder(MARKER, [], config_of(), claimed=())
     assert empty.error is not None and "has no files" in str(empty.error)
     allowed = complete_folder(MARKER, [], config_of(most_deleted=100), claimed=())
@@ -77,8 +77,8 @@ def test_a_folder_is_refused_for_a_file_that_can_not_be_merged_or_without_any() 
 
 
 def test_a_marker_of_a_rebuild_deletes_nothing_where_its_files_have_expired() -> None:
-    found = complete_folder(replace(MARKER, rebuilt_at=1), [], config_of(), claimed=())
-    assert found.error is None and found.replaces is None
+    folder = complete_folder(replace(MARKER, rebuilt_at=1), [], config_of(), claimed=())
+    assert folder.error is None and folder.replaces is None
 
 
 def test_a_generation_waits_for_older_objects_alone() -> None:

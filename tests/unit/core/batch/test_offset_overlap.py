@@ -16,7 +16,7 @@ def seen(key: str, first: int, last: int, *, partition: int | None = 0, version:
 def refused(*batches: list[SeenObject]) -> list[str]:
     ranges, found = (), []
     for batch in batches:
-        ranges, errors = overlapping(ranges_of([each.to_list() for each in ranges]), batch)
+        ranges, errors = overlapping(ranges_of([bounds.to_list() for bounds in ranges]), batch)
         assert all(error.code == "overlap" for error in errors.values())
         found += list(errors)
     return found

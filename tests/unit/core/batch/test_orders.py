@@ -35,7 +35,7 @@ SPLIT = [seen("t/status=open/x+0+0", 0, 1), seen("t/status=paid/x+0+1", 1, 30)]
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_an_object_of_a_kafka_partition_split_over_folders_is_refused(apart: bool) -> None:
-    results = judged(*([each] for each in SPLIT)) if apart else judged(SPLIT)
+    results = judged(*([name] for name in SPLIT)) if apart else judged(SPLIT)
     refused = results[-1].refused
     assert list(judged(SPLIT[::-1])[0].refused) == list(refused)  # in whatever order they were admitted
     assert list(refused) == ["t/status=paid/x+0+1"] and refused["t/status=paid/x+0+1"].code == "overlap"
@@ -123,8 +123,8 @@ def test_positions_that_do_not_compare_wait_for_a_higher_generation(
 
 def test_a_table_merged_before_orders_were_watched_is_known_by_its_marks() -> None:
     before = judged([BY_LOG])[0].watch
-    found = watched(KafkaWatch(before.marks), [BY_TIME], CONFIG)
-    assert list(found.parked) == ["dump.csv"]
+    watch = watched(KafkaWatch(before.marks), [BY_TIME], CONFIG)
+    assert list(watch.parked) == ["dump.csv"]
 
 
 def test_a_higher_generation_begins_anew() -> None:

@@ -89,8 +89,8 @@ def test_a_raised_generation_starts_over() -> None:
 
 def test_an_object_of_an_earlier_generation_is_not_judged_and_changes_no_watch() -> None:
     marks = judge({}, [pg(10, GB, 200)], generation=1).marks
-    found = watched(KafkaWatch(marks), [pg(0, 40 * GB, 100), pg(20, 2 * GB, 300)], CONFIG)
-    assert (found.watch, found.parked) == (KafkaWatch(marks), {})
+    watch = watched(KafkaWatch(marks), [pg(0, 40 * GB, 100), pg(20, 2 * GB, 300)], CONFIG)
+    assert (watch.watch, watch.parked) == (KafkaWatch(marks), {})
 
 
 def test_a_single_kafka_partition_is_distinguished_from_none_and_several() -> None:

@@ -131,8 +131,8 @@ def test_the_log_position_is_found_by_its_field_names(names, prefixes, found):
 
 
 def test_a_partial_position_is_not_used_and_the_missing_field_is_named():
-    found = detect(("__file", "__pos"), ("__",))
-    assert (found.kind, found.names) == ("offset", ()) and "row" in found.advice
+    position = detect(("__file", "__pos"), ("__",))
+    assert (position.kind, position.names) == ("offset", ()) and "row" in position.advice
 
 
 def test_a_source_without_position_gets_advice():
@@ -171,8 +171,8 @@ MONGO = {
 
 
 def encoded(source, *, offset=0, prefixes=("",)):
-    found = detect(source, prefixes)
-    return encode(0, found.kind, tuple(source[name] if name else None for name in found.names), offset)
+    position = detect(source, prefixes)
+    return encode(0, position.kind, tuple(source[name] if name else None for name in position.names), offset)
 
 
 def test_oracle_changes_are_ordered_by_commit_then_place_in_the_redo_log():
@@ -217,8 +217,8 @@ def test_flattened_fields_have_either_prefix_and_the_connectors_clock_is_not_use
     assert detect(("__op", "__source_ts_ms", "__ts_ms", "__ord"), prefixes) == PositionFields(
         "mongodb", ("__source_ts_ms", "__ord")
     )
-    found = detect(("__ts_ms", "__ord"), prefixes)
-    assert found.kind == "offset" and "ts_ms" in found.advice
+    position = detect(("__ts_ms", "__ord"), prefixes)
+    assert position.kind == "offset" and "ts_ms" in position.advice
     assert detect(("__source_commit_scn", "__scn"), prefixes) == PositionFields(
         "oracle", ("__source_commit_scn", "__scn", "", "")
     )

@@ -75,8 +75,8 @@ def test_a_restored_table_has_the_higher_floor_of_each_source_table() -> None:
         Floors().raised([(JAN, "6"), (FEB, "8")]).to_text(),
     )
     for order in itertools.permutations(noted):
-        found = Floors.from_text(later_of([{FLOOR_PROPERTY: text} for text in order])[FLOOR_PROPERTY], "all")
-        assert [found.of(source) for source in (JAN, FEB, None)] == ["7", "8", "4"]
+        floors = Floors.from_text(later_of([{FLOOR_PROPERTY: text} for text in order])[FLOOR_PROPERTY], "all")
+        assert [floors.of(source) for source in (JAN, FEB, None)] == ["7", "8", "4"]
 
 
 def test_the_floors_that_were_raised_last_are_kept() -> None:

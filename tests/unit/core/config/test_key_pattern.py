@@ -74,11 +74,13 @@ def test_the_longest_keys_meet_an_accepted_pattern(pattern, key):
 def test_the_rule_that_takes_the_topic_reads_the_key():
     orders = TableRule("shop.orders", ("id",), topic="shop.orders", key_pattern=r"drop/orders/.*", format="json")
     rest = TableRule("{1}.{2}", ("id",), topic="*.*", key_pattern=r"drop/(?P<topic>[^/]+/[^/]+)/.*")
-    found = Configuration((orders, rest))
-    assert found.match_key("drop/orders/1.gz").name.topic == "shop.orders"
-    assert found.match_key("drop/orders/1.gz").format == "json"
-    assert found.match_key("drop/crm/user/1.json").name.topic == "crm.user"
-    assert found.match_key("drop/shop/orders/1.json") is None, "the first rule takes this topic, and not this key"
-    assert found.match_key("drop/a b/c/1.json") is None, "Kafka allows no such topic"
-    assert found.match_key("elsewhere/1.json") is None
-    assert Configuration.from_json(found.to_json()) == found
+    configuration = Configuration((orders, rest))
+    assert configuration.match_key("drop/orders/1.gz").name.topic == "shop.orders"
+    assert configuration.match_key("drop/orders/1.gz").format == "json"
+    assert configuration.match_key("drop/crm/user/1.json").name.topic == "crm.user"
+    assert configuration.match_key("drop/shop/orders/1.json") is None, (
+        "the first rule takes this topic, and not this key"
+    )
+    assert configuration.match_key("drop/a b/c/1.json") is None, "Kafka allows no such topic"
+    assert configuration.match_key("elsewhere/1.json") is None
+    assert Configuration.from_json(configuration.to_json()) == configuration

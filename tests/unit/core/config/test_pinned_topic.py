@@ -39,8 +39,8 @@ def test_without_a_pinned_topic_that_still_feeds_the_table_the_exact_rule_counts
 
 def test_a_table_is_described_by_the_fixed_settings_of_its_data():
     pinned = {"topic": "eu.orders", "record_key": ["id"], "partition_by": ["day"], "table_type": "mor"}
-    found = config_in_force(CONFIGURATION, "shop.orders", pinned)
-    assert (found.partition_by, found.table_type, found.lane) == (("day",), "mor", "big")
+    config = config_in_force(CONFIGURATION, "shop.orders", pinned)
+    assert (config.partition_by, config.table_type, config.lane) == (("day",), "mor", "big")
 
 
 @pytest.mark.parametrize("configuration", [None, Configuration(()), Configuration((PATTERN,))])

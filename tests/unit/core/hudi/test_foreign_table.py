@@ -48,9 +48,9 @@ def table() -> TableConfig:
 
 
 def test_the_properties_of_hudi_streamer_are_described() -> None:
-    found = foreign_table(STREAMER, ["20240101000000000.commit", "20240101000000001.commit.requested"])
+    described = foreign_table(STREAMER, ["20240101000000000.commit", "20240101000000001.commit.requested"])
 
-    assert found.to_dict() == {
+    assert described.to_dict() == {
         "version": "6",
         "type": "copy-on-write",
         "record_key": ["id"],
@@ -71,10 +71,15 @@ def test_the_properties_of_flink_in_version_8_are_described() -> None:
         "20240101000000002.deltacommit.inflight",
         "hoodie.properties",
     ]
-    found = foreign_table(FLINK, names)
+    described = foreign_table(FLINK, names)
 
-    assert (found.version, found.merge_on_read, found.ordering, found.key_generator) == ("8", True, "ts", "SIMPLE_AVRO")
-    assert found.payload == "EventTimeAvroPayload" and found.pending == ("20240101000000002",)
+    assert (described.version, described.merge_on_read, described.ordering, described.key_generator) == (
+        "8",
+        True,
+        "ts",
+        "SIMPLE_AVRO",
+    )
+    assert described.payload == "EventTimeAvroPayload" and described.pending == ("20240101000000002",)
 
 
 @pytest.mark.parametrize("properties", [STREAMER, FLINK], ids=["streamer", "flink"])
@@ -115,15 +120,15 @@ def test_columns_are_compared_by_name_and_type() -> None:
     own = {"id": "bigint", "name": "string", "since": "date", "born": "date", "_sluice_position": "string"}
     source = {"born": Column("born", DATE, "date")}
 
-    found = adopted_columns(
+    columns = adopted_columns(
         {"_hoodie_commit_time": "string", "id": "int", "name": "string", "old": "int", "born": "int"},
         own,
         table(),
         source,
     )
 
-    assert found.both == ("id", "name", "born"), "a narrower type is cast"
-    assert (found.raw, found.absent, found.left) == (("born",), ("since",), ("old",))
+    assert columns.both == ("id", "name", "born"), "a narrower type is cast"
+    assert (columns.raw, columns.absent, columns.left) == (("born",), ("since",), ("old",))
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ def test_a_lost_file_is_restored_as_hudi_wrote_it():
 def test_a_backup_adds_what_is_not_known_and_never_lowers_a_floor():
     own = {"sluice.truncated_at": "5", "sluice.forgotten": '{"a":"3"}', "sluice.widened": '{"x":"2"}'}
     before = {**FILE, "sluice.truncated_at": "4", "sluice.forgotten": '{"a":"1","b":"1"}', "hoodie.table.new": "1"}
-    found = restored(before, own=own)
-    assert found == {
+    properties = restored(before, own=own)
+    assert properties == {
         **FILE,
         "hoodie.table.new": "1",
         "sluice.truncated_at": "5",
@@ -73,8 +73,8 @@ def test_what_sluice_keeps_is_read_from_the_commits_and_the_ledger():
         {**purge_metadata("t", {0: "0000.5"}), **purged},
         {"sluice.batch": "c", "sluice.truncated_at": "0000.6", "sluice.widened": '{"n":"1"}', "sluice.run": "r"},
     ]
-    found = kept_in_commits(commits, {"0": "0000.4"})
-    assert found == {
+    properties = kept_in_commits(commits, {"0": "0000.4"})
+    assert properties == {
         **purged,
         "sluice.truncated_at": "0000.7",
         "sluice.widened": '{"n":"1"}',

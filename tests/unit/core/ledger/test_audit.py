@@ -92,7 +92,7 @@ def test_an_unfinished_rebuild_explains_objects_that_still_wait_for_it():
 @st.composite
 def lives(draw):
     """An object's record and parts after some batches: claimed, returned, set aside and retried, committed, rebuilt."""
-    found, parts, attempt = record(PENDING, None), [], 0
+    entry, parts, attempt = record(PENDING, None), [], 0
     for number in range(draw(st.integers(0, 6))):
         batch = f"b-{number}"
         end = draw(st.sampled_from(["returned", "not claimed", COMMITTED, QUARANTINED, PARKED]))
@@ -101,15 +101,15 @@ def lives(draw):
             parts.append(member(batch, None if whole else COMMITTED, attempt, whole=False))
             continue
         parts.append(member(batch, end, attempt, whole=draw(st.booleans())))
-        found = record(end, batch, attempt)
+        entry = record(end, batch, attempt)
         after = draw(st.sampled_from(["rests", "retried", "rebuilt"]))
         if after == "rests":
             break
         if after == "rebuilt" and end == COMMITTED:
             parts = [replace(each, part=replace(each.part, void=True)) for each in parts]
         attempt += 1
-        found = record(PENDING, None, attempt)
-    return found, tuple(parts)
+        entry = record(PENDING, None, attempt)
+    return entry, tuple(parts)
 
 
 @given(lives())

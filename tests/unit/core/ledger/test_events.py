@@ -163,7 +163,7 @@ def test_objects_are_gathered_by_table_and_code_with_some_keys():
     )
     assert (found["objects"], found["codes"], len(found["keys"])) == (25, {"not_avro": 25}, events.KEYS_NAMED)
     assert found["keys"][0] == "topics/a b/0"
-    assert [(each["table"], each["objects"]) for each in found["tables"]] == [("a.t0", 13), ("a.t1", 12)]
+    assert [(table["table"], table["objects"]) for table in found["tables"]] == [("a.t0", 13), ("a.t1", 12)]
 
 
 def test_an_id_is_that_of_the_change_and_a_new_one_for_another():

@@ -503,8 +503,8 @@ def test_a_fingerprint_does_not_depend_on_the_order_of_keys():
 
 @pytest.mark.skipif(not shared_folders(os.environ), reason="SLUICE_FIXTURES names no folder of larger recorded sets")
 def test_every_schema_of_the_larger_recorded_sets_is_understood():
-    found = (path for folder in shared_folders(os.environ) for path in folder.rglob("*.avsc"))
-    schemas = [path for path in found if "zoo" not in path.name]
+    paths = (path for folder in shared_folders(os.environ) for path in folder.rglob("*.avsc"))
+    schemas = [path for path in paths if "zoo" not in path.name]
     assert schemas
     for path in schemas:
         schema = read_writer_schema(json.loads(path.read_text()))
@@ -567,8 +567,8 @@ def test_a_flattened_row_with_the_columns_of_an_envelope_is_no_envelope():
     record = {"type": "record", "name": "B", "fields": [{"name": "x", "type": "int"}]}
     own = [("id", "int"), ("op", "string"), ("source", "string"), ("before", ["null", record])]
     fields = [{"name": name, "type": kind} for name, kind in (*own, ("__op", "string"), ("__deleted", "string"))]
-    found = read_writer_schema({"type": "record", "name": "V", "fields": fields})
-    assert (found.shape, found.row.names, found.meta.op) == ("flattened", ("id", "op", "source", "before"), "__op")
+    schema = read_writer_schema({"type": "record", "name": "V", "fields": fields})
+    assert (schema.shape, schema.row.names, schema.meta.op) == ("flattened", ("id", "op", "source", "before"), "__op")
 
 
 def test_what_a_table_makes_columns_of_is_not_left_out():

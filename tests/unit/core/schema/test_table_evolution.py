@@ -52,8 +52,8 @@ def verdict(stored, **columns):
     ],
 )
 def test_a_stored_type_becomes_what_holds_both(stored, written, becomes, change):
-    found = widen("c", stored, written)
-    assert (found.type, found.change) == (becomes, change)
+    wider = widen("c", stored, written)
+    assert (wider.type, wider.change) == (becomes, change)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_decimals_that_no_decimal_holds_say_how_many_digits_they_need():
 
 
 def test_a_first_schema_makes_the_table():
-    found = verdict(None, id="int", n="long")
-    assert (found.verdict, found.changes, dict(found.target)) == ("new_table", (), {"id": "int", "n": "bigint"})
+    judged = verdict(None, id="int", n="long")
+    assert (judged.verdict, judged.changes, dict(judged.target)) == ("new_table", (), {"id": "int", "n": "bigint"})
 
 
 def test_columns_are_grouped_by_what_changes_about_them():
@@ -133,16 +133,16 @@ def test_columns_are_grouped_by_what_changes_about_them():
         "_sluice_position": "string",
         "__deleted": "boolean",
     }
-    found = verdict(stored, id="int", n="long", wide="int", price=(24, 6), fresh="string")
-    assert [(change.column, change.change, change.to) for change in found.changes] == [
+    judged = verdict(stored, id="int", n="long", wide="int", price=(24, 6), fresh="string")
+    assert [(change.column, change.change, change.to) for change in judged.changes] == [
         ("n", "promoted", "bigint"),
         ("wide", "narrower", "bigint"),
         ("gone", "dropped", "string"),
         ("price", "rewritten", "decimal(24,6)"),
         ("fresh", "added", "string"),
     ]
-    assert found.verdict == "rewritten" and list(found.target) == [*stored, "fresh"]
-    assert rewritten_columns(stored, found.target) == ("price",)
+    assert judged.verdict == "rewritten" and list(judged.target) == [*stored, "fresh"]
+    assert rewritten_columns(stored, judged.target) == ("price",)
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_a_wrong_key_of_a_table_without_data_is_to_be_corrected_in_the_file():
 
 
 def test_a_renamed_column_is_one_added_and_one_dropped():
-    found = verdict({"id": "int", "a": "string"}, id="int", b="string")
-    assert {change.column: change.change for change in found.changes} == {"a": "dropped", "b": "added"}
+    judged = verdict({"id": "int", "a": "string"}, id="int", b="string")
+    assert {change.column: change.change for change in judged.changes} == {"a": "dropped", "b": "added"}
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def facts(service, *, deleted=0, **known):
 
 
 def names(found):
-    return [each.service for each in found]
+    return [service.service for service in found]
 
 
 @pytest.mark.parametrize("service", ["compaction", "clustering", "cleaning", "archival"])
@@ -164,8 +164,8 @@ def test_all_due_services_come_together_the_catalog_first_each_with_a_reason():
     known = replace(
         facts(CATALOG), deleted=1, services={name: ServiceFacts(commits=99) for name in (CATALOG, *SERVICES)}
     )
-    found = due(known, CONFIG, NOW)
-    assert names(found) == [CATALOG, *SERVICES] and found[1].reason == "99 commits since the last run"
+    services = due(known, CONFIG, NOW)
+    assert names(services) == [CATALOG, *SERVICES] and services[1].reason == "99 commits since the last run"
 
 
 WRITTEN = """
