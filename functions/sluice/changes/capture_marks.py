@@ -102,6 +102,7 @@ _FLAGS: Mapping[str, tuple[str, ...]] = {
     "__end_at": (),  # Databricks
     "hvr_is_deleted": ("1", "true"),
     "_is_delete": ("true", "1"),  # Upsolver
+    **dict.fromkeys(("_deleted", "_is_deleted"), ("true", "1")),  # CouchDB, Iceberg
     "isdelete": ("true", "1"),  # Azure Synapse Link for Dataverse
     "deleted_ts": (),  # dlt
 }

@@ -177,8 +177,8 @@ def propose(
     )
 
 
-def _fields(writer: WriterSchema) -> tuple[list[str], list[str]]:
-    columns = writer.row.columns
+def _fields(writer: WriterSchema, of_folders: Sequence[str]) -> tuple[list[str], list[str]]:
+    columns = [column for column in writer.row.columns if column.name not in of_folders]
     return [of.written_name for of in columns], [of.written_name for of in columns if holds_records(of)]
 
 
@@ -309,7 +309,7 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
             f"{', '.join(unmarked[:_COLUMNS_SHOWN])}: of such arrays and vectors Debezium sends null where an update "
             "left a large value alone; `null_is_unchanged` names those whose nulls mean that"
         )
-    wrapper = None if writer.of_changes else wrapper_of(*_fields(writer))
+    wrapper = None if writer.of_changes else wrapper_of(*_fields(writer, sample.path_columns))
     if wrapper is not None:
         notes.append(f"the records are {wrapper.product}, with the row or operation in `{wrapper.row}`: {wrapper.step}")
     if sample.dialect is not None:

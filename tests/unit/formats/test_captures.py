@@ -822,6 +822,13 @@ def proposed(bodies: dict[str, bytes]) -> Proposal:
     return propose(sample_topic(Objects(s3), "s.cust", records, Reach(10)))
 
 
+@pytest.mark.parametrize("name", ["sequin", "ticdc_simple", "flink_canal_json", "striim"])
+def test_a_proposal_says_by_which_rule_the_records_of_a_known_product_are_read(name: str) -> None:
+    notes = " ".join(proposed(objects_of(name)).notes)
+    assert SAMPLES[name]["named"] in notes
+    assert all(written_in(notes, word, SAMPLES[name]["rule"]) for word in ("change", "delete_when"))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_a_proposed_rule_names_the_form_of_the_changes(case: str) -> None:
     records, rows = CASES[case]

@@ -55,6 +55,9 @@ _TEXTS = (  # names that nothing else has: of text, too
     _wrapper("Salesforce's change events", "ChangeEventHeader"),
     _wrapper("Azure SQL's change events", "data", "specversion operation logicalid", _CHANGE),
     _wrapper("TiCDC's rows in Avro, without those of deletions", "_tidb_op", step=_CANAL_JSON),
+    _wrapper(
+        "Maxwell's encrypted changes", "encrypted", "database table type", "Let Maxwell write plain data: encrypt=none"
+    ),
     _wrapper("CloudEvents with bytes", "data_base64", "specversion type source", _DECODED),
     _wrapper("messages of Google's Pub/Sub", "data", "messageId publishTime", _DECODED),
     _wrapper("events of Event Hubs Capture", "Body", "SequenceNumber EnqueuedTimeUtc", _DECODED),
@@ -147,6 +150,13 @@ _RECORDS = (
         "type",
         "old",
         _by("{row: data}", "{column: type, values: [DELETE, delete]}"),
+    ),
+    *_envelopes(
+        "changes of Conduit",
+        "payload",
+        "operation",
+        "key position metadata",
+        _by("{row: payload.after, before: payload.before, key: key}"),
     ),
     *_envelopes(
         "Sequin's messages",
