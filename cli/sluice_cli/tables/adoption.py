@@ -11,7 +11,7 @@ import typer
 from sluice.config.pinned_topic import config_in_force
 from sluice.config.rules.partition_fields import partition_field
 from sluice.errors import CommandFailed, NotAdoptable, UsageError
-from sluice.hudi.foreign_table import FOLDERS, ForeignTable, check_adoptable, foreign_table
+from sluice.hudi.foreign_table import FOLDERS, READABLE_VERSIONS, ForeignTable, check_adoptable, foreign_table
 from sluice.hudi.java_properties import parse_properties
 from sluice.hudi.table_properties import PROPERTIES_FILE
 from sluice.services.requests import ADOPTION, FAILED
@@ -128,6 +128,10 @@ def _show(document: Mapping[str, object], other: ForeignTable, as_json: bool) ->
     print_line(
         f"{document['from']}: version {other.version}, {kind}, key {', '.join(other.record_key)}, {ordering}, {places}"
     )
+    if other.version == READABLE_VERSIONS[-1]:
+        print_line(
+            f"The run refuses version {other.version} where its Hudi is older than 1.1, as in `EmrRelease` emr-7.14.0"
+        )
     if other.pending:
         print_line(
             f"{counted(len(other.pending), 'instant')} unfinished: its writer may still run. What it commits later is "

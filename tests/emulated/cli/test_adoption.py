@@ -74,6 +74,13 @@ def test_the_other_table_is_described_and_its_adoption_requested(lake, invoked, 
     assert request.arguments == {"source": SOURCE} and invoked == [("s-supervise", "Event")]
 
 
+def test_a_trial_says_which_runs_refuse_the_version(lake, invoked, capsys):
+    for version, refused in (("6", False), ("9", True)):
+        properties(lake, PROPERTIES.replace("version=6", f"version={version}"))
+        assert run(["table", "adopt", TABLE, "--from", SOURCE, "--dry-run"]) == 0
+        assert ("refuses version" in capsys.readouterr().out) == refused
+
+
 def test_waiting_ends_with_the_rows_or_with_the_reason(lake, invoked, monkeypatch, capsys):
     arguments = ["table", "adopt", TABLE, "--from", SOURCE, "--yes", "--wait", "5"]
     monkeypatch.setattr("sluice_cli.terminal.services.supervise_now", lambda target: lane_does(lake))
