@@ -79,6 +79,9 @@ _NUMBERED: Mapping[str, Vocabulary] = {
     "mz_diff": _words("-1", "-1", "1", "-1"),
     "_sign": _words("-1", "", "1", "-1"),  # ClickHouse
     "dml_action": _words("delete", "before", "insert after update", "DELETE"),  # Dynamics 365
+    "type": _words(  # SingleStore's OBSERVE
+        "delete", "", "insert update beginsnapshot commitsnapshot begintransaction committransaction", "Delete"
+    ),
     "diff_type": _words("removed", "", "added modified", "removed"),  # Dolt
     "operation_": Vocabulary(frozenset(("d", "d ")), frozenset(("uo", "uu")), frozenset(("i", "i ", "un"))),  # Oracle
     **dict.fromkeys(
@@ -106,7 +109,8 @@ _FLAGS: Mapping[str, tuple[str, ...]] = {
     "isdelete": ("true", "1"),  # Azure Synapse Link for Dataverse
     "deleted_ts": (),  # dlt
 }
-_BESIDE: Mapping[str, str] = {"deleted_ts": "_dlt_load_id", "isdelete": "sinkmodifiedon"}  # names that others have, too
+# Names that others have, too, and the column beside them that tells the capture.
+_BESIDE: Mapping[str, str] = {"deleted_ts": "_dlt_load_id", "isdelete": "sinkmodifiedon", "type": "internalid"}
 # Where a deletion that this other column marks as well is the first half of an update.
 _OF_UPDATES: Mapping[str, str] = {"metadata_action": "METADATA_ISUPDATE"}  # Snowflake's streams
 

@@ -213,6 +213,7 @@ _RECORDS = (
     _wrapper("changes of Alibaba's DTS", "beforeImages", "operation objectName", "Let DTS write canal-json"),
     _wrapper("changes of OceanBase's OMS", "postStruct", "recordType", _CHANGE),
     _wrapper("changes of OceanBase's OMS", "prevStruct", "recordType", _CHANGE),
+    _wrapper("Aerospike's changes", "metadata", "metadata.msg metadata.digest", _CHANGE),
     _wrapper("SharePlex's changes", "data", "meta", _CHANGE),
     _wrapper("YDB's changefeeds", "newImage", "key", _CHANGE),
     _wrapper("Couchbase's events", "content", "event bySeqno", _CHANGE),
