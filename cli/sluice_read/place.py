@@ -133,17 +133,6 @@ def history_folder(place: SilverPlace, name: str) -> TableFolder | None:
     return folder if folder is not None and POSITION in record_key_of(folder.properties()) else None
 
 
-def table_of_history(place: SilverPlace, name: str) -> str | None:
-    """The table that the history table `database.name` belongs to; None for any other table."""
-    database, _, history = name.partition(".")
-    folder = table_folder(place, database, history)
-    if folder is None or POSITION not in record_key_of(folder.properties()):
-        return None
-    likely = [name[: -len(HISTORY)]] if name.endswith(HISTORY) else []
-    owners = (table for tables in (likely, tables_in(place)) for table in tables)
-    return next((table for table in owners if history_folder(place, table) == folder), None)
-
-
 def _history_name(place: SilverPlace, name: str) -> str | None:
     """The name of a table's history table, where it is not `<table>_history`."""
     document = read_if_allowed(files_of(place), stored_key(name))

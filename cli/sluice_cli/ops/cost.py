@@ -15,9 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from sluice.config.table import TableSettings
-from sluice.config.values import DURATION
 from sluice.cost import (
-    FRESHNESS_CHOICES_S,
     Assumptions,
     Load,
     ceiling_a_day,
@@ -217,16 +215,6 @@ def estimate(
     numbers = [tables] if tables is not None else sorted({1, 2, *(load.tables for load in loads)})
     for line in crossover_lines(numbers, given):
         say(line)
-
-
-def freshness_rows(tables: int) -> list[tuple[str, ...]]:
-    """A row for each freshness: how long a lane with an object a minute is up, and its cost."""
-    load = Load("an object a minute", tables=tables, every_s=60, objects=1, mb=0.1)
-    rows: list[tuple[str, ...]] = []
-    for freshness_s in (60, *FRESHNESS_CHOICES_S):
-        lane = sluice_monthly(load, freshness_s=freshness_s)
-        rows.append((DURATION.write(freshness_s), f"{lane.busy_hours / 730 * 24:.1f}", f"{lane.total:.0f}"))
-    return rows
 
 
 def table_of(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -102,8 +101,8 @@ def _without_types(command: Any) -> None:
         if parameter.param_type_name == "argument":
             shown = (parameter.metavar or parameter.name.upper()).strip("[]")
             usage = shown if parameter.required else f"[{shown}]"
-            parameter.display_type_rich = partial(_nothing_shown)
-            parameter.get_usage_pieces = partial(_pieces, usage)
+            parameter.display_type_rich = lambda ctx: ""
+            parameter.get_usage_pieces = lambda ctx, usage=usage: [usage]
     for sub in getattr(command, "commands", {}).values():
         _without_types(sub)
 
@@ -114,14 +113,6 @@ def _with_whole_examples(command: Any) -> None:
     command.help = "\n\n".join(f"\b\n{text}" if text.startswith(" ") else text for text in paragraphs)
     for sub in getattr(command, "commands", {}).values():
         _with_whole_examples(sub)
-
-
-def _nothing_shown(ctx: Any) -> str:
-    return ""
-
-
-def _pieces(usage: str, ctx: Any) -> list[str]:
-    return [usage]
 
 
 class LazyCommands(MutableMapping[str, Any]):

@@ -13,7 +13,9 @@ from sluice import prices
 from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
+from sluice.config.values import DURATION
 from sluice.cost import (
+    FRESHNESS_CHOICES_S,
     HOURS_A_MONTH,
     Assumptions,
     Load,
@@ -29,7 +31,7 @@ from sluice.cost import (
 )
 from sluice_cli.main import run
 from sluice_cli.ops.bills import RunCost, besides_runs, by_table
-from sluice_cli.ops.cost import LOADS, crossover_lines, freshness_rows, on_top_of, services_of, table_of
+from sluice_cli.ops.cost import LOADS, crossover_lines, on_top_of, services_of, table_of
 from sluice_cli.ops.region_prices import prices_of
 from sluice_cli.status.overview import lane_advice
 
@@ -87,6 +89,16 @@ def test_prices_have_a_date_and_a_region_and_arm_is_cheaper():
     assert prices.spark_usd("ARM64", vcpu_hours=1, memory_gb_hours=1) < prices.spark_usd(
         "X86_64", vcpu_hours=1, memory_gb_hours=1
     )
+
+
+def freshness_rows(tables):
+    """A row for each freshness: how long a lane with an object a minute is up, and its cost."""
+    load = Load("an object a minute", tables=tables, every_s=60, objects=1, mb=0.1)
+    lanes = {freshness_s: sluice_monthly(load, freshness_s=freshness_s) for freshness_s in (60, *FRESHNESS_CHOICES_S)}
+    return [
+        (DURATION.write(freshness_s), f"{lane.busy_hours / 730 * 24:.1f}", f"{lane.total:.0f}")
+        for freshness_s, lane in lanes.items()
+    ]
 
 
 def test_the_document_shows_the_calculated_costs():
