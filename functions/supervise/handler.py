@@ -11,11 +11,12 @@ from sluice.lane.supervision import concerned, finally_billed, read_event
 from sluice_aws.announce import announcer_of
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
-from sluice_aws.lanes.gauges import Gauges
+from sluice_aws.lanes.gauges import Gauges, spark_prices
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.lanes.start import starter_of
 from sluice_aws.lanes.supervise import Supervisor
 from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.price_list import ENDPOINT_REGION
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.settings import Settings
@@ -73,6 +74,14 @@ def parts_of(telemetry: Telemetry) -> SuperviseParts:
             ledger=ledger,
             job_runs=job_runs,
             architecture=settings.architecture,
+            prices=functools.cache(
+                lambda: spark_prices(
+                    lambda: Clients(region=ENDPOINT_REGION).client("pricing"),
+                    settings.region,
+                    settings.architecture,
+                    telemetry,
+                )
+            ),
             report=telemetry,
             now=epoch_ms,
             announcer=announcer_of(settings, clients, ledger=ledger, report=telemetry),

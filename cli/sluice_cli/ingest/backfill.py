@@ -71,9 +71,12 @@ def backfill(
         plan = run.plan(tick)
     if not plan.total and not plan.left:
         check_prefix(target, prefix)
-    document: dict[str, Any] = {"prefix": prefix, **plan.described(target, rate), "admitted": {}, "failed": 0}
+    from sluice_cli.account.region_prices import prices_for
+
+    prices = prices_for(target)
+    document: dict[str, Any] = {"prefix": prefix, **plan.described(target, rate, prices), "admitted": {}, "failed": 0}
     if not as_json:
-        print_line("\n".join(plan.lines(target, rate)))
+        print_line("\n".join(plan.lines(target, rate, prices)))
     if dry_run or not plan.total + sum(plan.left.values()):
         if as_json:
             print_json(document)

@@ -109,9 +109,12 @@ def replay(
     if not plan.total and not plan.left:
         check_table(target, table)
         check_prefix(target, prefix)
-    document: dict[str, Any] = {**plan.described(target, rate), "replayed": 0}
+    from sluice_cli.account.region_prices import prices_for
+
+    prices = prices_for(target)
+    document: dict[str, Any] = {**plan.described(target, rate, prices), "replayed": 0}
     if not as_json:
-        print_line("\n".join(plan.lines(target, rate)))
+        print_line("\n".join(plan.lines(target, rate, prices)))
     if not plan.total and not plan.left:
         say("No object meets every choice: leave one out to see what there is")
     if dry_run or not plan.total:

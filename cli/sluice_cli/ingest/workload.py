@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from sluice.cost import Assumptions, Once, backlog_once
-from sluice.prices import AS_OF, REGION
+from sluice.prices import PriceList
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.terminal.output import counted, human_age, human_bytes, visible
 
@@ -49,10 +49,10 @@ class Workload:
         """
         return max(self.total / rate, self._once(_LOCALLY if local else _DEPLOYED).seconds)
 
-    def described(self, target: Target, rate: int) -> dict[str, Any]:
+    def described(self, target: Target, rate: int, prices: PriceList) -> dict[str, Any]:
         """The JSON form, with the estimate. The local stack costs nothing."""
         local = target.kind == LOCAL
-        usd = None if local else round(self._once(_DEPLOYED).usd, 4)
+        usd = None if local else round(self._once(Assumptions(prices)).usd, 4)
         return {
             "objects": self.total,
             "bytes": sum(self.bytes.values()),
@@ -63,11 +63,11 @@ class Workload:
             "estimate": {
                 "seconds": round(self.seconds(rate, local=local)),
                 "usd": usd,
-                "prices": {"as_of": AS_OF, "region": REGION},
+                "prices": {"as_of": prices.as_of, "region": prices.region},
             },
         }
 
-    def lines(self, target: Target, rate: int) -> Iterator[str]:
+    def lines(self, target: Target, rate: int, prices: PriceList) -> Iterator[str]:
         """The lines for people."""
         size = human_bytes(sum(self.bytes.values()))
         yield f"to merge: {counted(self.total, 'object')}, {size}, {counted(len(self.objects), 'table')}"
@@ -82,10 +82,10 @@ class Workload:
         if local and seconds >= SHOWN_FROM_S:
             yield f"estimate: about {human_age(seconds * 1000)}"
         elif self.total and not local:
-            usd = self._once(_DEPLOYED).usd
+            usd = self._once(Assumptions(prices)).usd
             yield (
                 f"estimate: about {human_age(seconds * 1000)} with the start of a run, {usd:.2f} US dollars "
-                f"(list prices of {REGION}, {AS_OF})"
+                f"({prices.described(target.region)})"
             )
 
     def _once(self, given: Assumptions) -> Once:

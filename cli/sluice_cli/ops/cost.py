@@ -32,8 +32,8 @@ from sluice.cost import (
 from sluice.errors import UsageError
 from sluice.prices import PriceList
 from sluice_aws.stack import LOCAL
+from sluice_cli.account.region_prices import prices_for, prices_of
 from sluice_cli.ops.bills import _ended, _line, _remarks, _usd, besides_runs, by_table
-from sluice_cli.ops.region_prices import prices_of
 from sluice_cli.terminal.durations import TimeSpan, at_least, seconds
 from sluice_cli.terminal.output import (
     Json,
@@ -91,7 +91,7 @@ def runs(
       sluice ops cost runs --limit 50
     """
     target = chosen_target(stack)
-    prices = prices_of(None if target.kind == LOCAL else target.region)
+    prices = prices_for(target)
     costs = list(islice(_ended(target, prices), limit))
     past = target.past_batches()
     batches = list(past.newest(at_most=20 * limit))

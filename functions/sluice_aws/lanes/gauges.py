@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Callable
+from datetime import date
+from typing import Any, Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -14,10 +15,11 @@ from sluice.errors import SluiceError
 from sluice.lane.machine import PAUSED, LaneState
 from sluice.ledger.events import LateTable
 from sluice.ports import Report
-from sluice.prices import spark_usd
+from sluice.prices import BUNDLED, PUBLISHED, REGION, PriceList, price_list
 from sluice_aws.announce import Announcer
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.price_list import read_prices
 
 COUNTED_PER_TABLE = 2_000  # pending objects; counting longer backlogs would take the schedule's whole time
 
@@ -31,6 +33,7 @@ class Gauges:
         ledger: Ledger,
         job_runs: JobRuns,
         architecture: str,
+        prices: Callable[[], PriceList] = lambda: BUNDLED,
         report: Report,
         now: Callable[[], int],
         announcer: Announcer | None = None,
@@ -44,6 +47,7 @@ class Gauges:
         self._ledger = ledger
         self._job_runs = job_runs
         self._architecture = architecture
+        self._prices = prices
         self._report = report
         self._now = now
         self._announcer = announcer
@@ -71,7 +75,7 @@ class Gauges:
         except (ClientError, BotoCoreError, SluiceError) as error:
             self._report.warn("cost_unknown", job_run=job_run_id, error=str(error)[:500])
             return
-        usd = spark_usd(
+        usd = self._prices().spark_usd(
             self._architecture,
             vcpu_hours=billed.vcpu_hours,
             memory_gb_hours=billed.memory_gb_hours,
@@ -84,6 +88,7 @@ class Gauges:
             vcpu_hours=billed.vcpu_hours,
             memory_gb_hours=billed.memory_gb_hours,
             usd=round(usd, 6),
+            prices=self._prices().region,
         )
         self._report.count("RunCostUsd", usd, unit="None")
 
@@ -131,3 +136,15 @@ def _late(table: TableBacklog, lane: str, state: TableState | None) -> LateTable
         last_commit_at=state.last_instant_at if state else None,
         last_error=state.last_error if state else None,
     )
+
+
+def spark_prices(pricing: Callable[[], Any], region: str, architecture: str, report: Report) -> PriceList:
+    """The prices of runs in a region, by the price list's client; those of REGION where they can't be read."""
+    if region == REGION:
+        return BUNDLED
+    try:
+        usd = read_prices(pricing(), region, [name for name in PUBLISHED if name.startswith(architecture.lower())])
+    except (ClientError, BotoCoreError) as error:
+        report.warn("prices_assumed", region=region, of=REGION, error=str(error)[:500])
+        return BUNDLED
+    return price_list(region, str(date.today()), usd) if usd else BUNDLED

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import pytest
 from admit.handler import handler as admit
+from botocore.exceptions import ClientError
 from emulation.deployment import Recorder, avro, context, key, s3_body, sqs_event
 from plan_services.handler import handler as plan_services
 from reconcile.handler import handler as reconcile
@@ -26,10 +27,10 @@ from sluice.lane.machine import HALT_AFTER_FAILURES, PAUSED
 from sluice.ledger.records import AdmittedObject
 from sluice.ledger.recovery import KnownTable
 from sluice.objects import ObjectId
-from sluice.prices import spark_usd
+from sluice.prices import BUNDLED, REGION, spark_usd
 from sluice_aws.announce import Announcer, EventBus
 from sluice_aws.clock import epoch_ms
-from sluice_aws.lanes.gauges import Gauges
+from sluice_aws.lanes.gauges import Gauges, spark_prices
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
@@ -186,12 +187,13 @@ class BilledRuns:
         return new
 
 
-def ended(ledger=None, **run):
+def ended(ledger=None, prices=BUNDLED, **run):
     report = Recorder()
     Gauges(
         ledger=ledger or BilledRuns(),
         job_runs=JobRuns(Emr(**run), "a"),
         architecture="X86_64",
+        prices=lambda: prices,
         report=report,
         now=lambda: NOW,
     ).publish_cost("00f1")
@@ -202,6 +204,24 @@ def test_a_finished_run_is_listed_with_its_billed_usage():
     report = ended(billedResourceUtilization={"vCPUHour": 2.0, "memoryGBHour": 8.0, "storageGBHour": 0.0})
     assert report.metrics == {"RunCostUsd": pytest.approx(2 * 0.052624 + 8 * 0.0057785)}
     assert spark_usd("arm64", vcpu_hours=2, memory_gb_hours=8) < report.metrics["RunCostUsd"]
+
+
+def test_a_run_costs_what_its_region_asks_and_else_the_bundled_prices(monkeypatch):
+    asked, bill = [], {"billedResourceUtilization": {"vCPUHour": 2.0, "memoryGBHour": 8.0, "storageGBHour": 0.0}}
+
+    def read(pricing, region, names):
+        asked.append((region, len(names)))
+        if len(asked) > 1:
+            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "GetProducts")
+        return {"x86_64 vcpu_hour": 1.0, "x86_64 memory_gb_hour": 0.5}
+
+    monkeypatch.setattr("sluice_aws.lanes.gauges.read_prices", read)
+    report = Recorder()
+    own, assumed, home = (
+        spark_prices(object, region, "X86_64", report) for region in ("eu-west-1", "eu-west-1", REGION)
+    )
+    assert ended(prices=own, **bill).metrics == {"RunCostUsd": pytest.approx(6)}
+    assert assumed is home is BUNDLED and report.names() == ["prices_assumed"] and asked == [("eu-west-1", 3)] * 2
 
 
 def test_a_runs_cost_is_reported_once_whichever_event_finds_the_bill_first(deployment):

@@ -49,7 +49,7 @@ FLOORS = {
         "errors clock failures",
         "settings call_times",
         "telemetry clients",
-        "ledger",
+        "ledger price_list",
         "s3",
         "hash_keys stack",
         "audit catalog announce",

@@ -24,6 +24,7 @@ EVERY_RESOURCE = {
     "Trace": "X-Ray has no resources to name",
     "StandInSubnets": "an interface has no name before it is made, and describing has none at all; only where the "
     "functions stand in a VPC",
+    "ReadThePriceList": "the price list has no resources",
     "DeliverLogs": "the actions by which Step Functions has its log delivered have no resource",
     "TraceExecutions": "X-Ray has no resource-level permissions",
     "PoliciesOfTheAccountDecide": "in a key's own policy the key is the only resource there is",

@@ -29,10 +29,10 @@ from sluice.cost import (
     streaming_monthly,
     upkeep_monthly,
 )
+from sluice_cli.account.region_prices import prices_of
 from sluice_cli.main import run
 from sluice_cli.ops.bills import RunCost, besides_runs, by_table
 from sluice_cli.ops.cost import LOADS, crossover_lines, on_top_of, services_of, table_of
-from sluice_cli.ops.region_prices import prices_of
 from sluice_cli.status.overview import lane_advice
 
 DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "cost.md"
@@ -164,7 +164,7 @@ def frankfurt(monkeypatch, tmp_path):
             raise answers["usd"]
         return answers["usd"]
 
-    monkeypatch.setattr("sluice_cli.ops.region_prices.read_prices", read)
+    monkeypatch.setattr("sluice_cli.account.region_prices.read_prices", read)
     return answers, asked
 
 

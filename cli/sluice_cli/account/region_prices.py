@@ -9,11 +9,17 @@ from pathlib import Path
 
 from sluice.prices import BUNDLED, REGION, PriceList, price_list
 from sluice_aws.price_list import ENDPOINT_REGION, read_prices
+from sluice_aws.stack import LOCAL, Target
 from sluice_cli.terminal.output import say
 from sluice_cli.terminal.run import AWS_ERRORS
 from sluice_local.cache import cache_directory
 
 KEPT = timedelta(days=30)
+
+
+def prices_for(target: Target) -> PriceList:
+    """The prices of a stack. The local one has those of the release."""
+    return prices_of(None if target.kind == LOCAL else target.region)
 
 
 def prices_of(region: str | None, today: date | None = None) -> PriceList:
