@@ -176,6 +176,14 @@ class NoSuchCommit(SluiceError):
     next_step = "List the timeline again"
 
 
+class IcebergBehind(SluiceError):
+    """The Iceberg table beside a table lacks a commit: its write failed; facts: `table`, `instant`, `shown`."""
+
+    code = "iceberg_behind"
+    retriable = True
+    next_step = "Run `sluice ops services run TABLE --service iceberg --wait 5m`, which says why it can't be written"
+
+
 class SettingsMissing(SluiceError):
     """Settings are missing or not valid; facts: `variables`, all of them."""
 

@@ -27,7 +27,8 @@ class CatalogRequests:
         """Sync the table named by `table`, and return the applied plan as JSON values.
 
         With `instant`, a catalog that already shows that commit is left alone. Raises UnusableCatalogRequest,
-        NotConfigured and the errors of CatalogSync.sync, of which CatalogRaced and NoSuchCommit are retriable.
+        NotConfigured and the errors of CatalogSync.sync, of which CatalogRaced, NoSuchCommit and IcebergBehind are
+        retriable.
         """
         table, instant = request.get("table"), request.get("instant")
         if not isinstance(table, str) or not table or not (instant is None or isinstance(instant, str)):

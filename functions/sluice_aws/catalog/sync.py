@@ -19,7 +19,7 @@ from sluice.config.table import TableConfig
 from sluice.hudi.timeline import Commit, Instant, Timeline
 from sluice.iceberg import metadata as iceberg
 from sluice_aws.catalog.glue import GlueCatalog
-from sluice_aws.errors import CatalogRaced
+from sluice_aws.errors import CatalogRaced, IcebergBehind
 from sluice_aws.s3.iceberg_metadata import newest_metadata
 from sluice_aws.s3.schemas import CommentStore
 from sluice_aws.s3.timelines import TimelineReader
@@ -46,13 +46,15 @@ class CatalogSync:
         """Bring the catalog up to the newest commit, and return the applied plan.
 
         With `instant`, a catalog that already shows that commit is left alone. Raises CatalogRaced if others keep
-        changing the same table, and the errors of `plan`.
+        changing the same table, IcebergBehind, after the sync, if a run could not write that commit's metadata, and the
+        errors of `plan`.
         """
         for attempt in range(ATTEMPTS):
             try:
                 # The first attempt assumes that tables are missing, and fails with a race if they aren't.
                 plan = self.plan(config, instant, sure=attempt > 0)
                 self._apply(plan)
+                _require_iceberg(plan, names_of(config).iceberg, instant)
                 return plan
             except CatalogRaced:
                 if attempt == ATTEMPTS - 1:
@@ -266,6 +268,22 @@ class CatalogSync:
         self._catalog.drop_partitions(database, plan.name, plan.partitions.drop)
         if plan.change is not None and not (creates and plan.partitions.nothing):
             self._catalog.update_table(database, plan.table, version=plan.version)
+
+
+def _require_iceberg(plan: CatalogPlan, name: str | None, instant: str | None) -> None:
+    """Raise IcebergBehind where the Iceberg table of a plan is older than a commit that a run has ended with.
+
+    A later commit may still be in the making, and one that was undone is required of nobody.
+    """
+    required = min(instant or "", plan.instant or "")
+    for table in plan.tables:
+        if table.name == name and (shown := synced_until(table.table) or "") < required:
+            raise IcebergBehind(
+                f"The Iceberg table of {plan.table} shows commit {shown}, not yet {required}",
+                table=plan.table,
+                instant=required,
+                shown=shown,
+            )
 
 
 def _known_columns(names: CatalogNames, present: Found) -> set[str]:

@@ -36,7 +36,7 @@ from sluice.lane.supervision import TERMINAL_STATES
 from sluice.ledger.keys import table_key
 from sluice.services.planning import LONGEST_PAUSE_S, next_pause_s
 from sluice.services.policy import CATALOG
-from sluice_aws.errors import CatalogRaced, LedgerBusy, NoSuchCommit
+from sluice_aws.errors import CatalogRaced, IcebergBehind, LedgerBusy, NoSuchCommit
 from sluice_aws.ledger.tables import SERVICE_PREFIX
 from sluice_aws.services import planner as service_planner
 
@@ -72,7 +72,7 @@ def test_every_task_ends_in_time_and_every_error_has_a_way_out(name):
 
 @pytest.mark.parametrize("name", sorted(TASKS))
 def test_only_transient_errors_of_the_project_are_retried(name):
-    known = {error.__name__: error for error in (LedgerBusy, CatalogRaced, NoSuchCommit)}
+    known = {error.__name__: error for error in (LedgerBusy, CatalogRaced, NoSuchCommit, IcebergBehind)}
     own = [error for retrier in TASKS[name].get("Retry", ()) for error in retrier["ErrorEquals"] if "." not in error]
     assert all(known[error].retriable for error in own)
 

@@ -97,6 +97,7 @@ OF_OTHERS = {
     "catalog_partition_keys_differ": "catalog sync",
     "catalog_raced": "catalog sync",
     "catalog_refused": "catalog sync",
+    "iceberg_behind": "catalog sync",
     "no_statement": "sluice table ddl",
     "table_not_configured": "catalog sync",
     "unexpected_partition": "catalog sync",
