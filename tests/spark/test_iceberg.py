@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +24,7 @@ from sluice.config.table import TableConfig
 from sluice.hudi.timeline import instant_ms, instant_of_ms
 from sluice.iceberg.metadata import FOLDER, METADATA
 from sluice.services.requests import CLUSTERING, FORGETTING, ICEBERG
+from sluice_local.images.jars import Jar, cached
 from sluice_spark.hudi.housekeeping import clean
 from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.table import HudiTable
@@ -30,6 +35,7 @@ from sluice_spark.services.slice import SliceRates, serve_table
 FIRST = {"id": "int", "place": ["null", "string"], "name": ["null", "string"], "size": ["null", "int"]}
 LATER = {**FIRST, "size": ["null", "long"], "tags": ["null", {"type": "array", "items": "string"}]}
 PLACES = ("A", "", "Côte/d =x")
+READ_ICEBERG = Path(__file__).with_name("read_iceberg.py")
 
 Check = Callable[[Workbench, TableConfig], None]
 
@@ -42,8 +48,12 @@ def ends(*_: Any, **__: Any) -> Any:
     raise Ended
 
 
+def folder_of(bench: Workbench, config: TableConfig) -> Path:
+    return bench.local_path(config) / FOLDER / METADATA
+
+
 def metadata_of(bench: Workbench, config: TableConfig) -> Path:
-    folder = bench.local_path(config) / FOLDER / METADATA
+    folder = folder_of(bench, config)
     return folder / f"v{(folder / 'version-hint.text').read_text()}.metadata.json"
 
 
@@ -172,6 +182,14 @@ def live(bench: Workbench, config: TableConfig, monkeypatch: pytest.MonkeyPatch,
     assert len(snapshots(bench, config)) == 1
     check(bench, config)
 
+    off = dataclasses.replace(config, iceberg=False)
+    bench.new_run()
+    serve(bench, off, FORGETTING, key=key_hash(config.table, ["7"]))  # its values may bound the files in manifests
+    assert not list(folder_of(bench, config).iterdir())
+    merge(changed("u", 900, 8, schema=LATER), LATER)
+    assert len(snapshots(bench, config)) == 2, "of the state before, and of its own commit"
+    check(bench, config)
+
 
 def write_then_die(*arguments: Any, **named: Any) -> None:
     """In place of a write by Spark: its files are there, and no commit."""
@@ -191,3 +209,43 @@ def test_iceberg_shows_the_rows_of_hudi_after_every_phase(
     live(bench, config, monkeypatch, check_equal)
 
     assert HudiJvm(bench.spark).names(f"{bench.path(config)}/{FOLDER}/{METADATA}")
+
+
+DUCKDB = ("duckdb==1.4.4", "duckdb-ext-iceberg==1.4.4.20260205", "duckdb-ext-avro==1.4.4.20260205")
+RUNTIME = Jar(
+    "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.10.0",
+    47130096,
+    "70f9471870b2d456167d703c829f098a446b86bb1379eee338c0efa03a341026",
+)
+
+
+@pytest.mark.whole
+@pytest.mark.needs("the package index")
+@pytest.mark.parametrize("reader", ["DuckDB", "Spark"])
+def test_other_readers_of_iceberg_read_every_snapshot_alike(bench: Workbench, tmp_path: Path, reader: str) -> None:
+    config = table(iceberg=True, partition_by=("place",), services=ServicePolicy(cluster_by=("id",)))
+    first = [row for id in range(9) for row in changed("r", 10, id, place=PLACES[id % 3])]
+    moved = [*changed("u", 100, 1, 2, place="B"), *changed("d", 100, 4, place=None)]
+    evolved = [*changed("u", 200, 3, 10, schema=LATER), *changed("d", 200, 5, 6, schema=LATER)]
+    for changes, schema in ((first, FIRST), (moved, FIRST), (evolved, LATER)):
+        bench.merge(config, [bench.put(changes, flattened(schema))])
+    serve(bench, config, CLUSTERING)
+    bench.merge(config, [bench.put(changed("d", 300, 10, schema=LATER), flattened(LATER))])
+    if reader == "DuckDB":
+        target, by = str(tmp_path / "duckdb"), "duckdb"
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--target", target, *DUCKDB], check=True)
+    else:
+        target, by = "", str(cached((RUNTIME,), "Fetching Iceberg")[0])
+
+    done = subprocess.run(
+        [sys.executable, str(READ_ICEBERG), by, str(folder_of(bench, config).parent), *snapshots(bench, config)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": target},
+    )
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    read = [sorted(json.loads(line), key=str) for line in done.stdout.splitlines()]
+    assert read == [by_pyiceberg(bench, config, snapshot) for snapshot in snapshots(bench, config)]
+    assert len(read) == 5 and read[-1] == by_hudi_rs(bench, config)

@@ -96,11 +96,12 @@ class IcebergTable:
         if newest is None:
             return None
         version = self._newest(rebuild=rebuild)
+        before = version.metadata or tables.new_metadata(self._location, str(uuid.uuid4()), self._config.table)
+        rebuild = rebuild or before["location"] != self._location  # a copy of a table names the files of the first
         if not rebuild and tables.is_up_to_date(version.metadata, timeline):
             return None
-        before = version.metadata or tables.new_metadata(self._location, str(uuid.uuid4()), self._config.table)
         if rebuild:
-            before = tables.without_snapshots(before)
+            before = {**tables.without_snapshots(before), "location": self._location}
         held = self._entries(before)
         listed = data_files(self._objects, self._uri, partitioned=bool(self._config.partition_by))
         slices = newest_slices_of(listed, self._objects, self._uri, timeline)
@@ -154,6 +155,11 @@ class IcebergTable:
         after = tables.before_cleaning(version.metadata, instant=instant, horizon=horizon)
         self._publish(version.number, after)
         self._remove_unnamed(after)
+
+    def remove(self) -> None:
+        """Delete all metadata: nothing keeps it up to date any more, and it may bound files by values of any row."""
+        for name in self._names():
+            remove_file(self._objects, f"{self._folder}/{name}")
 
     def _newest(self, *, rebuild: bool = False) -> _Version:
         """The version of the hint, or a later one, which is then named. `rebuild`: unreadable ones are skipped."""

@@ -29,7 +29,8 @@ from sluice_spark.hudi.jvm import instants
 from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.recovery import recovered_facts
 from sluice_spark.hudi.table import HudiTable, has_timestamp_key
-from sluice_spark.iceberg.keep_up import before_cleaning
+from sluice_spark.iceberg.follow import IcebergTable
+from sluice_spark.iceberg.keep_up import before_cleaning, has_iceberg
 from sluice_spark.merge.by_spark.latest import key_hash_column
 from sluice_spark.merge.by_spark.normalize import quoted
 from sluice_spark.merge.context import MergeServices
@@ -159,6 +160,8 @@ def _remove(
     horizon = instant_of_ms(instant_ms(newest) + 1)
     before_delete = before_cleaning(hudi, services, check_held)
     cleaned = housekeeping.clean(hudi, horizon=horizon, check_held=check_held, before_delete=before_delete)
+    if not has_iceberg(hudi):  # of a time when its rule said so
+        IcebergTable(services.objects, hudi.path, hudi.config).remove()
     _require_gone(hudi, spark, facts, of_key=of_key, names=names, keys=sorted({row[_KEY] for row in rows_found}))
     return replace(
         removed,

@@ -35,9 +35,9 @@ def iceberg_of(s3):
     return IcebergTable(Objects(s3), "s3://lake/moma/artists", CONFIG)
 
 
-def timeline_of(s3):
+def timeline_of(s3, bucket="lake"):
     prefix = "moma/artists/.hoodie/"
-    listed = s3.list_objects_v2(Bucket="lake", Prefix=prefix, Delimiter="/")["Contents"]
+    listed = s3.list_objects_v2(Bucket=bucket, Prefix=prefix, Delimiter="/")["Contents"]
     return Timeline.of(item["Key"].removeprefix(prefix) for item in listed)
 
 
@@ -108,3 +108,18 @@ def test_unreadable_metadata_is_an_error_until_it_is_written_again(silver):
     assert (followed.version, followed.added) == (2, 4)
     assert body(silver, "version-hint.text").read() == b"2"
     assert iceberg_of(silver).follow(timeline_of(silver), TYPES, now_ms=0) is None
+
+
+def test_metadata_of_a_copied_table_names_the_files_of_the_copy(silver):
+    iceberg_of(silver).follow(timeline_of(silver), TYPES, now_ms=0)
+    silver.create_bucket(Bucket="copy")
+    for item in silver.list_objects_v2(Bucket="lake")["Contents"]:
+        silver.copy_object(Bucket="copy", Key=item["Key"], CopySource=f"lake/{item['Key']}")
+        silver.delete_object(Bucket="lake", Key=item["Key"])
+    copied = IcebergTable(Objects(silver), "s3://copy/moma/artists", CONFIG)
+    timeline = timeline_of(silver, "copy")
+    followed = copied.follow(timeline, TYPES, now_ms=0)
+    assert (followed.version, followed.added, followed.deletes) == (2, 4, 1)
+    named = silver.get_object(Bucket="copy", Key="moma/artists/.hoodie/iceberg/metadata/v2.metadata.json")
+    assert b"s3://lake" not in named["Body"].read()
+    assert copied.follow(timeline, TYPES, now_ms=0) is None
