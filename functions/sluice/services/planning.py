@@ -11,7 +11,7 @@ from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
 from sluice.services.policy import CATALOG, Due, ServiceFacts, TableActivity, due, since
-from sluice.services.requests import DONE, FAILED, IN_TURN, SERVICES, ServiceError, ServiceRequest
+from sluice.services.requests import DONE, FAILED, IN_TURN, ServiceError, ServiceRequest
 
 LONGEST_PAUSE_S = 600  # between two looks at a request: 150 looks a day
 GONE = "gone"  # the request ended, and another of its kind has taken its place
@@ -28,7 +28,7 @@ class DueTable:
 
 def facts_of(state: TableState, latest: Mapping[str, ServiceRequest]) -> TableActivity:
     """The facts that the policy decides by: the table's record, and its open or last request of each service."""
-    services = {name: _service_facts(state, name, latest.get(name)) for name in (CATALOG, *SERVICES)}
+    services = {name: _service_facts(state, name, latest.get(name)) for name in (CATALOG, *IN_TURN)}
     deleted = state.totals.get("deleted", 0) + state.totals.get("truncated", 0)
     paused = bool(state.blocked)
     return TableActivity(

@@ -105,7 +105,9 @@ def _reason(service: str, table: TableActivity, config: TableConfig, now: int) -
     if facts.open or not applies_to(service, config) or now < earliest(service, facts, policy):
         return None
     if service == CATALOG:
-        return _commits(facts.commits) if facts.commits > 0 else None
+        # A cleaning removes the Iceberg metadata that the catalog has named since.
+        served = config.iceberg and any((one.done_at or 0) > (facts.done_at or 0) for one in table.services.values())
+        return _commits(facts.commits) if facts.commits > 0 else "a service since the last run" if served else None
     pace = policy.pace(service)
     if not policy.on or not pace.on:
         return None

@@ -12,7 +12,7 @@ from sluice.catalog.iceberg_table import iceberg_table
 from sluice.catalog.partitions import PartitionChange, partition_change, partition_input, retyped, touched, values_of
 from sluice.catalog.plan import CatalogPlan, TablePlan
 from sluice.catalog.table_change import is_current, synced_until, table_change
-from sluice.catalog.tables import LAST_COMMIT, Wish, names_of, wished_table
+from sluice.catalog.tables import LAST_COMMIT, METADATA_LOCATION, Wish, names_of, wished_table
 from sluice.catalog.views import wished_view
 from sluice.config.catalog import CatalogNames
 from sluice.config.table import TableConfig
@@ -108,12 +108,15 @@ class CatalogSync:
                 for entry in names.entries
                 if entry.view
             )
-            and (
-                names.iceberg is None
-                or names.iceberg in present
-                and is_current(present[names.iceberg], config, instant)
-            )
+            and (names.iceberg is None or self._names_newest(config, present.get(names.iceberg), instant))
         )
+
+    def _names_newest(self, config: TableConfig, present: Mapping[str, Any] | None, instant: str) -> bool:
+        """True if an Iceberg table shows a commit by its newest metadata: a cleaning writes some without a commit."""
+        if present is None or not is_current(present, config, instant):
+            return False
+        newest = newest_metadata(self._timelines.files, config.table)
+        return newest is None or present["Parameters"][METADATA_LOCATION].endswith(f"/{newest[0]}")
 
     def _planned(
         self, config: TableConfig, names: CatalogNames, present: Found | None, timeline: Timeline, newest: Instant

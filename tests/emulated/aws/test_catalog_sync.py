@@ -649,6 +649,10 @@ def test_an_iceberg_table_is_registered_beside_the_hudi_table_and_follows_it(cat
     assert table["Parameters"]["mine"] == "kept"
     assert table["StorageDescriptor"]["Columns"] == [{"Name": "name", "Type": "bigint"}]
     assert catalog.process().sync(config).nothing
+    put_iceberg(catalog, config, 3, second, type="long")  # before a cleaning, which makes no commit
+    catalog.sync.sync(config, second)
+    table = catalog.table("moma", "artists_iceberg")
+    assert table["Parameters"]["metadata_location"].endswith("/v3.metadata.json")
 
 
 def test_an_iceberg_table_is_replaced_only_by_who_read_its_definition_last(catalog, monkeypatch):

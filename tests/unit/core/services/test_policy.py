@@ -94,6 +94,15 @@ def test_the_catalog_waits_a_minute_and_after_a_failure_the_interval(failed, sec
     ]
 
 
+def test_the_catalog_of_an_iceberg_table_is_due_after_any_service():
+    synced = ServiceFacts(done_at=NOW - HOUR, ended_at=NOW - HOUR)
+    iceberg = replace(CONFIG, table_type="cow", iceberg=True)
+    for service, seconds, wanted in (("cleaning", 1, [CATALOG]), ("forgetting", 1, [CATALOG]), ("cleaning", -1, [])):
+        done = ServiceFacts(done_at=NOW - HOUR + seconds, ended_at=NOW - HOUR + seconds)
+        both = replace(facts(CATALOG), services={CATALOG: synced, service: done})
+        assert names(due(both, iceberg, NOW)) == wanted and names(due(both, CONFIG, NOW)) == []
+
+
 def test_the_catalog_is_due_after_any_commit_and_switched_off_by_its_own_key():
     one = facts(CATALOG, commits=1, done_at=NOW - HOUR, ended_at=NOW - HOUR)
     assert (
