@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
+from driving.mortality import Killed, Mortality
 from support.builders import flattened
+from support.extent import WHOLE
 from support.workbench import SCHEMA, Workbench, row, table, told
 
+from sluice.batch.dumps import as_dump
 from sluice.batch.manifest import ManifestObject
+from sluice.batch.outcome import COMMITTED
+from sluice.config.rules.snapshot import SnapshotRule
 from sluice.config.table import TableConfig
+from sluice_spark.hudi import table_files
+from sluice_spark.hudi.jvm import HudiJvm
+from sluice_spark.hudi.table import HudiTable
+from sluice_spark.merge import commit as commits
 from sluice_spark.merge import driver_limits
-from sluice_spark.merge.by_arrow import covers
+from sluice_spark.merge.by_arrow import covers, rewrite
 from sluice_spark.merge.by_arrow.large import plan as large_plan
+from sluice_spark.merge.by_arrow.large import write as large_write
 
 STORED = ("id", "place", "name", "__deleted", "_sluice_position", "_sluice_op", "_sluice_offset")
 ROWS = 60
+NULLABLE = flattened({name: ["null", kind] for name, kind in (("id", "int"), ("place", "string"), ("name", "string"))})
 OF_FILES = dict.fromkeys(("rewritten", "files_written"))  # where many rows change, a slice gets no log here
 
 
@@ -88,12 +103,9 @@ def test_a_truncate_among_changes_leaves_nothing_to_spark(
 ) -> None:
     first, second = backlog(bench, random.Random(4))
     truncate = [row("t", 100, 0, None, None) | {"id": None}, row("c", 101, 1, "A"), row("u", 99, 2, "B")]
-    nullable = flattened(
-        {name: ["null", kind] for name, kind in (("id", "int"), ("place", "string"), ("name", "string"))}
-    )
     late = [bench.put([row("u", 50, id, "C", "late") for id in range(0, 30)], SCHEMA)]
     merged_as_by_spark(
-        bench, [first, [bench.put(truncate, nullable)], second, late], table_type=table_type, partition_by=partition_by
+        bench, [first, [bench.put(truncate, NULLABLE)], second, late], table_type=table_type, partition_by=partition_by
     )
 
 
@@ -106,3 +118,93 @@ def test_a_backlog_of_a_table_with_a_history_leaves_nothing_to_spark(
     here, there = (table(name, history=True).history_table for name in ("here", "there"))
     rows = bench.rows_by_hudi_rs(here, *STORED)
     assert len(rows) > 3 * ROWS and rows == bench.rows_by_hudi_rs(there, *STORED)
+
+
+def killable(patch: pytest.MonkeyPatch, mortality: Mortality) -> None:
+    """Count each step by which a large merge changes a table, and end the process behind the chosen one."""
+    owners: tuple[tuple[Any, str], ...] = (
+        (table_files, "write_file"),
+        (large_write, "write_file"),
+        (rewrite, "write_file"),
+        (HudiTable, "raise_floors"),
+        (HudiJvm, "begin_write"),
+        (HudiJvm, "commit_files"),
+        (commits, "remember_columns"),
+    )
+    for owner, name in owners:
+        whole: Callable[..., Any] = getattr(owner, name)
+        step = lambda *given, _name=name, _whole=whole, **named: mortality.step(  # noqa: E731
+            _name, lambda: _whole(*given, **named)
+        )
+        patch.setattr(owner, name, step)
+
+
+def commits_of(bench: Workbench, config: TableConfig, batch: str) -> int:
+    """How many completed commits of a table are the batch's."""
+    folder = bench.local_path(config) / ".hoodie"
+    files = [path for path in folder.iterdir() if path.suffix in (".commit", ".deltacommit")]
+    return sum(batch in json.dumps(json.loads(path.read_text())["extraMetadata"]) for path in files)
+
+
+def of_kind(bench: Workbench, kind: str, **settings: Any) -> tuple[TableConfig, list[list[ManifestObject]]]:
+    """A table's settings, and batches of it: a first load and a large part of one kind."""
+    config = table("here", history=kind == "history", **settings)
+    if kind != "dump":
+        first, second = backlog(bench, random.Random(6))
+        truncate = [bench.put([row("t", 90, 0, None, None) | {"id": None}], NULLABLE)] if kind == "truncate" else []
+        return config, [first, truncate + second]
+    rule = SnapshotRule("object", most_deleted=100)
+    config = replace(config, snapshot=rule, key_pattern="drop/.*", json_types={"id": "long"})
+
+    def dump(place: str, ids: range, at: int) -> ManifestObject:
+        body = "id,place,name\n" + "".join(f"{id},{place},n\n" for id in ids)
+        item = bench.put_bytes(body.encode(), key=f"drop/{place}.csv", format="csv")
+        return as_dump(replace(item, offset=None, kafka_partition=None, modified_at=at), config)
+
+    return config, [[dump("A", range(ROWS), 1_000)], [dump("B", range(20, ROWS + 20), 2_000)]]
+
+
+@pytest.mark.parametrize(
+    ("table_type", "partition_by", "kind"),
+    [
+        pytest.param(*shape, kind, marks=() if (*shape, kind) == ("mor", ("place",), "truncate") else pytest.mark.whole)
+        for shape in product(("cow", "mor"), (("place",), ()))
+        for kind in ("backlog", "truncate", "dump", "history")
+    ],
+)
+def test_a_large_merge_that_dies_behind_any_step_is_made_once(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, table_type: str, partition_by: tuple[str, ...], kind: str
+) -> None:
+    monkeypatch.setattr(covers, "MOST_CHANGES", 20)
+    made, (first, second) = of_kind(bench, kind, table_type=table_type, partition_by=partition_by)
+
+    def life(name: str, mortality: Mortality) -> TableConfig:
+        config = replace(made, name=name, table=f"db.{name}")
+        load = bench.merge(config, first)
+        manifest = bench.manifest(config, second, after=load)
+        with monkeypatch.context() as patch:
+            killable(patch, mortality)
+            try:
+                bench.merge_manifest(manifest, config)
+            except Killed:
+                assert mortality.dead
+        assert bench.left_to_spark() is None
+        bench.new_run()
+        settled = bench.resolve(manifest, config) or bench.merge_manifest(manifest, config)
+        assert settled.state == COMMITTED and settled.instant is not None
+        tables = [config, *([config.history_table] if config.history else [])]
+        assert [commits_of(bench, each, manifest.batch) for each in tables] == [1] * len(tables)
+        again = bench.merge(config, second, after=settled)
+        assert (again.no_change, again.instant) == (True, None)
+        return config
+
+    whole = Mortality()
+    wanted = life("whole", whole)
+    read = ("id", "place", "name", "__deleted", "_sluice_position")
+    rows = bench.rows_by_hudi_rs(wanted, *read)
+    assert {"write_file", "begin_write", "commit_files", "remember_columns"} <= set(whole.steps)
+    every, of_each = range(1, len(whole.steps) + 1), {whole.steps.index(step) + 1 for step in whole.steps}
+    for dies_at in every if WHOLE else sorted(of_each):
+        config = life(f"died_{dies_at}", Mortality(dies_at))
+        assert bench.rows_by_hudi_rs(config, *read) == rows, whole.steps[:dies_at]
+        assert bench.rows(config, *read) == rows, whole.steps[:dies_at]
