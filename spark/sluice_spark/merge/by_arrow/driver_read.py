@@ -96,7 +96,9 @@ def _read(
                 return _Read(left=("object", error.code))
             errors.append(ObjectError.of(item.id.hash, error))
             continue
-        size += sum(batch.nbytes for batch in decoded[-1].batches) + sum(len(row.content) for row in decoded[-1].rows)
+        size += sum(batch.get_total_buffer_size() for batch in decoded[-1].batches) + sum(
+            len(row.content) for row in decoded[-1].rows
+        )
         if size > most_bytes:
             return _Read(left=("size", "decoded"))
     return _Read(decoded, errors)

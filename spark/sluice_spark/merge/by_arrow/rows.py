@@ -5,7 +5,7 @@ The Arrow form of `sluice_spark.merge.by_spark.normalize`: tests/spark/test_arro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Callable
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from sluice_formats.records import ReaderPlan
 # Counts of values without an exact stored form, one per row.
 _COUNT = pa.int64()
 _NAMES = pa.list_(pa.string())
+ROWS_AT_ONCE = 1_000
 
 
 class LeftToSpark(Exception):
@@ -47,7 +48,21 @@ def arrow_rows(batches: Iterable[pa.RecordBatch], *, plan: ReaderPlan, target: M
     check_columns(plan, target)
     schema = rows_schema(target)
     written = {column.name: column for column in plan.columns}
-    return pa.Table.from_batches([_rows(batch, written, schema) for batch in batches], schema=schema)
+    return pa.Table.from_batches([_rows(batch, written, schema) for batch in _joined(batches)], schema=schema)
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Those of small objects together: a call takes as long for a row as for a hundred."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        if rows >= ROWS_AT_ONCE:
+            yield from held if len(held) == 1 else pa.Table.from_batches(held).combine_chunks().to_batches()
+            held, rows = [], 0
+    if held:
+        yield from pa.Table.from_batches(held).combine_chunks().to_batches()
 
 
 def rows_schema(target: Mapping[str, str]) -> pa.Schema:

@@ -135,16 +135,16 @@ def in_messages(rows: pa.Table) -> Iterator[pa.Table]:
 
 def _gathered(batches: Iterable[pa.RecordBatch], plan: LoadPlan) -> Iterator[pa.Table]:
     """The table's rows of the batches, those of small objects together."""
-    held: list[pa.Table] = []
+    held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        held.append(arrow_rows([batch], plan=plan.reader, target=plan.target))
-        size += held[-1].nbytes
+        held.append(batch)
+        size += batch.get_total_buffer_size()
         if size >= GATHERED_BYTES:
-            yield pa.concat_tables(held).combine_chunks()
+            yield arrow_rows(held, plan=plan.reader, target=plan.target).combine_chunks()
             held, size = [], 0
     if held:
-        yield pa.concat_tables(held).combine_chunks()
+        yield arrow_rows(held, plan=plan.reader, target=plan.target).combine_chunks()
 
 
 def _is_partition_unknown(rows: pa.Table, plan: LoadPlan) -> bool:
