@@ -109,6 +109,13 @@ def test_a_truncate_among_changes_leaves_nothing_to_spark(
     )
 
 
+def test_a_truncate_below_a_row_that_owes_a_value_counts_no_lost_change(bench: Workbench) -> None:
+    unavailable = "__debezium_unavailable_value"
+    owing = [row("u", 60, id, "A", unavailable) for id in (1, 2)] + [row("c", 10, 3)]
+    truncate = [row("t", 50, 0, None, None) | {"id": None}, row("u", 40, 2, "B"), row("u", 70, 3, "C", unavailable)]
+    merged_as_by_spark(bench, [[bench.put(owing, SCHEMA)], [bench.put(truncate, NULLABLE)]])
+
+
 @pytest.mark.parametrize("partition_by", [("place",), pytest.param((), marks=pytest.mark.whole)])
 def test_a_backlog_of_a_table_with_a_history_leaves_nothing_to_spark(
     bench: Workbench, way: str, partition_by: tuple[str, ...]

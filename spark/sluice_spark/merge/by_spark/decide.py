@@ -174,6 +174,12 @@ def decide_rows(changes: DataFrame, *, target: MergeTarget) -> DecidedRows:
     if counted.needing_history or emptying:
         completed = target.cached(_completed(decided, counted, floors, emptying, target))
         counts = _with_completed(counts, completed)
+        if emptying and counts["supplied"]:  # rows without a change of the batch among them
+            key = target.config.record_key
+            changed = keys_of(decided, ~latest.has_no_row(), record_key=key)
+            counts["losing"] += completed.join(
+                changed, same_key(completed, changed, record_key=key), "left_anti"
+            ).count()
         rows = rows.unionByName(completed.select(*[quoted(name) for name in target.schema.names]))
     of_dump = [truncate.position for truncate in truncates if truncate.position in target.dumps]
     return DecidedRows(
