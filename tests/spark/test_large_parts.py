@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -25,7 +26,7 @@ from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge import commit as commits
 from sluice_spark.merge import driver_limits
-from sluice_spark.merge.by_arrow import covers, rewrite
+from sluice_spark.merge.by_arrow import attempt, covers, driver_read, rewrite
 from sluice_spark.merge.by_arrow.large import plan as large_plan
 from sluice_spark.merge.by_arrow.large import write as large_write
 
@@ -114,6 +115,28 @@ def test_a_truncate_below_a_row_that_owes_a_value_counts_no_lost_change(bench: W
     owing = [row("u", 60, id, "A", unavailable) for id in (1, 2)] + [row("c", 10, 3)]
     truncate = [row("t", 50, 0, None, None) | {"id": None}, row("u", 40, 2, "B"), row("u", 70, 3, "C", unavailable)]
     merged_as_by_spark(bench, [[bench.put(owing, SCHEMA)], [bench.put(truncate, NULLABLE)]])
+
+
+def test_texts_that_compress_well_make_more_parts(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_limits, "OBJECTS_IN_DRIVER", 0)
+    monkeypatch.setattr(attempt, "LoadPlan", partial(large_plan.LoadPlan, most_part_bytes=30_000))
+    config = table()
+    bench.merge(config, [bench.put([row("c", 1, id, name="x" * 1_000) for id in range(ROWS)], SCHEMA)])
+    assert bench.left_to_spark() is None and len(bench.rows(config, "id")) == ROWS
+
+
+def test_objects_of_a_small_truncate_are_read_once(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, read, bodies = table(), [], driver_read._bodies
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+
+    def counted(objects: Any, items: Any, limit: int) -> Any:
+        read.extend(items)
+        return bodies(objects, items, limit)
+
+    monkeypatch.setattr(driver_read, "_bodies", counted)
+    truncate = bench.put([row("t", 2, 0, None, None) | {"id": None}, row("c", 3, 2)], NULLABLE)
+    bench.merge(config, [truncate])
+    assert read == [truncate] and bench.rows(config, "id", "__deleted") == [(1, True), (2, False)]
 
 
 @pytest.mark.parametrize("partition_by", [("place",), pytest.param((), marks=pytest.mark.whole)])

@@ -26,7 +26,7 @@ from sluice_spark.merge.by_arrow.decide import NO_CHANGES
 from sluice_spark.merge.by_arrow.driver_merge import TableRows, merge_in_driver
 from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_objects
 from sluice_spark.merge.by_arrow.large.merge import LargeMerge, read_in_driver, read_in_tasks
-from sluice_spark.merge.by_arrow.large.plan import LoadPlan, check_first_load, part_count
+from sluice_spark.merge.by_arrow.large.plan import MOST_PARTS, LoadPlan, check_first_load, part_count
 from sluice_spark.merge.by_arrow.rewrite import FileWork, Rewrite
 from sluice_spark.merge.by_arrow.rows import LeftToSpark, check_columns
 from sluice_spark.merge.commit import raise_floors
@@ -40,6 +40,7 @@ from sluice_spark.merge.set_aside import leave_error, leave_rows, read_set_aside
 
 # Why parts are too large, or too unusual, for the driver's merge of single keys, but not for one of whole slices.
 FOR_LARGE_MERGES = frozenset(("size", "changes", "truncate", "floor"))
+PARTS_OF_LARGE_ROWS = 8  # times the parts that the bytes of objects ask for, where one is too large in Arrow
 PUTS_AT_ONCE = 8  # of one table's part; two tables at a time share the driver's 32 connections
 
 
@@ -106,6 +107,7 @@ def _decided(part: PartContext, prepared: Prepared) -> _Decided | None:
     configs = (part.config, *([part.config.history_table] if part.config.history else []))
     if not part.services.in_driver or any(map(part.services.tables.is_left_to_spark, configs)):
         return None
+    read: DecodedObjects | None = None
     if not floors_of(prepared.objects, part.config):
         try:
             return _small_merge(part, prepared)
@@ -113,10 +115,12 @@ def _decided(part: PartContext, prepared: Prepared) -> _Decided | None:
             if left.reason not in FOR_LARGE_MERGES:
                 raise
             part.event("left_to_tasks", reason=left.reason, detail=left.detail or None)
-    return _large_merge(part, prepared)
+            read = left.read
+    return _large_merge(part, prepared, read)
 
 
-def _large_merge(part: PartContext, prepared: Prepared) -> _Decided:
+def _large_merge(part: PartContext, prepared: Prepared, read: DecodedObjects | None = None) -> _Decided:
+    """`read` are the objects where they are decoded already."""
     planned, config, objects, facts = prepared.planned, part.config, prepared.objects, prepared.facts
     plan = LoadPlan(
         planned.plan,
@@ -135,11 +139,11 @@ def _large_merge(part: PartContext, prepared: Prepared) -> _Decided:
     if config.history and (facts.floor or plan.dumps):
         raise LeftToSpark("history")  # truncates end the states of rows
     with part.stages.timed(READ_STAGE):
-        load, seen = _read_large_merge(part, objects, plan)
+        load, seen = _read_large_merge(part, objects, plan, read)
         judged = watched(KafkaWatch.from_dict(part.claimed.watch), seen, config)
         if judged.refused or judged.parked:
             raise LeftToSpark("set_aside")
-        history = _large_history(part, prepared, plan) if config.history and load is not None else None
+        history = _large_history(part, prepared, plan, read) if config.history and load is not None else None
     counts = {**NO_CHANGES, **merged_again(objects, seen)}
     if load is None:
         return _Decided(None, counts, judged, seen)
@@ -170,7 +174,7 @@ def _for_table(part: PartContext, facts: TableFacts, plan: LoadPlan) -> LoadPlan
     return replace(plan, slices=slices, committed=Committed.of(facts.timeline))
 
 
-def _large_history(part: PartContext, prepared: Prepared, plan: LoadPlan) -> TableRows:
+def _large_history(part: PartContext, prepared: Prepared, plan: LoadPlan, read: DecodedObjects | None) -> TableRows:
     """The changes that the history table doesn't hold, by a reading of its own. Raises LeftToSpark."""
     own = history_part(part)
     facts = history_facts(own)
@@ -181,7 +185,7 @@ def _large_history(part: PartContext, prepared: Prepared, plan: LoadPlan) -> Tab
             plan, target=column_types(planned.target), table_uri=own.hudi.path, lineage=lineage, history=True
         )
         plan = _for_table(own, facts, plan)
-        load, _ = _read_large_merge(own, prepared.objects, plan)
+        load, _ = _read_large_merge(own, prepared.objects, plan, read)
     except LeftToSpark as left:
         own.services.tables.keep(own.config, facts)
         raise LeftToSpark("history", f"{left}") from left
@@ -201,7 +205,7 @@ def _refuse_doubtful_dumps(part: PartContext, objects: Sequence[ManifestObject],
 
 
 def _read_large_merge(
-    part: PartContext, objects: Sequence[ManifestObject], plan: LoadPlan
+    part: PartContext, objects: Sequence[ManifestObject], plan: LoadPlan, read: DecodedObjects | None
 ) -> tuple[LargeMerge | None, Sequence[SeenObject]]:
     """Read the objects in the driver where they and the table are few, else in tasks: the merge, and what was seen.
 
@@ -210,18 +214,26 @@ def _read_large_merge(
     spark, services, parts = part.spark, part.services, part_count(objects, rows=plan.rows or 0)
     work = FileWork(spark, services.objects, services.source, in_tasks=False)
     stored_bytes = sum(file.size for item in plan.slices for file in item.files)
-    if services.in_driver and parts == 1 and are_few(objects) and stored_bytes <= WRITTEN_IN_DRIVER:
+    if services.in_driver and parts == 1 and (read or are_few(objects)) and stored_bytes <= WRITTEN_IN_DRIVER:
         try:
-            read = decoded_objects(work, [objects], plan.reader)
+            read = read or decoded_objects(work, [objects], plan.reader)
         except LeftToSpark as left:  # tasks read again
             part.event("left_to_tasks", reason=left.reason, detail=left.detail or None)
         else:
             _leave_unmerged(part, read)
             return read_in_driver(spark, read.batches, plan, work=work) if read.batches else None, read.seen
-    seen = SeenObjects(spark.sparkContext)
     shares = shared_out(objects, spark.sparkContext.defaultParallelism)
-    reader = share_reader(plan.reader, services.source, seen)
-    return read_in_tasks(spark, shares, reader, plan, parts=parts, work=work), seen.take(objects)
+    while True:
+        seen = SeenObjects(spark.sparkContext)
+        reader = share_reader(plan.reader, services.source, seen)
+        try:
+            return read_in_tasks(spark, shares, reader, plan, parts=parts, work=work), seen.take(objects)
+        except LeftToSpark as left:  # bytes as stored say little of texts that compress well
+            more = min(MOST_PARTS, PARTS_OF_LARGE_ROWS * part_count(objects, rows=plan.rows or 0))
+            if left.reason != "size" or parts >= more:
+                raise
+            parts = more
+            part.event("left_to_tasks", reason="size", detail=f"{parts} parts")
 
 
 def _small_merge(part: PartContext, prepared: Prepared) -> _Decided:

@@ -104,7 +104,11 @@ def merge_in_driver(part: PartContext, prepared: Prepared) -> MergedInDriver:
     work = partial(FileWork, spark, services.objects, services.source)
     read = _read(part, items, planned.plan, work=work)
     changes = arrow_rows(read.batches, plan=planned.plan, target=column_types(planned.target))
-    check_changes(changes, facts)
+    try:
+        check_changes(changes, facts)
+    except LeftToSpark as left:
+        left.read = read
+        raise
     judged = watched(KafkaWatch.from_dict(part.claimed.watch), read.seen, config)
     if judged.refused or judged.parked:
         raise LeftToSpark("parked_or_refused")

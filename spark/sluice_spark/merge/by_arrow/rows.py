@@ -30,8 +30,10 @@ ROWS_AT_ONCE = 1_000
 class LeftToSpark(Exception):
     """A part, or a column of it, that the Arrow path doesn't cover. The Spark path merges it.
 
-    `reason` is one word for log events.
+    `reason` is one word for log events. `read` are the part's decoded objects, where they were at hand.
     """
+
+    read: Any = None
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
