@@ -187,8 +187,10 @@ def unmarked_operations(sample: TopicSample, writer: WriterSchema) -> tuple[str,
 
     Without values any but null marks one.
     """
-    for column in writer.row.columns if not writer.of_changes else ():
-        marks = deletion_marks(column.written_name, [row.values.get(column.name) for row in sample.rows])
+    written = {column.written_name: column for column in writer.row.columns if not writer.of_changes}
+    for name in marking_columns(written):
+        column = written[name]
+        marks = deletion_marks(name, [row.values.get(column.name) for row in sample.rows])
         if marks is not None:
             return column.name, marks
     return None

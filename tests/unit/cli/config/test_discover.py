@@ -307,6 +307,12 @@ def dms(*rows):
 DMS = dms(*(("I", id, "") for id in range(20)), ("D", 3, "20230521061524000000000000000000001"))
 
 
+@pytest.mark.parametrize("capture, marks", [("name", None), ("InternalId", ("type", ("Delete",)))])
+def test_a_name_that_others_have_marks_deletions_only_beside_its_captures_column(capture, marks):
+    rows = [{"id": str(id), "type": "Delete" if id else "Insert", capture: "1"} for id in range(9)]
+    assert propose(sample(rows, schema(*((name, "string") for name in rows[0]), meta=[]))).delete_when == marks
+
+
 def test_a_column_of_operations_is_proposed_as_the_mark_of_deletions():
     proposal = propose(DMS)
     assert (proposal.delete_when, proposal.position.value) == (("Op", ("D",)), ("seq",))
