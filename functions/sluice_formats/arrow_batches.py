@@ -7,8 +7,9 @@ value is null in the batch, and its name is listed beside the row.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Callable, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,7 +48,21 @@ _HIDDEN_ARROW: dict[str, pa.DataType] = {
 }
 _NAMES = pa.list_(pa.string())
 _WITHOUT_ROW = frozenset((hidden.TRUNCATE, hidden.MESSAGE))
+T = TypeVar("T")
 _UNPLACED = frozenset((hidden.SNAPSHOT_READ, hidden.MESSAGE))  # may lack a place in the log
+
+
+@dataclass(frozen=True)
+class ObjectRows:
+    """So many consecutive rows of a batch, and their object.
+
+    `place` is that of an object whose rows nothing else orders (`place_of_object`); all objects of a batch have one, or
+    none has.
+    """
+
+    item: ManifestObject
+    rows: int
+    place: str | None = None
 
 
 def batch_schema(plan: ReaderPlan) -> pa.Schema:
@@ -77,15 +92,13 @@ def record_batch(
     numbers: Sequence[int],
     offsets: Sequence[int],
     writer: WriterSchema,
-    item: ManifestObject,
+    parts: Sequence[ObjectRows],
     plan: ReaderPlan,
-    place: str | None = None,
 ) -> pa.RecordBatch:
-    """The batch of one chunk of an object's records.
+    """The batch of one chunk of an object's records, or of several small objects of the same schema.
 
-    `numbers` are the records' places in the object, from 0, and `offsets` those of their Kafka records. `place` is that
-    of an object whose rows nothing else orders (`place_of_object`). Raises a SluiceError for the first record that
-    can't be merged.
+    `numbers` are the records' places in their object, from 0, and `offsets` those of their Kafka records. Raises a
+    SluiceError for the first record that can't be merged.
     """
     meta, dialect = writer.meta, writer.dialect
     rows: Sequence[Any] = records
@@ -109,7 +122,7 @@ def record_batch(
         rows = [_NO_ROW if op in _WITHOUT_ROW else row for row, op in zip(rows, ops)]
     # An append-only table keeps every change, deletes included.
     deleted = [False] * len(records) if plan.append_only else _deleted(records, ops, meta.deleted, marks)
-    partitions: Sequence[int | None] = [item.kafka_partition] * len(records)
+    partitions: Sequence[int | None] = _of_rows(parts, lambda part: part.item.kafka_partition)
     orders = offsets
     if plan.coordinates:
         beside = records if dialect.holds_rows else [{}] * len(records)
@@ -120,15 +133,16 @@ def record_batch(
     else:
         # Without the version: a key that is written again after a crash repeats its rows. The merge tells other records
         # under the same key apart (`sluice.changes.recurring_keys`).
-        names = [f"{item.bucket}/{item.key}#{number:010d}" for number in numbers] if plan.append_only else []
+        keys = _of_rows(parts, lambda part: f"{part.item.bucket}/{part.item.key}") if plan.append_only else ()
+        names = [f"{key}#{number:010d}" for key, number in zip(keys, numbers)]
     sent = None if meta.sent is None else _column(source, meta.sent)
     arrays, unchanged = _data(rows, numbers, names, writer, plan, ops, sent)
     own = {
-        hidden.POSITION: _positions(rows, source, ops, orders, writer, plan, marks, item.key, place),
+        hidden.POSITION: _positions(rows, source, ops, orders, writer, plan, marks, parts),
         hidden.DELETED: deleted,
         hidden.OP: ops,
         hidden.SOURCE_TS_MS: _times(_column(source, meta.source_ts_ms)),
-        hidden.OBJECT: [item.id.lineage] * len(records),
+        hidden.OBJECT: _of_rows(parts, lambda part: part.item.id.lineage),
         hidden.OFFSET: offsets,
         hidden.OWED: None,
         hidden.PARTITION: partitions,
@@ -152,6 +166,11 @@ def record_batch(
     return batch
 
 
+def _of_rows(parts: Sequence[ObjectRows], value: Callable[[ObjectRows], T]) -> list[T]:
+    """A value of each object, for every row of it."""
+    return [made for part in parts for made in [value(part)] * part.rows]
+
+
 def truncate_batch(item: ManifestObject, position: str, plan: ReaderPlan) -> pa.RecordBatch:
     """The truncate that an object brings since it completes a full dump."""
     values = {
@@ -164,13 +183,7 @@ def truncate_batch(item: ManifestObject, position: str, plan: ReaderPlan) -> pa.
 
 
 def position_of(
-    record: Mapping[str, Any],
-    *,
-    offset: int,
-    writer: WriterSchema,
-    plan: ReaderPlan,
-    key: str,
-    place: str | None = None,
+    record: Mapping[str, Any], *, offset: int, writer: WriterSchema, plan: ReaderPlan, part: ObjectRows
 ) -> str | None:
     """The stored position of one record of an object, even if it can't be merged; None when it has none."""
     try:
@@ -179,7 +192,7 @@ def position_of(
         if plan.coordinates:
             (offset,) = _coordinate([row], plan.coordinates[1], writer, [0], [record])
         marks = marked_rows([row], ops, writer, plan)
-        return _positions([row], [source], ops, [offset], writer, plan, marks, key, place)[0]
+        return _positions([row], [source], ops, [offset], writer, plan, marks, [part])[0]
     except (Unordered, NoCoordinates, KeyError, TypeError):
         return None
 
@@ -192,16 +205,17 @@ def _positions(
     writer: WriterSchema,
     plan: ReaderPlan,
     marks: MarkedRows | None,
-    key: str,
-    place_of_object: str | None,
+    parts: Sequence[ObjectRows],
 ) -> list[str]:
     ordering = [column for column in map(writer.row.column, plan.position) if column is not None]
     if ordering and len(ordering) == len(plan.position):
         places = [tuple(row[column.written_name] for column in ordering) for row in rows]
-        return capture_positions(places, offsets, ordering, plan, marks, of_load=is_full_load(key))
+        of_loads = _of_rows(parts, lambda part: is_full_load(part.item.key))
+        return capture_positions(places, offsets, ordering, plan, marks, of_loads=of_loads)
     kind, names = writer.meta.position.kind, writer.meta.position.names
-    if place_of_object is not None and kind == OFFSET_ONLY:
-        return [encode_arrival(plan.generation, place_of_object, offset) for offset in offsets]
+    if parts[0].place is not None and kind == OFFSET_ONLY:
+        objects = _of_rows(parts, lambda part: part.place or "")
+        return [encode_arrival(plan.generation, place, offset) for place, offset in zip(objects, offsets)]
     components: list[Sequence[Any]] = (
         list(zip(*(_part(source, name) for name in names))) if names else [()] * len(offsets)
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, islice
 from typing import Any, Callable, TypeVar
 
 import pyarrow as pa
@@ -35,7 +37,7 @@ from sluice.schema.avro import WriterForm, WriterSchema
 from sluice.schema.concealment import Concealment, ruled, without_values
 from sluice.schema.made_columns import with_source_columns, with_source_values
 from sluice.schema.table_row import with_path_columns
-from sluice_formats.arrow_batches import position_of, record_batch, truncate_batch
+from sluice_formats.arrow_batches import ObjectRows, position_of, record_batch, truncate_batch
 from sluice_formats.avro import avro_records
 from sluice_formats.captures.texts import lines_of_texts
 from sluice_formats.captures.unmarked import UnmarkedDeletions
@@ -141,72 +143,247 @@ def decode(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
 
     A record that can't be merged is set aside alone, up to the plan's limit of such rows.
     """
+
+    def read() -> Decoded:
+        reading = _Reading(body, item, plan)
+        return reading.decoded(reading.chunks())
+
     try:
-        return read_or_refused(lambda: _decoded(body, item, plan))
+        return read_or_refused(read)
     except SluiceError as error:
         if plan.rules.conceals:
             raise without_values(error) from None
         raise
 
 
-def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
-    lines = lines_of_texts(body, item.format, plan.dialect, plan.csv, plan.limits)
-    reader = _READERS.get(item.format if lines is None else JSON)
-    if reader is None:
-        raise UnsupportedFormat(f"The object is {item.format}", format=item.format)
-    records = reader(body if lines is None else lines, item, plan)
-    name = None if plan.key_pattern is None else named_by(plan.key_pattern, item.key)
-    begins_at = _first_offset(item, records, name)
-    offset = begins_at or 0
-    order = None if name is None else name.order
-    place = _place(item, begins_at, order, plan)
-    words = tuple(word for word in LOG_WORDS if source_column(word) in plan.record_key)
-    view = ObjectView(item, begins_at, None if place is None else ARRIVAL if order is None else NAMED, words)
-    operations = UnmarkedDeletions(plan)
-    folders = path_values(item.key, plan.path_columns) if plan.path_columns else None
-    batches: list[pa.RecordBatch] = []
-    rows: list[RowError] = []
-    unexpected: Counter[str] = Counter()
-    first = decoded_bytes = kafka_records = 0
-    began = time.thread_time()
-    for chunk in records.chunks:
-        if chunk.writer.typed is not None:
-            chunk = _translated(chunk, chunk.writer.typed, plan, item.key, kafka_records)
-        operations.take(chunk.records, chunk.writer)
-        chunk = with_former_rows(chunk, kafka_records, plan)
-        numbers = range(first, first + len(chunk.records))
-        offsets = [offset + place for place in chunk.places or range(kafka_records, kafka_records + len(numbers))]
-        if not first:
-            view.begin(chunk.records[0], chunk.writer)
-        chunk = _with_path_columns(chunk, folders)
-        chunk = _concealed(_with_source(keyless_set_aside(chunk, first, plan), plan), first, plan)
-        _check_ordered(chunk.writer, begins_at is not None or order is not None, plan)
-        made_of = dict(zip(numbers, offsets))
-        make = partial(_made, writer=chunk.writer, offsets=made_of, item=item, plan=plan, place=place)
-        batch, bad = sound_batch(
-            chunk.records,
-            numbers,
-            make,
-            limit=plan.limits.quarantined_rows,
-            before=len(rows),
-        )
-        rows += [_row_error(row, made_of[row.record], chunk.writer, plan, item.key, place) for row in bad]
-        first += len(numbers)
-        kafka_records = offsets[-1] - offset + 1
-        view.take(chunk.records, chunk.writer, batch)
+@dataclass(frozen=True)
+class _Prepared:
+    """A chunk as it is merged: its records' places in the object, and the offsets of their Kafka records."""
+
+    chunk: Chunk
+    numbers: range
+    offsets: Sequence[int]
+
+
+class _Reading:
+    """An object while it is decoded, chunk by chunk."""
+
+    def __init__(self, body: bytes, item: ManifestObject, plan: ReaderPlan) -> None:
+        lines = lines_of_texts(body, item.format, plan.dialect, plan.csv, plan.limits)
+        reader = _READERS.get(item.format if lines is None else JSON)
+        if reader is None:
+            raise UnsupportedFormat(f"The object is {item.format}", format=item.format)
+        records = reader(body if lines is None else lines, item, plan)
+        name = None if plan.key_pattern is None else named_by(plan.key_pattern, item.key)
+        begins_at = _first_offset(item, records, name)
+        order = None if name is None else name.order
+        self.item = item
+        self.plan = plan
+        self.place = _place(item, begins_at, order, plan)
+        self._records = records
+        self._is_ordered = begins_at is not None or order is not None
+        self._offset = begins_at or 0
+        words = tuple(word for word in LOG_WORDS if source_column(word) in plan.record_key)
+        ordered_by = None if self.place is None else ARRIVAL if order is None else NAMED
+        self._view = ObjectView(item, begins_at, ordered_by, words)
+        self._rows: list[RowError] = []
+        self._unexpected: Counter[str] = Counter()
+        self._first = self._kafka_records = self._changes = self._decoded_bytes = 0
+        self._began = time.thread_time()
+
+    def chunks(self) -> Iterator[_Prepared]:
+        """The chunks in order. Raises what the object as a whole is refused for."""
+        item, plan = self.item, self.plan
+        operations = UnmarkedDeletions(plan)
+        folders = path_values(item.key, plan.path_columns) if plan.path_columns else None
+        for chunk in self._records.chunks:
+            if chunk.writer.typed is not None:
+                chunk = _translated(chunk, chunk.writer.typed, plan, item.key, self._kafka_records)
+            operations.take(chunk.records, chunk.writer)
+            chunk = with_former_rows(chunk, self._kafka_records, plan)
+            first, read = self._first, self._kafka_records
+            numbers = range(first, first + len(chunk.records))
+            offsets = [self._offset + place for place in chunk.places or range(read, read + len(numbers))]
+            if not first:
+                self._view.begin(chunk.records[0], chunk.writer)
+            chunk = _with_path_columns(chunk, folders)
+            chunk = _concealed(_with_source(keyless_set_aside(chunk, first, plan), plan), first, plan)
+            _check_ordered(chunk.writer, self._is_ordered, plan)
+            self._first += len(numbers)
+            self._kafka_records = offsets[-1] - self._offset + 1
+            yield _Prepared(chunk, numbers, offsets)
+        operations.check()
+
+    def decoded(self, chunks: Iterable[_Prepared]) -> Decoded:
+        """The object, of its chunks."""
+        item, plan, place = self.item, self.plan, self.place
+        batches: list[pa.RecordBatch] = []
+        self._changes = 0  # what an attempt with others took counts for nothing
+        self._unexpected.clear()
+        for prepared in chunks:
+            chunk, made_of = prepared.chunk, dict(zip(prepared.numbers, prepared.offsets))
+            make = partial(_made, writer=chunk.writer, offsets=made_of, item=item, plan=plan, place=place)
+            before = len(self._rows)
+            limit = plan.limits.quarantined_rows
+            batch, bad = sound_batch(chunk.records, prepared.numbers, make, limit=limit, before=before)
+            self._rows += [_row_error(row, made_of[row.record], chunk.writer, plan, item, place) for row in bad]
+            self.take(prepared, batch)
+            if batch is not None:
+                batches.append(batch)
+                self._decoded_bytes += batch.get_total_buffer_size()  # `nbytes` takes a hundred times as long
+            self.check_limits()
+        if item.replaces is not None:
+            batches.append(truncate_batch(item, encode_floor(plan.generation, item.replaces), plan))
+        return self.as_seen(batches)
+
+    def take(self, prepared: _Prepared, batch: pa.RecordBatch | None) -> None:
+        """Note the batch of a chunk."""
+        self._view.take(prepared.chunk.records, prepared.chunk.writer, batch)
         if batch is not None:
-            batches.append(batch)
-            if not plan.expect.quarantines:
-                unexpected.update(failure_counts(batch, plan.columns, plan.expect))
-            decoded_bytes += batch.get_total_buffer_size()  # `nbytes` takes a hundred times as long
-        _within_limits(first, decoded_bytes, time.thread_time() - began, plan.limits)
-    operations.check()
-    changes = sum(batch.num_rows for batch in batches)
-    if item.replaces is not None:
-        batches.append(truncate_batch(item, encode_floor(plan.generation, item.replaces), plan))
-    return Decoded(
-        batches, rows, replace(view.seen(kafka_records), unexpected=tuple(sorted(unexpected.items())), changes=changes)
-    )
+            self._changes += batch.num_rows
+            if self.plan.expect.columns and not self.plan.expect.quarantines:
+                self._unexpected.update(failure_counts(batch, self.plan.columns, self.plan.expect))
+
+    def check_limits(self) -> None:
+        """Raise ExpansionLimit for an object that takes too much until now."""
+        _within_limits(self._first, self._decoded_bytes, time.thread_time() - self._began, self.plan.limits)
+
+    def as_seen(self, batches: list[pa.RecordBatch]) -> Decoded:
+        """The object with these batches, once its chunks were taken."""
+        seen = self._view.seen(self._kafka_records)
+        unexpected = tuple(sorted(self._unexpected.items()))
+        return Decoded(batches, self._rows, replace(seen, unexpected=unexpected, changes=self._changes))
+
+
+# Objects whose rows come in one batch with those of others: Arrow takes longer for a batch than for a row.
+SMALL_BYTES, SMALL_ROWS, OBJECTS_TOGETHER = 16 * 1024, 16, 256
+
+
+@dataclass(frozen=True)
+class _Small:
+    """A small object that was read to its end without a defect, and its only chunk."""
+
+    reading: _Reading
+    prepared: _Prepared
+
+    def joins(self, other: _Small) -> bool:
+        """Whether one batch may have the rows of both."""
+        own, others = self.prepared.chunk.writer, other.prepared.chunk.writer
+        return (own is others or own == others) and (self.reading.place is None) == (other.reading.place is None)
+
+    def alone(self) -> Decoded | SluiceError:
+        """The object by itself. Raises errors that a retry may pass."""
+        return _or_refusal(lambda: self.reading.decoded([self.prepared]), self.reading.plan)
+
+
+def decode_each(
+    objects: Iterable[tuple[ManifestObject, Callable[[], bytes]]], plan: ReaderPlan
+) -> Iterator[tuple[ManifestObject, Decoded | SluiceError]]:
+    """What `decode` returns or raises of every object, in order. Raises errors that a retry may pass.
+
+    The rows of small objects come in fewer batches, with the last object of each batch.
+    """
+    held: list[_Small] = []
+    for item, body in objects:
+        read: _Small | Decoded | SluiceError
+        try:
+            content = body()
+        except SluiceError as error:  # the object is gone, or too large
+            if error.retriable:
+                raise
+            read = error
+        else:
+            read = _or_refusal(partial(_read_small, content, item, plan), plan)
+        if isinstance(read, _Small):
+            held.append(read)
+        if not isinstance(read, _Small) or len(held) == OBJECTS_TOGETHER:
+            yield from _together(held)
+            held = []
+        if not isinstance(read, _Small):
+            yield item, read
+    yield from _together(held)
+
+
+R = TypeVar("R")
+
+
+def _or_refusal(read: Callable[[], R], plan: ReaderPlan) -> R | SluiceError:
+    """The result of `read`, or why the object is refused. Raises errors that a retry may pass."""
+    try:
+        return read_or_refused(read)
+    except SluiceError as error:
+        if error.retriable:
+            raise
+        return without_values(error) if plan.rules.conceals else error
+
+
+def _read_small(body: bytes, item: ManifestObject, plan: ReaderPlan) -> _Small | Decoded:
+    """A small object up to its batch, another as `decode` has it."""
+    reading = _Reading(body, item, plan)
+    chunks = reading.chunks()
+    begun: list[_Prepared] = []
+    if len(body) <= SMALL_BYTES and item.replaces is None:
+        begun += islice(chunks, 1)
+        if begun and _is_small(begun[0].chunk.records):
+            begun += islice(chunks, 1)
+            if len(begun) == 1:
+                reading.check_limits()
+                return _Small(reading, begun[0])
+    return reading.decoded(chain(begun, chunks))
+
+
+def _is_small(records: Sequence[Record]) -> bool:
+    """False for many records, for broken ones, and for those that became large when they were decompressed."""
+    if len(records) > SMALL_ROWS or any(isinstance(record, BrokenRecord) for record in records):
+        return False
+    try:
+        return len(marshal.dumps(list(records))) <= 4 * SMALL_BYTES
+    except ValueError:  # values of other types, or too deep
+        return False
+
+
+def _together(held: Sequence[_Small]) -> Iterator[tuple[ManifestObject, Decoded | SluiceError]]:
+    """The held objects in order."""
+    groups: list[list[_Small]] = []
+    for small in held:
+        group = next((group for group in groups if group[0].joins(small)), None)
+        if group is None:
+            groups.append([small])
+        else:
+            group.append(small)
+    decoded: dict[int, Decoded | SluiceError] = {}
+    for group in groups:
+        own: Sequence[Decoded | SluiceError] | None = _in_one_batch(group)
+        decoded.update(zip(map(id, group), own or [small.alone() for small in group]))
+    for small in held:
+        yield small.reading.item, decoded[id(small)]
+
+
+def _in_one_batch(group: Sequence[_Small]) -> list[Decoded] | None:
+    """The objects, the last with the batch of all. None for one alone, and where one has a row to set aside."""
+    plan = group[0].reading.plan
+    chunks = [small.prepared.chunk for small in group]
+    parts = [ObjectRows(small.reading.item, len(small.prepared.numbers), small.reading.place) for small in group]
+    if len(group) == 1:
+        return None
+    try:
+        batch = record_batch(
+            [record for chunk in chunks for record in chunk.records],  # type: ignore[misc]  # none is broken
+            numbers=list(chain.from_iterable(small.prepared.numbers for small in group)),
+            offsets=list(chain.from_iterable(small.prepared.offsets for small in group)),
+            writer=chunks[0].writer,
+            parts=parts,
+            plan=plan,
+        )
+        if batch.get_total_buffer_size() > plan.limits.decoded_bytes:
+            return None
+        first = 0
+        for small, part in zip(group, parts):
+            small.reading.take(small.prepared, batch.slice(first, part.rows))
+            first += part.rows
+    except Exception:  # of any kind: each alone raises its own
+        return None
+    return [small.reading.as_seen([batch] if small is group[-1] else []) for small in group]
 
 
 def _translated(chunk: Chunk, form: TypedForm, plan: ReaderPlan, key: str, first: int) -> Chunk:
@@ -279,7 +456,7 @@ def _with_source(chunk: Chunk, plan: ReaderPlan) -> Chunk:
     """The chunk with the columns that the table has of its metadata."""
     words, writer = plan.source_words, with_source_columns(chunk.writer, plan.source_words)
     if writer is chunk.writer or not writer.dialect.holds_rows:
-        return Chunk(writer, chunk.records)
+        return chunk if writer is chunk.writer else Chunk(writer, chunk.records)
     records = [
         record if isinstance(record, BrokenRecord) else with_source_values(record, writer, words)
         for record in chunk.records
@@ -292,6 +469,8 @@ def _concealed(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
 
     Of a record that can't be read nothing is kept where values are concealed: any part of it may be one.
     """
+    if not plan.rules.any:
+        return chunk
     writer = replace(chunk.writer, row=ruled(chunk.writer.row, plan.rules))
     if not plan.rules.conceals:
         return Chunk(writer, chunk.records)
@@ -330,16 +509,17 @@ def _made(
     place: str | None,
 ) -> pa.RecordBatch:
     of_records = [offsets[number] for number in numbers]
-    return record_batch(records, numbers=numbers, offsets=of_records, writer=writer, item=item, plan=plan, place=place)
+    parts = [ObjectRows(item, len(records), place)]
+    return record_batch(records, numbers=numbers, offsets=of_records, writer=writer, parts=parts, plan=plan)
 
 
 def _row_error(
-    row: BadRow, offset: int, writer: WriterSchema, plan: ReaderPlan, key: str, place: str | None
+    row: BadRow, offset: int, writer: WriterSchema, plan: ReaderPlan, item: ManifestObject, place: str | None
 ) -> RowError:
     position = (
         None
         if isinstance(row.value, bytes)
-        else position_of(row.value, offset=offset, writer=writer, plan=plan, key=key, place=place)
+        else position_of(row.value, offset=offset, writer=writer, plan=plan, part=ObjectRows(item, 1, place))
     )
     return row_error(row.record, row.error, row.value, offset=offset, position=position)
 
@@ -400,14 +580,22 @@ def _plain(value: Any) -> Any:
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def _source_tables(batch: pa.RecordBatch) -> list[str]:
+def _most(batch: pa.RecordBatch, name: str) -> Any:
+    """The highest value of a column; None where all are null."""
+    column = batch.column(batch.schema.get_field_index(name))
+    if len(column) > SMALL_ROWS:
+        return pc.max(column).as_py()
+    return max((value for value in column.to_pylist() if value is not None), default=None)
+
+
+def _source_tables(batch: pa.RecordBatch) -> set[str]:
     """The source tables of a batch's changes, without those of messages and truncates alone."""
-    sources = pc.unique(batch.column(hidden.SOURCE)).drop_null()
+    column = batch.column(batch.schema.get_field_index(hidden.SOURCE))
+    sources = set((column if len(column) <= SMALL_ROWS else pc.unique(column)).to_pylist()) - {None}
     if len(sources) > 1:
         beside = pc.is_in(batch.column(hidden.OP), value_set=pa.array([hidden.TRUNCATE, hidden.MESSAGE]))
-        sources = pc.unique(batch.filter(pc.invert(beside)).column(hidden.SOURCE)).drop_null()
-    names: list[str] = sources.to_pylist()
-    return names
+        sources = set(pc.unique(batch.filter(pc.invert(beside)).column(hidden.SOURCE)).to_pylist()) - {None}
+    return sources
 
 
 class ObjectView:
@@ -445,12 +633,8 @@ class ObjectView:
             return
         kind = writer.meta.position.kind
         self._kind = self._ordered_by if self._ordered_by is not None and kind == OFFSET_ONLY else kind
-        highest = pc.max(batch.column(batch.schema.get_field_index(hidden.POSITION))).as_py()
-        newest = (
-            pc.max(batch.column(batch.schema.get_field_index(hidden.SOURCE_TS_MS))).as_py()
-            if writer.has_source_clock
-            else None
-        )
+        highest = _most(batch, hidden.POSITION)
+        newest = _most(batch, hidden.SOURCE_TS_MS) if writer.has_source_clock else None
         self._highest = max(filter(None, (self._highest, highest)), default=None)
         self._newest = max((moment_ms for moment_ms in (self._newest, newest) if moment_ms is not None), default=None)
         if hidden.SOURCE in batch.schema.names and len(self._source_tables) < MAX_NAMES:

@@ -65,18 +65,19 @@ def capture_positions(
     plan: ReaderPlan,
     marks: MarkedRows | None,
     *,
-    of_load: bool,
+    of_loads: Sequence[bool],
 ) -> list[str]:
     """The stored positions of rows by their values in the position columns, `ordering`.
 
-    Rows of a full load come before every change: those without a value, and all of an object `of_load`, whose values
-    are of the time at which it was written. Raises Unordered for a row that has no place.
+    Rows of a full load come before every change: those without a value, and all of an object of one (`of_loads`), whose
+    values are of the time at which it was written. Raises Unordered for a row that has no place.
     """
     if marks is None:
         return [encode_capture_order(plan.generation, ordering, place, at) for place, at in zip(places, offsets)]
     positions = []
-    loads = [loaded or of_load for loaded in marks.loaded]
-    for place, offset, deleted, before, loaded in zip(places, offsets, marks.deleted, marks.before, loads):
+    of_rows = zip(places, offsets, marks.deleted, marks.before, marks.loaded, of_loads)
+    for place, offset, deleted, before, is_loaded, of_load in of_rows:
+        loaded = is_loaded or of_load
         lacking = [column.name for column, value in zip(ordering, place) if value in _EMPTY]
         if loaded and not deleted and lacking:
             positions.append(before_capture(plan.generation, len(ordering), offset))

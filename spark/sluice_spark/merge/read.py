@@ -22,7 +22,7 @@ from sluice.changes.log_restart import SeenObject
 from sluice.errors import SluiceError
 from sluice_aws.s3.objects import READ_AHEAD_OBJECTS, Objects, ObjectSource, task_objects
 from sluice_formats.arrow_batches import spark_fields
-from sluice_formats.decode import decode
+from sluice_formats.decode import decode_each
 from sluice_formats.records import ReaderPlan
 from sluice_spark.merge.set_aside import leave_error, leave_rows
 
@@ -95,13 +95,9 @@ def _read_share(
     s3: Objects, share: Sequence[ManifestObject], plan: ReaderPlan, silver_bucket: str, seen: SeenObjects
 ) -> Iterator[pa.RecordBatch]:
     place: dict[str, Any] = {"batch": plan.batch, "table": plan.table, "attempt": plan.attempt}
-    for item, body in bodies(s3, share, plan.limits.object_bytes):
-        try:
-            decoded = decode(body(), item, plan)
-        except SluiceError as error:
-            if error.retriable:
-                raise
-            leave_error(s3, silver_bucket, error=ObjectError.of(item.id.hash, error), **place)
+    for item, decoded in decode_each(bodies(s3, share, plan.limits.object_bytes), plan):
+        if isinstance(decoded, SluiceError):
+            leave_error(s3, silver_bucket, error=ObjectError.of(item.id.hash, decoded), **place)
             continue
         if decoded.rows:  # before the object's first row is yielded, so that every counted row can be found in S3
             leave_rows(s3, silver_bucket, object_hash=item.id.hash, rows=decoded.rows, **place)

@@ -6,6 +6,7 @@ import io
 import json
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import fastavro
@@ -22,8 +23,9 @@ from sluice.config.limits import Limits
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
 from sluice.schema.avro import read_writer_schema
+from sluice_aws.errors import too_large
 from sluice_formats.arrow_batches import batch_schema
-from sluice_formats.decode import decode
+from sluice_formats.decode import SMALL_ROWS, decode, decode_each
 from sluice_formats.errors import (
     CorruptObject,
     NullRecordKey,
@@ -888,3 +890,46 @@ def test_so_is_an_envelope_that_carries_it_beside_its_row() -> None:
     change_at = {"before": None, "after": {"id": 1}, "source": {"lsn": 10, "ts_ms": 1}, "op": "c", "ts_ms": 5, "p": 4}
     (found,) = positions(ITEM, replace(CONFIG, coordinates=("p", "o")), envelope, {**change_at, "o": 77})
     assert found == f"0003.{10:020d}.{77:020d}"
+
+
+def test_small_objects_are_decoded_together_as_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sluice_formats.decode.OBJECTS_TOGETHER", 6)
+    older, newer = flattened(id="int", name="string"), flattened(id="int", name="string", place=["null", "string"])
+    rows = [[change(lsn=n, id=n, name="n")] for n in range(30)]
+    bodies = [avro_object(older, row) for row in rows]
+    for n in (3, 4, 11, 21):  # another writer
+        bodies[n] = avro_object(newer, [{**rows[n][0], "place": "p"}])
+    bodies[5] = avro_object(older, [change(lsn=5, id=5, name="n" * 100_000)], codec="deflate")
+    bodies[6] = avro_object(older, rows[6] * (SMALL_ROWS + 1))
+    bodies[7] = bodies[7][:-5]
+    bodies[8] = b""
+    bodies[10] = avro_object(older, [])
+    bodies[28] = avro_object(older, [*rows[28], change(op="u", lsn=-1, id=28, name="n")])  # a row to set aside
+    bodies[25] = b'{"id": 25, "name": "of JSON", "place": "q"}'
+    items = [replace(ITEM, key=f"x+0+{n}.avro", offset=500 + n, kafka_partition=n % 2) for n in range(len(bodies))]
+    items[25] = replace(items[25], format="json", key="x+0+25.json")
+    (inferred,) = json_schemas(bodies[25], {}, Limits())[0]
+    writers = [read_writer_schema(schema) for schema in (older, newer, inferred)]
+    plan = plan_read(
+        CONFIG, batch="b", writers=writers, stored=None, inferred={items[25].id.hash: json.dumps(inferred)}
+    ).plan
+
+    def body_of(body: bytes) -> bytes:
+        if body == bodies[9]:
+            raise too_large(2, 1)
+        return body
+
+    together = list(decode_each(zip(items, (partial(body_of, body) for body in bodies)), plan))
+    assert [item for item, _ in together] == items
+    made: list[dict[str, Any]] = []
+    for own, body, (_, found) in zip(items, bodies, together):
+        try:
+            alone = decode(body_of(body), own, plan)
+        except SluiceError as error:
+            assert isinstance(found, SluiceError) and (type(found), str(found)) == (type(error), str(error))
+            continue
+        assert not isinstance(found, SluiceError) and (found.seen, found.rows) == (alone.seen, alone.rows)
+        made += [row for batch in alone.batches for row in batch.to_pylist()]
+    batches = [batch for _, found in together if not isinstance(found, SluiceError) for batch in found.batches]
+    assert sorted(map(str, made)) == sorted(str(row) for batch in batches for row in batch.to_pylist())
+    assert len(batches) == 15
