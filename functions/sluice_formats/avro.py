@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import bz2
 import hashlib
+import io
 import json
 import lzma
 import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, Callable
 
@@ -31,6 +32,7 @@ from sluice_formats.records import CHUNK_BYTES, Records, chunked, most_rows, reb
 from sluice_formats.zstd import decompress_zstd
 
 _CHECKSUM_BYTES = 4  # after a snappy block: CRC32 of the decompressed bytes
+SMALL_BYTES, FEW_RECORDS = 16 * 1024, 16  # of an object that is read without a container around it
 _XZ_MEMORY = 256 * 1024**2  # the highest preset needs 65 MiB
 
 
@@ -223,6 +225,22 @@ class _Understood:
     weight: int
     plain: bytes
     symbols: Mapping[str, str]  # of enums, by what stands for them in `plain`
+    bare: Any
+
+    @cached_property
+    def _parsed(self) -> Any:
+        return fastavro.parse_schema(self.bare)
+
+    def records(self, plain: bytes, count: int) -> list[Any]:
+        """The only records of a block. A container's header takes fastavro longer than a record."""
+        source = io.BytesIO(plain)
+        records = [
+            fastavro.schemaless_reader(source, self._parsed, handle_unicode_errors="surrogateescape")
+            for _ in range(count)
+        ]
+        if source.tell() < len(plain):
+            raise CorruptObject("A block of the Avro container holds more than its records", block=0)
+        return records
 
 
 @lru_cache(maxsize=8)  # with its text a schema takes megabytes
@@ -230,7 +248,7 @@ def _understood(text: bytes, shape: WriterForm) -> _Understood:
     schema = parse_schema(text)
     bare = _bare(schema)
     symbols = replaced_symbols(bare, text)
-    return _Understood(read_writer_schema(schema, shape), weight_of(schema), _plain_header(bare), symbols)
+    return _Understood(read_writer_schema(schema, shape), weight_of(schema), _plain_header(bare), symbols, bare)
 
 
 def _blocks(body: bytes, header: AvroHeader, limits: Limits, understood: _Understood) -> Iterator[list[dict[str, Any]]]:
@@ -241,6 +259,10 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits, understood: _Unders
     )
     at = gathered = 0
     try:
+        if len(body) <= SMALL_BYTES and (few := _few_records(body, header)) is not None:
+            for _, plain in _plain_blocks(body, header, limits, understood.weight):
+                yield [with_symbols(record, understood.symbols) for record in understood.records(plain, few)]
+            return
         # Text that isn't UTF-8 keeps its bytes, and is refused with its row when the row is turned into Arrow.
         blocks: Iterator[Any] = fastavro.block_reader(container, handle_unicode_errors="surrogateescape")
         for block in blocks:
@@ -264,6 +286,13 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits, understood: _Unders
         raise CorruptObject(
             "A block of the Avro container can't be decoded", cause=repr(error)[:200], block=at
         ) from error
+
+
+def _few_records(body: bytes, header: AvroHeader) -> int | None:
+    """The number of records of a container with one block of a few; None for another."""
+    blocks = blocks_of(body, header.end, header.sync)
+    block = next(blocks, None)
+    return None if block is None or block.records > FEW_RECORDS or block.end < len(body) else block.records
 
 
 def _plain_header(bare: Any) -> bytes:
