@@ -17,19 +17,10 @@ from sluice_aws.settings import Settings
 
 RUN = "run-main-20240501T100000Z-0a1b2c3d"
 # The shape that AWS's model and its guide to Spark jobs give, with this project's choices.
-DERIVED_KEYS = {
-    "applicationId",
-    "clientToken",
-    "name",
-    "executionRoleArn",
-    "executionTimeoutMinutes",
-    "mode",
-    "retryPolicy",
-    "tags",
-    "jobDriver",
-    "configurationOverrides",
-    "executionIamPolicy",
-}
+DERIVED_KEYS = set(
+    "applicationId clientToken name executionRoleArn executionTimeoutMinutes mode retryPolicy tags jobDriver "
+    "configurationOverrides executionIamPolicy".split()
+)
 DERIVED_SETTINGS = {
     "spark.jars",
     "spark.archives",
@@ -87,13 +78,8 @@ def test_the_run_id_is_token_name_and_tag():
 def test_the_whole_run_fits_a_new_accounts_sixteen_vcpus():
     summary = settings(request())
     driver, executor = int(summary["spark.driver.cores"]), int(summary["spark.executor.cores"])
-    assert (
-        driver,
-        executor,
-        summary["spark.dynamicAllocation.maxExecutors"],
-        summary["spark.dynamicAllocation.minExecutors"],
-    ) == (2, 2, "5", "1")
-    assert driver + executor * int(summary["spark.dynamicAllocation.maxExecutors"]) <= 16
+    most, fewest = (summary[f"spark.dynamicAllocation.{name}Executors"] for name in ("max", "min"))
+    assert (driver, executor, most, fewest) == (2, 2, "5", "1") and driver + executor * int(most) <= 16
 
 
 @pytest.mark.parametrize("linger_s", [0, 60, 600])
@@ -118,11 +104,8 @@ def test_code_and_environment_come_from_the_release():
     assert body["jobDriver"]["sparkSubmit"]["entryPoint"] == "s3://artifacts/releases/abc123/ingest.py"
     assert summary["spark.submit.pyFiles"] == "s3://artifacts/releases/abc123/sluice.zip"
     assert summary["spark.archives"] == "s3://artifacts/releases/abc123/environment-x86_64.tar.gz#environment"
-    assert (
-        summary["spark.emr-serverless.driverEnv.PYTHONPATH"]
-        == summary["spark.executorEnv.PYTHONPATH"]
-        == "./environment"
-    )
+    for worker in ("spark.emr-serverless.driverEnv", "spark.executorEnv"):
+        assert summary[f"{worker}.PYTHONPATH"] == "./environment" and summary[f"{worker}.LOG4J_DISABLE_JMX"] == "true"
     assert settings(request(environment=replace(JOB_ENVIRONMENT, architecture="ARM64")))["spark.archives"].endswith(
         "environment-arm64.tar.gz#environment"
     )
