@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -238,3 +240,8 @@ def test_row_groups_without_a_wanted_key_by_their_statistics_are_not_read() -> N
 )
 def test_dates_and_times_beyond_pythons_are_compared_as_counts(values: Any, kind: Any, counts: Any) -> None:
     assert as_counts(pa.array(values, kind)).to_pylist() == counts
+
+
+def test_merges_leave_pandas_out() -> None:
+    code = "import sys, sluice_spark.merge.part; sys.exit('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
