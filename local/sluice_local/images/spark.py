@@ -99,6 +99,9 @@ def build_image(home: Path, java: Java, jars: Sequence[Path]) -> SparkImage:
 _LOG = logging.getLogger(__name__)
 _FEWEST_CLASSES = 8_000  # a job that wrote to no table loads fewer classes, and its list would make a poor archive
 
+# By default Java maps an archive at another address at each start, and corrects every pointer in its 120 MB.
+_AT_ITS_ADDRESS = ("-Xshare:auto", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
+
 
 @dataclass(frozen=True)
 class ClassArchive:
@@ -121,7 +124,7 @@ class ClassArchive:
     def options(self, scratch: Path) -> list[str]:
         """JVM options that use the archive, or write the list of classes into `scratch`."""
         if self.path.exists():
-            return [f"-XX:SharedArchiveFile={self.path}", "-Xshare:auto"]
+            return [f"-XX:SharedArchiveFile={self.path}", *_AT_ITS_ADDRESS]
         return [f"-XX:DumpLoadedClassList={_list(scratch)}"]
 
     def remember(self, scratch: Path) -> bool:

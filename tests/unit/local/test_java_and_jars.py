@@ -131,7 +131,7 @@ def test_the_first_job_lists_its_classes_and_the_next_uses_their_archive(tmp_pat
     assert shared.options(tmp_path) == [f"-XX:DumpLoadedClassList={tmp_path / 'loaded-classes.lst'}"]
     a_list(tmp_path, 9_000)
     assert shared.remember(tmp_path) and shared.build()
-    assert shared.options(tmp_path) == [f"-XX:SharedArchiveFile={shared.path}", "-Xshare:auto"]
+    assert shared.options(tmp_path)[:2] == [f"-XX:SharedArchiveFile={shared.path}", "-Xshare:auto"]
 
 
 def test_a_list_that_no_archive_was_built_of_is_used_by_the_next_stack(tmp_path: Path) -> None:
