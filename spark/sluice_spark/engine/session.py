@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Callable
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from sluice_spark.engine.versions import hudi_version
@@ -54,6 +54,14 @@ def required_settings(cores: int) -> dict[str, str]:
     }
 
 
+_CORES = (
+    "spark.master",
+    "spark.dynamicAllocation.maxExecutors",
+    "spark.executor.instances",
+    "spark.executor.cores",
+)
+
+
 def task_cores(submitted: Mapping[str, str]) -> int:
     """The most cores that tasks can run on, by the settings that the job was submitted with."""
     local = _LOCAL_MASTER.match(submitted.get("spark.master", ""))
@@ -84,13 +92,23 @@ def set_jvm_properties(session: SparkSession) -> None:
         jvm.java.lang.System.setProperty(name, value)
 
 
+def submitted_settings() -> dict[str, str]:
+    """What the driver asks of the settings that the job was submitted with: they are in the JVM. Empty where not set.
+
+    By name: all settings would be two hundred calls of the JVM, before Spark begins to start.
+    """
+    SparkContext._ensure_initialized()
+    conf = SparkConf()
+    return {name: conf.get(name, "") for name in (*_CORES, _EXECUTOR_OPTIONS)}
+
+
 def create_session() -> SparkSession:
     """The session of this process. The master and sizes come from spark-submit.
 
     Raises NoBundle: without Hudi every table would fail, though none is at fault.
     """
-    conf = SparkConf()
-    submitted = dict(conf.getAll())
+    conf = SparkConf()  # empty, and without the JVM that the next call connects to
+    submitted = submitted_settings()
     for name, value in required_settings(task_cores(submitted)).items():
         conf.set(name, value)
     conf.set(_EXECUTOR_OPTIONS, executor_java_options(submitted))

@@ -6,6 +6,7 @@ import io
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 
 import boto3
@@ -21,6 +22,7 @@ from sluice.errors import SluiceError, UnreadableManifest
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
+from sluice_spark.engine import session
 from sluice_spark.engine.session import SparkProcess, executor_java_options, required_settings, task_cores
 from sluice_spark.errors import UnknownJobRun
 from sluice_spark.log import Profile, RunLog
@@ -195,6 +197,14 @@ def test_a_profile_adds_up_stages_also_of_those_that_fail():
 def test_shuffles_have_as_many_partitions_as_there_can_be_cores(submitted, cores):
     assert task_cores(submitted) == cores
     assert required_settings(task_cores(submitted))["spark.sql.shuffle.partitions"] == str(cores)
+
+
+def test_settings_that_a_job_was_submitted_with_are_those_of_its_jvm(monkeypatch):
+    conf = SimpleNamespace(get=lambda name, default: {"spark.executor.cores": "4"}.get(name, default))
+    monkeypatch.setattr(session.SparkContext, "_jvm", None)
+    start = partial(setattr, session.SparkContext, "_jvm", SimpleNamespace(SparkConf=lambda defaults: conf))
+    monkeypatch.setattr(session.SparkContext, "_ensure_initialized", start)
+    assert task_cores(session.submitted_settings()) == 4
 
 
 def test_required_spark_settings_name_no_file_system():
