@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
+from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import Stack, named_stack
 from sluice_cli.terminal.run import Commands, debugging
 from sluice_cli.terminal.step import TYPED
@@ -250,10 +251,8 @@ def _show_version(is_wanted: bool) -> None:
 @app.callback()
 def everywhere(
     stack: Stack = None,
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    version: Annotated[bool, option("--version", "Print the version.", callback=_show_version, is_eager=True)] = False,
+    debug: Annotated[bool, option("--debug", "Show where an error came from.")] = False,
 ) -> None:
     named_stack.set(stack)
     debugging.set(debug)

@@ -14,6 +14,7 @@ from sluice_cli.config.push import File, fit_of_stack, read_with_warnings, summa
 from sluice_cli.config.rule_text import configuration_text
 from sluice_cli.config.yaml_lines import ConfigurationMistakes, name_of
 from sluice_cli.terminal.guard import json_escaped
+from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.stack import configuration_in_force
 from sluice_cli.terminal.step import Step
@@ -27,9 +28,7 @@ app = typer.Typer(
 
 WithWaitingObjects = Annotated[
     bool,
-    typer.Option(
-        "--waiting", help="Look also at the stack: at the columns of its tables, and at objects that wait for new ones."
-    ),
+    option("--waiting", "Look also at the stack: at the columns of its tables, and at objects that wait for new ones."),
 ]
 
 
@@ -84,9 +83,7 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
 
 @app.command()
 def show(
-    earlier: Annotated[
-        int, typer.Option("--earlier", metavar="N", min=0, help="The one before the last N pushes that changed it.")
-    ] = 0,
+    earlier: Annotated[int, option("--earlier N", "The one before the last N pushes that changed it.", min=0)] = 0,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

@@ -24,6 +24,7 @@ from sluice_cli.config.push import read_file
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text
 from sluice_cli.errors import UNNAMED
 from sluice_cli.terminal.guard import shell_text
+from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -50,39 +51,30 @@ Chosen = dict[str, dict[str, tuple[str, ...]]]
 
 def discover(
     write: Annotated[
-        bool, typer.Option("--write", help="Add the decided rules to the file. Rules with an open choice are left out.")
+        bool, option("--write", "Add the decided rules to the file. Rules with an open choice are left out.")
     ] = False,
-    file: Annotated[
-        Path, typer.Option("--file", metavar="FILE", help="The tables.yaml to add to, or to create.")
-    ] = Path("tables.yaml"),
-    key: Annotated[
-        list[str] | None, typer.Option("--key", metavar="TOPIC=COLUMN[,COLUMN]", help="Choose a topic's record key.")
-    ] = None,
+    file: Annotated[Path, option("--file FILE", "The tables.yaml to add to, or to create.")] = Path("tables.yaml"),
+    key: Annotated[list[str] | None, option("--key TOPIC=COLUMN[,COLUMN]", "Choose a topic's record key.")] = None,
     partition: Annotated[
         list[str] | None,
-        typer.Option("--partition", metavar="TOPIC=COLUMN|none", help="Choose a topic's partition columns."),
+        option("--partition TOPIC=COLUMN|none", "Choose a topic's partition columns."),
     ] = None,
     position: Annotated[
         list[str] | None,
-        typer.Option("--position", metavar="TOPIC=COLUMN", help="Choose the column that orders a topic's changes."),
+        option("--position TOPIC=COLUMN", "Choose the column that orders a topic's changes."),
     ] = None,
-    table: Annotated[
-        list[str] | None, typer.Option("--table", metavar="TOPIC=DATABASE.TABLE", help="Choose a topic's table.")
-    ] = None,
+    table: Annotated[list[str] | None, option("--table TOPIC=DATABASE.TABLE", "Choose a topic's table.")] = None,
     database: Annotated[
         str | None,
-        typer.Option(
-            "--database", metavar="NAME", help="The database of all tables. Without it, the topic names the database."
-        ),
+        option("--database NAME", "The database of all tables. Without it, the topic names the database."),
     ] = None,
     objects: Annotated[
         int | None,
-        typer.Option(
-            "--objects",
-            metavar="N",
+        option(
+            "--objects N",
+            "Objects to read of each topic, at most 1 MiB of each. By default 20, of small ones 100.",
             min=1,
             max=100,
-            help="Objects to read of each topic, at most 1 MiB of each. By default 20, of small ones 100.",
         ),
     ] = None,
     as_json: Json = False,

@@ -15,6 +15,7 @@ from sluice.names import TOPIC
 from sluice.onboarding.hudi_streamer import Translation, config_files, of_table, translate
 from sluice_cli.config.rule_text import add_rules, columns_value, comment, scalar
 from sluice_cli.errors import plain_reason
+from sluice_cli.terminal.options import argument, option
 from sluice_cli.terminal.output import Json, print_json, say
 
 LARGEST = 1_000_000  # bytes
@@ -23,28 +24,18 @@ _INCLUDE = "include"
 
 
 def import_properties(
-    properties: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A .properties file of Hudi Streamer (DeltaStreamer).")
-    ],
-    topic: Annotated[
-        str | None, typer.Option("--topic", metavar="TOPIC", help="The topic, if the properties don't name it.")
-    ] = None,
+    properties: Annotated[Path, argument("FILE", "A .properties file of Hudi Streamer (DeltaStreamer).")],
+    topic: Annotated[str | None, option("--topic TOPIC", "The topic, if the properties don't name it.")] = None,
     table: Annotated[
         str | None,
-        typer.Option("--table", metavar="DATABASE.TABLE", help="The table, if not the one of the properties."),
+        option("--table DATABASE.TABLE", "The table, if not the one of the properties."),
     ] = None,
     table_type: Annotated[
         str | None,
-        typer.Option(
-            "--table-type",
-            metavar="cow|mor",
-            help="As on the Streamer's command line; COPY_ON_WRITE and MERGE_ON_READ work too.",
-        ),
+        option("--table-type cow|mor", "As on the Streamer's command line; COPY_ON_WRITE and MERGE_ON_READ work too."),
     ] = None,
-    write: Annotated[bool, typer.Option("--write", help="Add the rule to the file, unless a choice is open.")] = False,
-    file: Annotated[
-        Path, typer.Option("--file", metavar="FILE", help="The tables.yaml to add to, or to create.")
-    ] = Path("tables.yaml"),
+    write: Annotated[bool, option("--write", "Add the rule to the file, unless a choice is open.")] = False,
+    file: Annotated[Path, option("--file FILE", "The tables.yaml to add to, or to create.")] = Path("tables.yaml"),
     as_json: Json = False,
 ) -> None:
     """Translate a Hudi Streamer configuration into a rule of tables.yaml. Needs no stack.

@@ -37,6 +37,7 @@ from sluice_cli.config.yaml_lines import STDIN, ConfigurationMistakes, text_of_f
 from sluice_cli.errors import PushedMeanwhile
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import Yes, ask
+from sluice_cli.terminal.options import argument, option
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.stack import configuration_in_force, lane_names, supervise_now
 from sluice_cli.terminal.step import completed
@@ -46,12 +47,12 @@ COUNTED = 20_000  # parked and quarantined objects that are read at most, each
 STEP_OF_ITS_OWN = "Do as each line says and push again, or restore the old value"
 COUNTED_PENDING = 1_000  # pending objects of a table that are read at most
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A tables.yaml; - for stdin.")]
+File = Annotated[Path, argument("FILE", "A tables.yaml; - for stdin.")]
 WithWaiting = Annotated[
     bool,
-    typer.Option(
+    option(
         "--with-waiting",
-        help="If a generation rises, merge pending objects under the new one: they are all of the new log. "
+        "If a generation rises, merge pending objects under the new one: they are all of the new log. "
         "Objects that a failed batch returned keep their generation.",
     ),
 ]

@@ -27,6 +27,7 @@ from sluice_cli.account.steps import MERGED
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.known_names import check_prefix
+from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, counted, print_json, print_line, say, visible
 from sluice_cli.terminal.stack import supervise_now
 
@@ -35,9 +36,7 @@ FAILED_SHOWN = 10
 
 
 def backfill(
-    prefix: Annotated[
-        str, typer.Option("--prefix", metavar="PREFIX", help="Only objects whose keys have this prefix.")
-    ] = "",
+    prefix: Annotated[str, option("--prefix PREFIX", "Only objects whose keys have this prefix.")] = "",
     rate: Rate = RATE,
     dry_run: DryRun = False,
     yes: Yes = False,

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from sluice.admission.routing import route_of
@@ -21,6 +20,7 @@ from sluice.errors import CommandFailed, UsageError
 from sluice.ledger.keys import PARKED
 from sluice_cli.account.object import rule_steps, tells_topic
 from sluice_cli.errors import plain_reason
+from sluice_cli.terminal.options import argument, option
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -83,11 +83,9 @@ class Copies:
 def put(
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="PATH...", help="Files, and folders whose files keep their path inside the folder."),
+        argument("PATH...", "Files, and folders whose files keep their path inside the folder."),
     ],
-    prefix: Annotated[
-        str, typer.Option("--prefix", metavar="PREFIX", help="Put before every key, joined with one slash.")
-    ] = "",
+    prefix: Annotated[str, option("--prefix PREFIX", "Put before every key, joined with one slash.")] = "",
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

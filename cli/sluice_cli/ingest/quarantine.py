@@ -23,6 +23,7 @@ from sluice_cli.ingest.quarantine_entries import print_entry, print_groups, prin
 from sluice_cli.ingest.set_aside import COUNTED_AT_MOST, SHORTEST_ID, Decided, Quarantine, Selection
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.known_names import check_table, check_topic
+from sluice_cli.terminal.options import argument, option
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -48,18 +49,13 @@ app = typer.Typer(
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="ID...",
-        help=f"Ids as `list` shows them (the first {SHORTEST_ID} characters are enough), or keys of objects.",
-    ),
+    argument("ID...", f"Ids as `list` shows them (the first {SHORTEST_ID} characters are enough), or keys of objects."),
 ]
-OfTable = Annotated[
-    str | None, typer.Option("--table", metavar="TABLE", help="Only entries of this table: database.table.")
-]
-OfCode = Annotated[str | None, typer.Option("--code", metavar="CODE", help="Only entries with this code.")]
-OfTopic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only entries of this topic.")]
-All = Annotated[bool, typer.Option("--all", help="Everything in quarantine, without parked objects.")]
-Note = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Kept with the decision.")]
+OfTable = Annotated[str | None, option("--table TABLE", "Only entries of this table: database.table.")]
+OfCode = Annotated[str | None, option("--code CODE", "Only entries with this code.")]
+OfTopic = Annotated[str | None, option("--topic TOPIC", "Only entries of this topic.")]
+All = Annotated[bool, option("--all", "Everything in quarantine, without parked objects.")]
+Note = Annotated[str | None, option("--note TEXT", "Kept with the decision.")]
 
 
 @app.command("list")
@@ -67,16 +63,14 @@ def list_entries(
     table: OfTable = None,
     topic: OfTopic = None,
     code: OfCode = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Maximum number of entries.")] = LISTED,
+    limit: Annotated[int, option("--limit N", "Maximum number of entries.", min=1)] = LISTED,
     parked: Annotated[
         bool,
-        typer.Option(
-            "--parked", help="Parked objects instead: no rule takes their topic, or their source's log restarted."
-        ),
+        option("--parked", "Parked objects instead: no rule takes their topic, or their source's log restarted."),
     ] = False,
     decided: Annotated[
         bool,
-        typer.Option("--decided", help="Past decisions: what was retried or discarded, by which command and by whom."),
+        option("--decided", "Past decisions: what was retried or discarded, by which command and by whom."),
     ] = False,
     as_json: Json = False,
     stack: Stack = None,
@@ -131,12 +125,11 @@ def list_entries(
 def show(
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="ID",
-            help=f"An id as `list` shows it (the first {SHORTEST_ID} characters are enough), or an object's key.",
+        argument(
+            "ID", f"An id as `list` shows it (the first {SHORTEST_ID} characters are enough), or an object's key."
         ),
     ],
-    rows: Annotated[int, typer.Option("--rows", metavar="N", min=0, help="Maximum number of its rows.")] = ROWS_SHOWN,
+    rows: Annotated[int, option("--rows N", "Maximum number of its rows.", min=0)] = ROWS_SHOWN,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -177,7 +170,7 @@ def retry(
     code: OfCode = None,
     all: All = False,
     note: Note = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask: a retry asks nothing without it, either.")] = False,
+    yes: Annotated[bool, option("--yes", "Don't ask: a retry asks nothing without it, either.")] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -228,7 +221,7 @@ def discard(
     topic: OfTopic = None,
     code: OfCode = None,
     all: All = False,
-    parked: Annotated[bool, typer.Option("--parked", help="Parked objects instead of entries in quarantine.")] = False,
+    parked: Annotated[bool, option("--parked", "Parked objects instead of entries in quarantine.")] = False,
     note: Note = None,
     yes: Yes = False,
     as_json: Json = False,

@@ -23,9 +23,9 @@ from sluice_cli.account.object import rows_left
 from sluice_cli.account.steps import BACKFILL, MERGED, NEWEST_OBJECTS, entries
 from sluice_cli.ingest.replay_end import ReplayEnd, TableEnd
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
-from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.known_names import check_prefix, check_table
+from sluice_cli.terminal.options import TimeSpan, option, seconds
 from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.stack import supervise_now
 from sluice_read.moments import instant_of, point_in_time, refuse_backwards
@@ -49,30 +49,20 @@ GONE = "no longer in bronze"
 
 
 def replay(
-    prefix: Annotated[
-        str | None, typer.Option("--prefix", metavar="PREFIX", help="Only objects whose keys have this prefix.")
-    ] = None,
-    table: Annotated[
-        str | None, typer.Option("--table", metavar="TABLE", help="Only objects of this table: database.table.")
-    ] = None,
-    batch: Annotated[str | None, typer.Option("--batch", metavar="ID", help="Only objects of this batch.")] = None,
+    prefix: Annotated[str | None, option("--prefix PREFIX", "Only objects whose keys have this prefix.")] = None,
+    table: Annotated[str | None, option("--table TABLE", "Only objects of this table: database.table.")] = None,
+    batch: Annotated[str | None, option("--batch ID", "Only objects of this batch.")] = None,
     since: Annotated[
         str | None,
-        typer.Option(
-            "--since",
-            metavar="TIME",
-            help="Only objects written to bronze since: 15m, 2h or 7d ago, or a time with its zone.",
-        ),
+        option("--since TIME", "Only objects written to bronze since: 15m, 2h or 7d ago, or a time with its zone."),
     ] = None,
-    before: Annotated[
-        str | None, typer.Option("--before", metavar="TIME", help="Only objects written before this time.")
-    ] = None,
-    all: Annotated[bool, typer.Option("--all", help="Every committed object.")] = False,
+    before: Annotated[str | None, option("--before TIME", "Only objects written before this time.")] = None,
+    all: Annotated[bool, option("--all", "Every committed object.")] = False,
     rate: Rate = RATE,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until all are merged, and say what changed.")] = False,
+    wait: Annotated[bool, option("--wait", "Wait until all are merged, and say what changed.")] = False,
     timeout: Annotated[
         float,
-        typer.Option("--timeout", metavar="DURATION", parser=seconds, help="With --wait: give up after 90s, 5m, 2h."),
+        option("--timeout DURATION", "With --wait: give up after 90s, 5m, 2h.", parser=seconds),
     ] = TimeSpan(900),
     dry_run: DryRun = False,
     yes: Yes = False,

@@ -30,8 +30,8 @@ from sluice_cli.ingest.survey import (
     describe_counts,
 )
 from sluice_cli.ingest.waiter import Bronze, Waiter, WaitResult
-from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.known_names import code_of
+from sluice_cli.terminal.options import TimeSpan, option, seconds
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -58,10 +58,10 @@ G = TypeVar("G")
 def wait(
     timeout: Annotated[
         float,
-        typer.Option("--timeout", metavar="DURATION", parser=seconds, help="Give up after this time: 90s, 5m, 2h."),
+        option("--timeout DURATION", "Give up after this time: 90s, 5m, 2h.", parser=seconds),
     ] = TimeSpan(900),
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail also for parked or quarantined objects and quarantined rows.")
+        bool, option("--strict", "Fail also for parked or quarantined objects and quarantined rows.")
     ] = False,
     as_json: Json = False,
     stack: Stack = None,

@@ -8,20 +8,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-import typer
-
 from sluice.cost import Assumptions, Once, backlog_once
 from sluice.prices import PriceList
 from sluice_aws.stack import LOCAL, Target
+from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import counted, human_age, human_bytes, visible
 
 TABLES_SHOWN = 20
 RATE = 200
 SHOWN_FROM_S = 60  # of a local estimate, which is too rough for less
 _DEPLOYED, _LOCALLY = Assumptions(), Assumptions(start_s=0.0)
-Rate = Annotated[
-    int, typer.Option("--rate", metavar="N", min=1, max=10_000, help="Maximum number of objects per second.")
-]
+Rate = Annotated[int, option("--rate N", "Maximum number of objects per second.", min=1, max=10_000)]
 
 
 @dataclass

@@ -22,6 +22,7 @@ from sluice.errors import CommandFailed, UsageError
 from sluice_cli.account.steps import PROPOSALS, TABLES_AND_LANES, put_first
 from sluice_cli.local.progress import progress_lines
 from sluice_cli.terminal.interaction import Yes, ask, following
+from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import Json, print_json, say, say_next_step
 from sluice_cli.terminal.step import Step
 from sluice_local.emulators.choose import VARIABLE, Kind
@@ -58,57 +59,44 @@ app = typer.Typer(
 
 Port = Annotated[
     int | None,
-    typer.Option("--port", metavar="N", min=1, max=65535, help="Port of the emulator; a free one by default."),
+    option("--port N", "Port of the emulator; a free one by default.", min=1, max=65535),
 ]
 
 
 @app.command()
 def up(
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="A tables.yaml to push once the stack is up.")
-    ] = None,
+    config: Annotated[Path | None, option("--config FILE", "A tables.yaml to push once the stack is up.")] = None,
     detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Return when the stack is ready; it runs until `sluice local down`.")
+        bool, option("--detach -d", "Return when the stack is ready; it runs until `sluice local down`.")
     ] = False,
     port: Port = None,
     emr_port: Annotated[
         int | None,
-        typer.Option(
-            "--emr-port",
-            metavar="N",
-            min=1,
-            max=65535,
-            help="Port of the EMR Serverless stand-in; a free one by default.",
-        ),
+        option("--emr-port N", "Port of the EMR Serverless stand-in; a free one by default.", min=1, max=65535),
     ] = None,
     bind: Annotated[
         str,
-        typer.Option(
-            "--bind",
-            metavar="ADDRESS",
+        option(
+            "--bind ADDRESS",
+            "Listen on this IPv4 address, so that containers or other machines reach the stack.",
             parser=_ipv4,
-            help="Listen on this IPv4 address, so that containers or other machines reach the stack.",
         ),
     ] = LOOPBACK,
     cores: Annotated[
         int | None,
-        typer.Option("--cores", metavar="N", min=1, help="Cores of a Spark run.", show_default="all, at most 4"),
+        option("--cores N", "Cores of a Spark run.", min=1, show_default="all, at most 4"),
     ] = None,
     executors: Annotated[
         int,
-        typer.Option(
-            "--executors", metavar="N", min=0, max=8, help="Processes for a run's tasks; 0: the driver's own."
-        ),
+        option("--executors N", "Processes for a run's tasks; 0: the driver's own.", min=0, max=8),
     ] = 0,
     emulator: Annotated[
         Kind,
-        typer.Option("--emulator", envvar=VARIABLE, help="The emulator of AWS. LocalStack needs its own Python 3.13."),
+        option("--emulator", "The emulator of AWS. LocalStack needs its own Python 3.13.", envvar=VARIABLE),
     ] = Kind.MINISTACK,
     deployed_timers: Annotated[
         bool,
-        typer.Option(
-            "--deployed-timers", help="Use the schedules and batching window of a deployment, not the shortest."
-        ),
+        option("--deployed-timers", "Use the schedules and batching window of a deployment, not the shortest."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -179,7 +167,7 @@ def up(
 @app.command()
 def down(
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep its buckets, tables and ledger for the next `up` in the same folder.")
+        bool, option("--keep", "Keep its buckets, tables and ledger for the next `up` in the same folder.")
     ] = False,
     yes: Yes = False,
 ) -> None:

@@ -25,6 +25,7 @@ from sluice_cli.errors import DemoFailed, ReaderGone
 from sluice_cli.local.demo_changes import ChangeWriter
 from sluice_cli.local.progress import progress_lines
 from sluice_cli.terminal.guard import shell_text, visible
+from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import counted, print_line, say, stacks_named
 from sluice_cli.terminal.run import READER_GONE, run_command
 from sluice_cli.terminal.step import Step
@@ -54,9 +55,7 @@ _NEXT = (  # as README has them
 
 def demo(
     context: typer.Context,
-    picture: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Also draw the changed row's waterfall.")
-    ] = None,
+    picture: Annotated[Path | None, option("--svg FILE", "Also draw the changed row's waterfall.")] = None,
 ) -> None:
     """Load seven tables, change a row, delete it, upload a damaged file, and account for every object.
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from sluice.errors import UsageError
 from sluice_cli.config.rule_text import EXAMPLE_RULE
 from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.interaction import Yes, ask, path_given
+from sluice_cli.terminal.options import argument
 from sluice_cli.terminal.output import say, say_next_step
 from sluice_cli.terminal.step import Step
 from sluice_deploy.release import source_root
@@ -50,10 +49,10 @@ help:  ## list the targets
 def init(
     folder: Annotated[
         Path,
-        typer.Argument(
-            metavar="FOLDER",
+        argument(
+            "FOLDER",
+            "A new or an empty folder, one without files of these names, or a project of another release.",
             parser=path_given,
-            help="A new or an empty folder, one without files of these names, or a project of another release.",
         ),
     ],
     yes: Yes = False,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
 from botocore.exceptions import ClientError
 
 from sluice.errors import CommandFailed, UsageError
 from sluice_cli.errors import BucketElsewhere, NotificationOverlap
+from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, print_json, say
 
 ID = "sluice"
@@ -21,10 +21,9 @@ VIA = ("eventbridge", "queue")
 def adopt_bucket(
     via: Annotated[
         str | None,
-        typer.Option(
-            "--via",
-            metavar="WAY",
-            help="eventbridge (works beside any other notification) or queue (directly to the stack's queue, faster). "
+        option(
+            "--via WAY",
+            "eventbridge (works beside any other notification) or queue (directly to the stack's queue, faster). "
             "Default: eventbridge; queue for the stack's own bucket, which no rule of EventBridge covers.",
         ),
     ] = None,

@@ -17,6 +17,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.stack import Target
 from sluice_cli.account.steps import NEWEST_OBJECTS, OPEN_BATCHES, at_rest
+from sluice_cli.terminal.options import argument, option
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -59,9 +60,7 @@ class _OpenBatch:
 
 @app.command("show")
 def show(
-    batch: Annotated[
-        str | None, typer.Argument(metavar="[BATCH]", help="Only this batch: the beginning of its id.")
-    ] = None,
+    batch: Annotated[str | None, argument("[BATCH]", "Only this batch: the beginning of its id.")] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -110,11 +109,9 @@ def show(
 
 @app.command("give-up")
 def give_up(
-    batch: Annotated[str, typer.Argument(metavar="BATCH", help="The beginning of its id, as `show` lists it.")],
-    table: Annotated[
-        str | None, typer.Option("--table", metavar="TABLE", help="Only this table: database.table.")
-    ] = None,
-    note: Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Kept with the objects.")] = None,
+    batch: Annotated[str, argument("BATCH", "The beginning of its id, as `show` lists it.")],
+    table: Annotated[str | None, option("--table TABLE", "Only this table: database.table.")] = None,
+    note: Annotated[str | None, option("--note TEXT", "Kept with the objects.")] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

@@ -34,7 +34,7 @@ from sluice.prices import PriceList
 from sluice_aws.stack import LOCAL
 from sluice_cli.account.region_prices import prices_for, prices_of
 from sluice_cli.ops.bills import _ended, _line, _remarks, _usd, besides_runs, by_table
-from sluice_cli.terminal.durations import TimeSpan, at_least, seconds
+from sluice_cli.terminal.options import TimeSpan, at_least, option, seconds
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -74,9 +74,7 @@ LARGEST = {"MaximumCpu": "16 vCPU", "MaximumMemory": "128 GB"}  # the template's
 
 @app.command("runs")
 def runs(
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=500, help="Number of job runs, newest first.")
-    ] = 20,
+    limit: Annotated[int, option("--limit N", "Number of job runs, newest first.", min=1, max=500)] = 20,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -139,20 +137,20 @@ _GIVEN_BY_DEFAULT = (60, 1, 0.1)  # --every, --objects and --mb
 
 @app.command("estimate")
 def estimate(
-    tables: Annotated[int | None, typer.Option("--tables", metavar="N", min=1, help="Number of tables.")] = None,
+    tables: Annotated[int | None, option("--tables N", "Number of tables.", min=1)] = None,
     every: Annotated[
         float,
-        typer.Option("--every", metavar="DURATION", parser=at_least(1), help="Time between two arrivals: 90s, 5m, 2h."),
+        option("--every DURATION", "Time between two arrivals: 90s, 5m, 2h.", parser=at_least(1)),
     ] = TimeSpan(60),
-    objects: Annotated[int, typer.Option("--objects", metavar="N", min=1, help="Objects per arrival.")] = 1,
-    mb: Annotated[float, typer.Option("--mb", metavar="N", min=0.0, help="Megabytes per arrival, as stored.")] = 0.1,
+    objects: Annotated[int, option("--objects N", "Objects per arrival.", min=1)] = 1,
+    mb: Annotated[float, option("--mb N", "Megabytes per arrival, as stored.", min=0.0)] = 0.1,
     freshness: Annotated[
         float,
-        typer.Option("--freshness", metavar="DURATION", parser=seconds, help="How old a table may get: 90s, 5m, 2h."),
+        option("--freshness DURATION", "How old a table may get: 90s, 5m, 2h.", parser=seconds),
     ] = TimeSpan(DEFAULT_FRESHNESS_S),
     region: Annotated[
         str | None,
-        typer.Option("--region", metavar="REGION", help="Use this region's list prices, read from AWS once a month."),
+        option("--region REGION", "Use this region's list prices, read from AWS once a month."),
     ] = None,
     as_json: Json = False,
     stack: Stack = None,

@@ -17,6 +17,7 @@ from sluice.errors import UsageError
 from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
 from sluice_aws.stack import Target
+from sluice_cli.terminal.options import argument, option
 from sluice_cli.terminal.output import (
     DryRun,
     Json,
@@ -49,9 +50,7 @@ AT_ONCE = 10  # messages of one call
 EXCERPT = 300  # characters of a text that isn't understood
 EMPTY_ANSWERS = 3  # in a row, after which a queue counts as empty: SQS asks only some of its servers
 
-Queue = Annotated[
-    str, typer.Argument(metavar="[QUEUE]", help="notices, events, calls or rules; by default all of them.")
-]
+Queue = Annotated[str, argument("[QUEUE]", "notices, events, calls or rules; by default all of them.")]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -88,9 +87,7 @@ class Letter:
 @app.command("list")
 def list_letters(
     queue: Queue = "",
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=0, max=1_000, help="Messages to show per queue.")
-    ] = 20,
+    limit: Annotated[int, option("--limit N", "Messages to show per queue.", min=0, max=1_000)] = 20,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -147,11 +144,9 @@ def _print_letters(letters: Sequence[tuple[str, Letter]], now: int) -> None:
 
 @app.command()
 def redrive(
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="notices, events, calls or rules.")],
-    count: Annotated[
-        int | None, typer.Option("--count", metavar="N", min=1, help="Maximum number of messages. Default: all.")
-    ] = None,
-    rate: Annotated[float, typer.Option("--rate", metavar="N", min=0.1, help="Messages per second.")] = 50.0,
+    queue: Annotated[str, argument("QUEUE", "notices, events, calls or rules.")],
+    count: Annotated[int | None, option("--count N", "Maximum number of messages. Default: all.", min=1)] = None,
+    rate: Annotated[float, option("--rate N", "Messages per second.", min=0.1)] = 50.0,
     dry_run: DryRun = False,
     as_json: Json = False,
     stack: Stack = None,

@@ -14,8 +14,8 @@ from sluice_aws.failures import SEE_STACK, failure_of
 from sluice_aws.stack import Target
 from sluice_cli.ops.checks import CHECKS
 from sluice_cli.ops.engine import EngineTrial
-from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.findings import FAIL, WARN, Finding
+from sluice_cli.terminal.options import TimeSpan, option, seconds
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console
 from sluice_cli.terminal.tables import print_table
 
@@ -23,19 +23,16 @@ from sluice_cli.terminal.tables import print_table
 def doctor(
     job: Annotated[
         bool,
-        typer.Option(
+        option(
             "--job",
-            help="Also start a job that tries the engine: versions, and a small table of each type. "
+            "Also start a job that tries the engine: versions, and a small table of each type. "
             "It takes about a minute, and costs a minute of a driver and an executor.",
         ),
     ] = False,
     timeout: Annotated[
         float,
-        typer.Option(
-            "--timeout",
-            metavar="DURATION",
-            parser=seconds,
-            help="With --job: time limit of the job, its wait for workers included.",
+        option(
+            "--timeout DURATION", "With --job: time limit of the job, its wait for workers included.", parser=seconds
         ),
     ] = TimeSpan(1200),
     as_json: Json = False,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from sluice.errors import CommandFailed
 from sluice.lane.machine import HALTED, IDLE, PAUSED, LaneState
 from sluice_aws.clock import epoch_ms
@@ -13,10 +11,11 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_cli.account.lane import describe_lane, rebuilds_by_lane, restarted
 from sluice_cli.account.steps import continued_rebuild
 from sluice_cli.terminal.known_names import check_lane
+from sluice_cli.terminal.options import argument
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line, say
 from sluice_cli.terminal.stack import supervise_now
 
-Lane = Annotated[str, typer.Argument(metavar="LANE", help="The lane's name, as `sluice status` lists it.")]
+Lane = Annotated[str, argument("LANE", "The lane's name, as `sluice status` lists it.")]
 
 
 def pause(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:

@@ -13,13 +13,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from sluice.errors import CommandFailed, UsageError
 from sluice_aws.stack import STACK_VARIABLE, Target
 from sluice_cli.account.steps import RUNS
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import following
+from sluice_cli.terminal.options import argument, option
 from sluice_cli.terminal.output import Stack, chosen_target, is_named, named_stack, say
 from sluice_cli.terminal.stack import output_of
 from sluice_local.home import Home, running_home
@@ -33,20 +32,11 @@ _BLOCKS = ("trace",)  # texts of several lines
 def logs(
     run: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[RUN]",
-            help="A run or the beginning of its id, or its job run at EMR Serverless; by default the newest.",
-        ),
+        argument("[RUN]", "A run or the beginning of its id, or its job run at EMR Serverless; by default the newest."),
     ] = None,
-    stderr: Annotated[
-        bool, typer.Option("--stderr", help="Spark's own output instead of the driver's events.")
-    ] = False,
-    raw: Annotated[
-        bool, typer.Option("--json", "--raw", help="The events as the driver wrote them: JSON lines.")
-    ] = False,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Follow the output until the run ends; local runs only.")
-    ] = False,
+    stderr: Annotated[bool, option("--stderr", "Spark's own output instead of the driver's events.")] = False,
+    raw: Annotated[bool, option("--json --raw", "The events as the driver wrote them: JSON lines.")] = False,
+    follow: Annotated[bool, option("--follow -f", "Follow the output until the run ends; local runs only.")] = False,
     stack: Stack = None,
 ) -> None:
     """Print what a run's driver logged, with times in UTC. `sluice ops runs` lists the runs.

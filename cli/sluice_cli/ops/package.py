@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from sluice.errors import NoRegion, NoTarget, UsageError
+from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import Json, Stack, chosen_target, human_bytes, named_stack, print_json, say
 from sluice_cli.terminal.tables import print_table
 from sluice_deploy.functions import build_functions
@@ -30,46 +29,42 @@ _CHOICES = {
 def package(
     arch: Annotated[
         str,
-        typer.Option(
-            "--arch",
-            metavar="PROCESSOR",
-            help="Processor of the Spark workers: x86_64, arm64, both, or host (this machine, for the local stack).",
+        option(
+            "--arch PROCESSOR",
+            "Processor of the Spark workers: x86_64, arm64, both, or host (this machine, for the local stack).",
         ),
     ] = "both",
     output: Annotated[
         Path | None,
-        typer.Option("--output", metavar="FOLDER", help="Write the files to a folder here, named by the version."),
+        option("--output FOLDER", "Write the files to a folder here, named by the version."),
     ] = None,
     upload: Annotated[
         bool,
-        typer.Option("--upload", help="Upload the files to the stack's artifact bucket, under releases/<version>/."),
+        option("--upload", "Upload the files to the stack's artifact bucket, under releases/<version>/."),
     ] = False,
     if_deployed: Annotated[
         bool,
-        typer.Option("--if-deployed", help="Do nothing while the stack doesn't exist: it has no bucket to upload to."),
+        option("--if-deployed", "Do nothing while the stack doesn't exist: it has no bucket to upload to."),
     ] = False,
     release_file: Annotated[
-        Path | None, typer.Option("--release-file", metavar="FILE", help="Write the version to this file, for scripts.")
+        Path | None, option("--release-file FILE", "Write the version to this file, for scripts.")
     ] = None,
     functions: Annotated[
         Path | None,
-        typer.Option("--functions", metavar="FILE", help="Instead, write the functions' package to this zip file."),
+        option("--functions FILE", "Instead, write the functions' package to this zip file."),
     ] = None,
-    python: Annotated[
-        str, typer.Option("--python", metavar="VERSION", help="The Python of the functions' runtime.")
-    ] = "3.13",
+    python: Annotated[str, option("--python VERSION", "The Python of the functions' runtime.")] = "3.13",
     parameters: Annotated[
         list[str] | None,
-        typer.Option(
-            "--parameters",
-            metavar="TEXT",
-            help="Instead, print the parameters of an environment of samconfig.toml as `sam deploy "
+        option(
+            "--parameters TEXT",
+            "Instead, print the parameters of an environment of samconfig.toml as `sam deploy "
             "--parameter-overrides` takes them; NAME=VALUE behind the environment's name replaces one.",
         ),
     ] = None,
     template: Annotated[
         Path,
-        typer.Option("--template", metavar="FILE", help="With --parameters: the template that must have them all."),
+        option("--template FILE", "With --parameters: the template that must have them all."),
     ] = TEMPLATE,
     stack: Stack = None,
     json: Json = False,

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import typer
-
 from sluice.batch.outcome import COMMITTED
 from sluice.lane.machine import PAUSED
 from sluice_aws.clock import epoch_ms
@@ -17,6 +15,7 @@ from sluice_aws.s3.past_batches import PastBatch, batches_by_run
 from sluice_cli.account.lane import batches_of_run, lane_entry, run_ms, steps_of_lane
 from sluice_cli.account.window import Nearest
 from sluice_cli.terminal.known_names import check_lane
+from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -58,20 +57,14 @@ class RunSummary:
 
 
 def runs(
-    lane: Annotated[str | None, typer.Option("--lane", metavar="LANE", help="Only this lane.")] = None,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Only runs that ended without releasing their lane.")
-    ] = False,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1_000, help="Number of runs.")] = 20,
+    lane: Annotated[str | None, option("--lane LANE", "Only this lane.")] = None,
+    failed: Annotated[bool, option("--failed", "Only runs that ended without releasing their lane.")] = False,
+    limit: Annotated[int, option("--limit N", "Number of runs.", min=1, max=1_000)] = 20,
     since: Annotated[
         str | None,
-        typer.Option(
-            "--since", metavar="TIME", help="Only runs under way since: 15m, 2h or 7d ago, or a time with its zone."
-        ),
+        option("--since TIME", "Only runs under way since: 15m, 2h or 7d ago, or a time with its zone."),
     ] = None,
-    before: Annotated[
-        str | None, typer.Option("--before", metavar="TIME", help="Only runs that began before this time.")
-    ] = None,
+    before: Annotated[str | None, option("--before TIME", "Only runs that began before this time.")] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

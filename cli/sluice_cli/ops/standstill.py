@@ -16,8 +16,8 @@ from sluice.lane.machine import IDLE, PAUSED
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.stack import STACK_VARIABLE, Target, remove_failed_creation
 from sluice_cli.errors import NotAtRest
-from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.interaction import Yes, ask_in_terminal
+from sluice_cli.terminal.options import TimeSpan, option, seconds
 from sluice_cli.terminal.output import Stack, chosen_target, named_stack, say
 from sluice_cli.terminal.stack import supervise_now
 from sluice_cli.terminal.step import Step
@@ -33,11 +33,7 @@ RESTING = ("CREATED", "STOPPED", "TERMINATED")
 ENDED = ("SUCCESS", "FAILED", "CANCELLED")
 Note = Annotated[
     Path | None,
-    typer.Option(
-        "--note",
-        metavar="FILE",
-        help="Note the paused lanes in this file instead of the ledger, for `sluice standstill end`.",
-    ),
+    option("--note FILE", "Note the paused lanes in this file instead of the ledger, for `sluice standstill end`."),
 ]
 
 
@@ -46,24 +42,18 @@ def begin(
     note: Note = None,
     before_deploy: Annotated[
         Path | None,
-        typer.Option(
-            "--before-deploy", metavar="TEMPLATE", help="Do so only if deploying this template changes the application."
-        ),
+        option("--before-deploy TEMPLATE", "Do so only if deploying this template changes the application."),
     ] = None,
     overrides: Annotated[
         str,
-        typer.Option(
-            "--parameter-overrides", metavar="TEXT", help="The parameters of the deployment, as for `sam deploy`."
-        ),
+        option("--parameter-overrides TEXT", "The parameters of the deployment, as for `sam deploy`."),
     ] = "",
     environment: Annotated[
         str,
-        typer.Option(
-            "--environment", metavar="NAME", help="The environment of samconfig.toml that is deployed, for its tags."
-        ),
+        option("--environment NAME", "The environment of samconfig.toml that is deployed, for its tags."),
     ] = "",
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="DURATION", parser=seconds, help="Time for runs to end: 90s, 5m, 2h.")
+        float, option("--timeout DURATION", "Time for runs to end: 90s, 5m, 2h.", parser=seconds)
     ] = TimeSpan(1800),
     yes: Yes = False,
     stack: Stack = None,

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from sluice.errors import UsageError
 from sluice.ledger.keys import PARKED, QUARANTINED
 from sluice_aws.clock import epoch_ms
@@ -21,9 +19,9 @@ from sluice_cli.account.table import trouble_of_table
 from sluice_cli.account.trouble import troubles
 from sluice_cli.ingest.set_aside import reasons_of_rows
 from sluice_cli.status.overview import gather
-from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.interaction import path_given
+from sluice_cli.terminal.options import TimeSpan, at_least, option
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -53,35 +51,24 @@ def status(
     as_json: Json = False,
     html: Annotated[
         Path | None,
-        typer.Option(
-            "--html",
-            metavar="FILE",
-            parser=path_given,
-            help="Write a self-contained HTML page with the recent past instead.",
-        ),
+        option("--html FILE", "Write a self-contained HTML page with the recent past instead.", parser=path_given),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(
-            "--since",
-            metavar="TIME",
-            help="With --html: where the page's time span begins: 2h or 7d ago, or a time with its zone.",
+        option(
+            "--since TIME",
+            "With --html: where the page's time span begins: 2h or 7d ago, or a time with its zone.",
             show_default=PAGE_LOOKS_BACK,
         ),
     ] = None,
     watch: Annotated[
         bool,
-        typer.Option(
-            "--watch", help="With --html: write the page again and again until Ctrl-C; a browser that shows it follows."
-        ),
+        option("--watch", "With --html: write the page again and again until Ctrl-C; a browser that shows it follows."),
     ] = False,
     every: Annotated[
         float,
-        typer.Option(
-            "--every",
-            metavar="DURATION",
-            parser=at_least(LEAST_EVERY_S),
-            help="With --watch: the pause between two pages: 30s, 5m.",
+        option(
+            "--every DURATION", "With --watch: the pause between two pages: 30s, 5m.", parser=at_least(LEAST_EVERY_S)
         ),
     ] = EVERY_S,
     stack: Stack = None,

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-import typer
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -23,8 +22,8 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_cli.account.lane import LAPSED, batches_of_run, run_ms
 from sluice_cli.account.table import trouble_of_table
 from sluice_cli.status.overview import lanes_and_tables
-from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.guard import escaping_console
+from sluice_cli.terminal.options import TimeSpan, at_least, option
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, human_age, human_bytes, print_json, visible
 from sluice_cli.terminal.run import AWS_ERRORS, unanswered
 from sluice_cli.terminal.tables import GAP, state_text
@@ -38,11 +37,9 @@ SHARE = 4  # times the last read is the shortest pause, so that a long backlog i
 def top(
     every: Annotated[
         float,
-        typer.Option(
-            "--every", metavar="DURATION", parser=at_least(LEAST_EVERY_S), help="Time between two refreshes: 5s, 1m."
-        ),
+        option("--every DURATION", "Time between two refreshes: 5s, 1m.", parser=at_least(LEAST_EVERY_S)),
     ] = EVERY_S,
-    once: Annotated[bool, typer.Option("--once", help="Show the state once and exit.")] = False,
+    once: Annotated[bool, option("--once", "Show the state once and exit.")] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

@@ -19,9 +19,9 @@ from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.stack import Target
 from sluice_cli.account.service import describe_error, service_entries
 from sluice_cli.tables.inspect import TableName
-from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.known_names import known_table
+from sluice_cli.terminal.options import TimeSpan, option, seconds
 from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.services import request_services, wait_for_services
 from sluice_cli.terminal.step import Step
@@ -29,10 +29,10 @@ from sluice_cli.terminal.step import Step
 
 def adopt(
     table: TableName,
-    source: Annotated[str, typer.Option("--from", metavar="URI", help="The other table: s3://bucket/path")],
+    source: Annotated[str, option("--from URI", "The other table: s3://bucket/path")],
     wait_s: Annotated[
         float,
-        typer.Option("--wait", metavar="DURATION", parser=seconds, help="How long to wait for the commit: 90s, 5m."),
+        option("--wait DURATION", "How long to wait for the commit: 90s, 5m.", parser=seconds),
     ] = TimeSpan(0),
     dry_run: DryRun = False,
     yes: Yes = False,

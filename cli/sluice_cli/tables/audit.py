@@ -40,6 +40,7 @@ from sluice_cli.account.object import judged_now
 from sluice_cli.ingest.backfill import ListedObjects
 from sluice_cli.terminal.interaction import counting
 from sluice_cli.terminal.known_names import check_prefix
+from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -72,17 +73,14 @@ _COLUMNS = ("key", "version", "state", "table", "batch", "instant", "place", "re
 
 
 def audit(
-    prefix: Annotated[
-        str, typer.Option("--prefix", metavar="PREFIX", help="Only objects whose keys have this prefix.")
-    ] = "",
+    prefix: Annotated[str, option("--prefix PREFIX", "Only objects whose keys have this prefix.")] = "",
     objects: Annotated[
-        bool, typer.Option("--objects", help="Also list every object version: where it is committed, or why not.")
+        bool, option("--objects", "Also list every object version: where it is committed, or why not.")
     ] = False,
     repair: Annotated[
         bool,
-        typer.Option(
-            "--repair",
-            help="Admit objects that the ledger doesn't know, end abandoned claims, and list pending objects.",
+        option(
+            "--repair", "Admit objects that the ledger doesn't know, end abandoned claims, and list pending objects."
         ),
     ] = False,
     as_json: Json = False,

@@ -24,6 +24,7 @@ from sluice_aws.stack import Target
 from sluice_cli.config.risks import drop_command
 from sluice_cli.errors import NotInCatalog
 from sluice_cli.terminal.known_names import check_table, known_table
+from sluice_cli.terminal.options import argument, option
 from sluice_cli.terminal.output import (
     DryRun,
     Json,
@@ -45,7 +46,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-OfTable = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]
+OfTable = Annotated[str, argument("TABLE", "database.table")]
 
 
 class Engine(str, Enum):
@@ -59,7 +60,7 @@ class Engine(str, Enum):
 @app.command("sync")
 def sync(
     tables: Annotated[
-        list[str] | None, typer.Argument(metavar="[TABLE...]", help="database.table. Default: every table with data.")
+        list[str] | None, argument("[TABLE...]", "database.table. Default: every table with data.")
     ] = None,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -189,7 +190,7 @@ def last_syncs(target: Target, table: str) -> dict[str, str | None]:
 
 def ddl(
     table: OfTable,
-    engine: Annotated[Engine, typer.Option("--engine", help="The engine that runs the statements.")],
+    engine: Annotated[Engine, option("--engine", "The engine that runs the statements.")],
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

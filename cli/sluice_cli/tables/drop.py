@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-import typer
-
 from sluice.catalog.tables import OWNER, names_of
 from sluice.config.pinned_topic import config_by_topic, pinned_topic
 from sluice.config.table import TableConfig, kept_history
@@ -29,6 +27,7 @@ from sluice_cli.tables.inspect import TableName
 from sluice_cli.tables.rebuild_plan import obstacles_of_lanes
 from sluice_cli.terminal.interaction import bars, counting
 from sluice_cli.terminal.known_names import check_table
+from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -46,12 +45,12 @@ from sluice_cli.terminal.step import Step
 
 def drop(
     table: TableName,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without, the command shows what would go.")] = False,
+    yes: Annotated[bool, option("--yes", "Do it. Without, the command shows what would go.")] = False,
     keep_data: Annotated[
-        bool, typer.Option("--keep-data", help="Move the data below _sluice/replaced/ in silver; don't delete it.")
+        bool, option("--keep-data", "Move the data below _sluice/replaced/ in silver; don't delete it.")
     ] = False,
     keep_catalog: Annotated[
-        bool, typer.Option("--keep-catalog", help="Leave the table and its views in the Glue catalog.")
+        bool, option("--keep-catalog", "Leave the table and its views in the Glue catalog.")
     ] = False,
     as_json: Json = False,
     stack: Stack = None,

@@ -9,6 +9,7 @@ import typer
 from sluice.errors import SluiceError
 from sluice_cli.tables import catalog as catalog_commands
 from sluice_cli.terminal.known_names import check_partition
+from sluice_cli.terminal.options import argument, option
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -36,7 +37,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-TableName = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]
+TableName = Annotated[str, argument("TABLE", "database.table")]
 
 
 @app.command("list")
@@ -159,8 +160,8 @@ def show(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
 @app.command("commits")
 def commits(
     table: TableName,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="The newest N instants.")] = 20,
-    everything: Annotated[bool, typer.Option("--all", help="The whole active timeline.")] = False,
+    limit: Annotated[int, option("--limit -n N", "The newest N instants.", min=1)] = 20,
+    everything: Annotated[bool, option("--all", "The whole active timeline.")] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -230,9 +231,7 @@ def files(
     table: TableName,
     partition: Annotated[
         str | None,
-        typer.Option(
-            "--partition", metavar="PATH", help="Only this partition, by the name of its folder: nationality=German."
-        ),
+        option("--partition PATH", "Only this partition, by the name of its folder: nationality=German."),
     ] = None,
     as_json: Json = False,
     stack: Stack = None,

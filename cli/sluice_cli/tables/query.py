@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from sluice.errors import UsageError
 from sluice_aws.clock import epoch_ms
 from sluice_cli.tables.prompt import prompt
 from sluice_cli.terminal.guard import is_text
+from sluice_cli.terminal.options import argument, option
 from sluice_cli.terminal.output import Stack, chosen_target, counted, json_text, say, stderr_console
 from sluice_cli.terminal.rows import (
     Csv,
@@ -44,27 +43,21 @@ _LONG_INTEGERS = frozenset({"HUGEINT", "UHUGEINT"})
 
 AsOf = Annotated[
     str | None,
-    typer.Option(
-        "--as-of", metavar="MOMENT", help="The table as it was: an instant, a time with its zone, or 15m, 2h or 7d ago."
-    ),
+    option("--as-of MOMENT", "The table as it was: an instant, a time with its zone, or 15m, 2h or 7d ago."),
 ]
 Since = Annotated[
     str | None,
-    typer.Option(
-        "--since", metavar="MOMENT", help="Only rows that changed after this moment, each as its last change left it."
-    ),
+    option("--since MOMENT", "Only rows that changed after this moment, each as its last change left it."),
 ]
-Until = Annotated[
-    str | None, typer.Option("--until", metavar="MOMENT", help="Only changes until this moment; with --since or alone.")
-]
+Until = Annotated[str | None, option("--until MOMENT", "Only changes until this moment; with --since or alone.")]
 
 
 def query(
     sql: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[TABLE|SQL]",
-            help="database.table (of a merge-on-read table also database.table_ro or _rt), or one SELECT "
+        argument(
+            "[TABLE|SQL]",
+            "database.table (of a merge-on-read table also database.table_ro or _rt), or one SELECT "
             "(WITH, FROM, DESCRIBE, SUMMARIZE); `-` reads it from stdin. Without it, in a terminal, a prompt opens.",
         ),
     ] = None,
@@ -73,16 +66,9 @@ def query(
     until: Until = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option(
-            "--column",
-            "-c",
-            metavar="NAME",
-            help="Of a TABLE: only this column. Repeat it for more, in the order of the output.",
-        ),
+        option("--column -c NAME", "Of a TABLE: only this column. Repeat it for more, in the order of the output."),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Of a TABLE: at most N rows.")
-    ] = None,
+    limit: Annotated[int | None, option("--limit -n N", "Of a TABLE: at most N rows.", min=1)] = None,
     json_lines: JsonLines = False,
     as_csv: Csv = False,
     spreadsheet: Spreadsheet = False,
@@ -91,7 +77,7 @@ def query(
     lineage: Lineage = False,
     files: Annotated[
         bool,
-        typer.Option("--files", help="Let the statement also read files of this machine, as with read_csv('x.csv')."),
+        option("--files", "Let the statement also read files of this machine, as with read_csv('x.csv')."),
     ] = False,
     stack: Stack = None,
 ) -> None:
@@ -217,20 +203,12 @@ _HEADER = ("difference", "key", "column", "before", "after")
 
 
 def diff(
-    table: Annotated[
-        str, typer.Argument(metavar="TABLE", help="database.table; for a merge-on-read table also database.table_ro.")
-    ],
+    table: Annotated[str, argument("TABLE", "database.table; for a merge-on-read table also database.table_ro.")],
     first: Annotated[
         str,
-        typer.Option(
-            "--from",
-            metavar="MOMENT",
-            help="The earlier moment: an instant, a time with its zone, or 15m, 2h or 7d ago.",
-        ),
+        option("--from MOMENT", "The earlier moment: an instant, a time with its zone, or 15m, 2h or 7d ago."),
     ],
-    last: Annotated[
-        str | None, typer.Option("--to", metavar="MOMENT", help="The later moment. Default: the newest commit.")
-    ] = None,
+    last: Annotated[str | None, option("--to MOMENT", "The later moment. Default: the newest commit.")] = None,
     json_lines: JsonLines = False,
     as_csv: Csv = False,
     spreadsheet: Spreadsheet = False,

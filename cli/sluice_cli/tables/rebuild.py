@@ -25,6 +25,7 @@ from sluice_cli.errors import CannotRebuild
 from sluice_cli.tables.rebuild_plan import ReplayPlan, counts_of, obstacles, obstacles_of_lanes, plan_replay
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.known_names import known_table
+from sluice_cli.terminal.options import argument, option
 from sluice_cli.terminal.output import (
     DryRun,
     Json,
@@ -54,22 +55,22 @@ app = typer.Typer(
 
 @app.command("table")
 def table(
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="database.table")],
+    name: Annotated[str, argument("TABLE", "database.table")],
     dry_run: DryRun = False,
     yes: Yes = False,
     history: Annotated[
         bool,
-        typer.Option(
+        option(
             "--history",
-            help="Also write its history table: for another key or position, columns to conceal, or after damage. "
+            "Also write its history table: for another key or position, columns to conceal, or after damage. "
             "It then has only the changes that bronze still has.",
         ),
     ] = False,
     without_gone: Annotated[
         bool,
-        typer.Option(
+        option(
             "--without-gone",
-            help="Also where objects of the table are no longer in bronze, or archived there. "
+            "Also where objects of the table are no longer in bronze, or archived there. "
             "Rows that only they hold will be missing.",
         ),
     ] = False,

@@ -21,6 +21,7 @@ from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.stack import Target
 from sluice_cli.errors import UnknownSchema, plain_reason
 from sluice_cli.terminal.known_names import check_table, known_table
+from sluice_cli.terminal.options import argument
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -44,7 +45,7 @@ app = typer.Typer(
     help="The writer schemas of a table: their history, their differences, and the verdict on a new one.",
 )
 
-OfTable = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]
+OfTable = Annotated[str, argument("TABLE", "database.table")]
 
 
 @app.command("list")
@@ -133,10 +134,8 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
 @app.command("diff")
 def diff(
     table: OfTable,
-    old: Annotated[
-        str | None, typer.Argument(metavar="[OLD]", help="The beginning of a schema's fingerprint, or `stored`.")
-    ] = None,
-    new: Annotated[str | None, typer.Argument(metavar="[NEW]", help="The other schema.")] = None,
+    old: Annotated[str | None, argument("[OLD]", "The beginning of a schema's fingerprint, or `stored`.")] = None,
+    new: Annotated[str | None, argument("[NEW]", "The other schema.")] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -170,9 +169,7 @@ def verdict(
     table: OfTable,
     schema: Annotated[
         str,
-        typer.Argument(
-            metavar="SCHEMA", help="A file with an Avro schema (.avsc), or the fingerprint of a known schema."
-        ),
+        argument("SCHEMA", "A file with an Avro schema (.avsc), or the fingerprint of a known schema."),
     ],
     as_json: Json = False,
     stack: Stack = None,

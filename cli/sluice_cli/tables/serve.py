@@ -8,11 +8,9 @@ import socket
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from sluice.errors import UsageError
 from sluice_cli.errors import CannotListen
-from sluice_cli.terminal.durations import TimeSpan, at_least
+from sluice_cli.terminal.options import TimeSpan, at_least, option
 from sluice_cli.terminal.output import Stack, chosen_target, say
 
 _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -21,46 +19,33 @@ SHORTEST_TOKEN = 16
 
 
 def serve(
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65_535, help="The port; 0 takes a free one.")
-    ] = 8017,
-    rows: Annotated[
-        int, typer.Option("--rows", metavar="N", min=1, max=100_000, help="Maximum number of rows per page.")
-    ] = 10_000,
+    host: Annotated[str, option("--host ADDRESS", "The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, option("--port N", "The port; 0 takes a free one.", min=0, max=65_535)] = 8017,
+    rows: Annotated[int, option("--rows N", "Maximum number of rows per page.", min=1, max=100_000)] = 10_000,
     seconds: Annotated[
         float,
-        typer.Option(
-            "--seconds", metavar="DURATION", parser=at_least(0.1), help="Maximum time for one answer: 30s, 2m."
-        ),
+        option("--seconds DURATION", "Maximum time for one answer: 30s, 2m.", parser=at_least(0.1)),
     ] = TimeSpan(30),
-    at_once: Annotated[
-        int, typer.Option("--at-once", metavar="N", min=1, max=64, help="Tables read at the same time.")
-    ] = 4,
+    at_once: Annotated[int, option("--at-once N", "Tables read at the same time.", min=1, max=64)] = 4,
     queries: Annotated[
         Path | None,
-        typer.Option(
-            "--queries", metavar="FOLDER", exists=True, file_okay=False, help="Also answer the saved queries, NAME.sql."
-        ),
+        option("--queries FOLDER", "Also answer the saved queries, NAME.sql.", exists=True, file_okay=False),
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option(
-            "--token-file",
-            metavar="FILE",
+        option(
+            "--token-file FILE",
+            f"Answer only requests with this bearer token. Default: the environment's {_TOKEN}, if it is set.",
             exists=True,
             dir_okay=False,
-            help=f"Answer only requests with this bearer token. Default: the environment's {_TOKEN}, if it is set.",
         ),
     ] = None,
     fresh: Annotated[
         float,
-        typer.Option(
-            "--fresh", metavar="DURATION", parser=at_least(0), help="How old an answer may be beside a newer commit."
-        ),
+        option("--fresh DURATION", "How old an answer may be beside a newer commit.", parser=at_least(0)),
     ] = TimeSpan(1),
     page: Annotated[
-        bool, typer.Option("--page/--no-page", help="Swagger UI at /docs; its script comes from a public CDN.")
+        bool, option("--page/--no-page", "Swagger UI at /docs; its script comes from a public CDN.")
     ] = True,
     stack: Stack = None,
 ) -> None:

@@ -17,8 +17,8 @@ from sluice_aws.clock import epoch_ms
 from sluice_cli.account.service import describe_due, due_entries, service_entries
 from sluice_cli.account.steps import TABLES_AND_LANES
 from sluice_cli.status.status import print_services
-from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.known_names import check_table
+from sluice_cli.terminal.options import TimeSpan, argument, option, seconds
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -40,7 +40,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_services(
-    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only this table: database.table")] = None,
+    table: Annotated[str | None, argument("[TABLE]", "Only this table: database.table")] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -79,24 +79,21 @@ def list_services(
 
 @app.command("run")
 def run_services(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table")],
+    table: Annotated[str, argument("TABLE", "database.table")],
     service: Annotated[
         list[str] | None,
-        typer.Option(
-            "--service",
-            "-s",
-            metavar="SERVICE",
-            help=f"One of {', '.join(SERVICES)}, or {ICEBERG}, which makes the Iceberg table again. Repeat it for "
+        option(
+            "--service -s SERVICE",
+            f"One of {', '.join(SERVICES)}, or {ICEBERG}, which makes the Iceberg table again. Repeat it for "
             f"several. Default: all that apply to the table, without {ICEBERG}.",
         ),
     ] = None,
     wait_s: Annotated[
         float,
-        typer.Option(
-            "--wait",
-            metavar="DURATION",
+        option(
+            "--wait DURATION",
+            "How long to wait for the requests to end: 90s, 5m. Exits with 1 if one failed or is still open.",
             parser=seconds,
-            help="How long to wait for the requests to end: 90s, 5m. Exits with 1 if one failed or is still open.",
         ),
     ] = TimeSpan(0),
     as_json: Json = False,

@@ -12,7 +12,6 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
@@ -21,6 +20,7 @@ from sluice.errors import UsageError
 from sluice.names import shortened
 from sluice_cli.terminal.colours import STATES
 from sluice_cli.terminal.guard import escaped, escaping_console, json_escaped, visible
+from sluice_cli.terminal.options import option
 
 if TYPE_CHECKING:  # for the help of a verb they would be loaded in vain
     from sluice_aws.s3.objects import SkippedDocument
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # for the help of a verb they would be loaded in vain
 
 Stack = Annotated[
     str | None,
-    typer.Option("--stack", metavar="NAME", help="A deployed stack instead of the local one (also SLUICE_STACK)."),
+    option("--stack NAME", "A deployed stack instead of the local one (also SLUICE_STACK)."),
 ]
 # The stack that the command line names, before or behind the verb; next steps name it too.
 named_stack: ContextVar[str | None] = ContextVar("named_stack", default=None)
@@ -36,8 +36,8 @@ named_stack: ContextVar[str | None] = ContextVar("named_stack", default=None)
 stacks_named: ContextVar[set[str] | None] = ContextVar("stacks_named", default=None)
 # The command line, for records of decisions; the root command sets it.
 command_line: ContextVar[str] = ContextVar("command_line", default="sluice")
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
+Json = Annotated[bool, option("--json", "Print JSON on stdout.")]
+DryRun = Annotated[bool, option("--dry-run", "Show what would be done, and change nothing.")]
 
 
 def chosen_target(stack: str | None) -> Target:

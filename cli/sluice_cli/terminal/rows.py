@@ -11,11 +11,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from sluice.errors import UsageError
 from sluice_cli.errors import NotWritten, plain_reason
 from sluice_cli.terminal.guard import escaped, exact_stdout
+from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import counted, json_text, say, stderr_console
 from sluice_cli.terminal.tables import print_table
 
@@ -28,27 +27,23 @@ _CSV_SPECIAL = frozenset(',"\r\n')
 # Cells that a spreadsheet evaluates (OWASP, CSV injection), unless they are a number.
 _FORMULA, _NUMBER = re.compile(r"[=+\-@\t\r\n＝＋－＠]"), re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
-JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+JsonLines = Annotated[bool, option("--json", "One JSON object per line.")]
 WithDeleted = Annotated[
-    bool, typer.Option("--with-deleted", help="Also rows that the source deleted, with the column `__deleted`.")
+    bool, option("--with-deleted", "Also rows that the source deleted, with the column `__deleted`.")
 ]
-Lineage = Annotated[
-    bool, typer.Option("--lineage", help="Also the origin of each row: the `_sluice_*` and `_hoodie_*` columns.")
-]
-Csv = Annotated[bool, typer.Option("--csv", help='CSV with a header. NULL is an empty field, empty text is "".')]
+Lineage = Annotated[bool, option("--lineage", "Also the origin of each row: the `_sluice_*` and `_hoodie_*` columns.")]
+Csv = Annotated[bool, option("--csv", 'CSV with a header. NULL is an empty field, empty text is "".')]
 Spreadsheet = Annotated[
     bool,
-    typer.Option(
+    option(
         "--spreadsheet",
-        help="CSV for a spreadsheet: text that begins like a formula gets a `'` in front, and control characters are "
+        "CSV for a spreadsheet: text that begins like a formula gets a `'` in front, and control characters are "
         "escaped.",
     ),
 ]
 Parquet = Annotated[
     Path | None,
-    typer.Option(
-        "--parquet", metavar="FILE", help="Write a Parquet file instead, with the columns' types.", dir_okay=False
-    ),
+    option("--parquet FILE", "Write a Parquet file instead, with the columns' types.", dir_okay=False),
 ]
 
 

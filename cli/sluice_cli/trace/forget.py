@@ -24,9 +24,9 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.stack import Target
 from sluice_cli.account.service import describe_error, service_entries
-from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.known_names import check_key, known_table
+from sluice_cli.terminal.options import TimeSpan, argument, at_least, option
 from sluice_cli.terminal.output import (
     DryRun,
     Json,
@@ -51,24 +51,20 @@ DRY_RUN = "dry_run"  # the state of a receipt in --json
 
 
 def forget(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table")],
+    table: Annotated[str, argument("TABLE", "database.table")],
     key: Annotated[
         list[str],
-        typer.Argument(
-            metavar="KEY...",
-            help="A value for every column of the record key, in order, as the table stores it. Put `--` before values "
+        argument(
+            "KEY...",
+            "A value for every column of the record key, in order, as the table stores it. Put `--` before values "
             "that begin with a dash.",
         ),
     ],
     wait_s: Annotated[
         float,
-        typer.Option(
-            "--wait", metavar="DURATION", parser=at_least(1), help="How long to wait for the lane's run: 90s, 5m."
-        ),
+        option("--wait DURATION", "How long to wait for the lane's run: 90s, 5m.", parser=at_least(1)),
     ] = TimeSpan(900),
-    max_objects: Annotated[
-        int, typer.Option("--max-objects", metavar="N", min=1, help="Search at most N objects of bronze.")
-    ] = OBJECTS,
+    max_objects: Annotated[int, option("--max-objects N", "Search at most N objects of bronze.", min=1)] = OBJECTS,
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: Json = False,

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-import typer
-
 from sluice.batch.merged_again import new_changes
 from sluice.errors import UsageError
 from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, PENDING
@@ -17,6 +15,7 @@ from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.account.steps import put_first
 from sluice_cli.account.window import Nearest, runs_then
 from sluice_cli.terminal.known_names import check_table
+from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -47,38 +46,27 @@ COLUMNS = ("put", "admitted", "claimed", "readable", "state", "table", "batch", 
 
 
 def history(
-    table: Annotated[
-        str | None, typer.Option("--table", "-t", metavar="TABLE", help="Only objects of this table.")
-    ] = None,
+    table: Annotated[str | None, option("--table -t TABLE", "Only objects of this table.")] = None,
     key: Annotated[
         str | None,
-        typer.Option(
-            "--key",
-            "-k",
-            metavar="KEY",
-            help="All versions of one object: its key, s3://BUCKET/KEY, or a part that no other key has.",
+        option(
+            "--key -k KEY", "All versions of one object: its key, s3://BUCKET/KEY, or a part that no other key has."
         ),
     ] = None,
     batch: Annotated[
         str | None,
-        typer.Option(
-            "--batch",
-            metavar="ID",
-            help="The objects of one batch: its id, its beginning, or the instant of a commit that it made.",
+        option(
+            "--batch ID", "The objects of one batch: its id, its beginning, or the instant of a commit that it made."
         ),
     ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=1, max=LARGEST_LIMIT, help="The newest N objects.")
-    ] = LIMIT,
+    limit: Annotated[int, option("--limit -n N", "The newest N objects.", min=1, max=LARGEST_LIMIT)] = LIMIT,
     since: Annotated[
         str | None,
-        typer.Option(
-            "--since", metavar="TIME", help="Only objects admitted since: 15m, 2h or 7d ago, or a time with its zone."
-        ),
+        option("--since TIME", "Only objects admitted since: 15m, 2h or 7d ago, or a time with its zone."),
     ] = None,
     before: Annotated[
         str | None,
-        typer.Option("--before", metavar="TIME", help="Only objects admitted before this time. Pages backwards."),
+        option("--before TIME", "Only objects admitted before this time. Pages backwards."),
     ] = None,
     as_json: Json = False,
     stack: Stack = None,

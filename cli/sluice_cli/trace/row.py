@@ -19,6 +19,7 @@ from sluice.config.table import HARD, IGNORE, TableConfig
 from sluice_aws.clock import epoch_ms
 from sluice_cli.account.steps import FORGOTTEN_IN_BRONZE, entries
 from sluice_cli.terminal.known_names import known_table
+from sluice_cli.terminal.options import argument, option
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -49,40 +50,33 @@ _POSITION = re.compile(r"\b[0-9]{4}(?:\.[tw]?[0-9a-f]+)*\.[0-9]{20}\b")  # as `s
 
 
 def row(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table")],
+    table: Annotated[str, argument("TABLE", "database.table")],
     key: Annotated[
         list[str],
-        typer.Argument(
-            metavar="KEY...",
-            help="A value for every column of the record key, in order. Put `--` before values that begin with a dash.",
+        argument(
+            "KEY...",
+            "A value for every column of the record key, in order. Put `--` before values that begin with a dash.",
         ),
     ],
     since: Annotated[
         str | None,
-        typer.Option(
-            "--since", metavar="TIME", help="Only batches claimed since: 15m, 2h or 7d ago, or a time with its zone."
-        ),
+        option("--since TIME", "Only batches claimed since: 15m, 2h or 7d ago, or a time with its zone."),
     ] = None,
     max_objects: Annotated[
         int,
-        typer.Option("--max-objects", metavar="N", min=1, help="Open at most N objects, those of the newest batches."),
+        option("--max-objects N", "Open at most N objects, those of the newest batches.", min=1),
     ] = OBJECTS,
     check: Annotated[
         int,
-        typer.Option(
-            "--check",
-            metavar="N",
+        option(
+            "--check N",
+            "Also open the objects that brought the row in its newest N commits, and compare them with the table.",
             min=0,
-            help="Also open the objects that brought the row in its newest N commits, and compare them with the table.",
         ),
     ] = CHECKED,
     as_of: Annotated[
         str | None,
-        typer.Option(
-            "--as-of",
-            metavar="MOMENT",
-            help="Only the row as it was: an instant, a time with its zone, or 15m, 2h or 7d ago.",
-        ),
+        option("--as-of MOMENT", "Only the row as it was: an instant, a time with its zone, or 15m, 2h or 7d ago."),
     ] = None,
     as_json: Json = False,
     stack: Stack = None,

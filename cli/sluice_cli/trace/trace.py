@@ -7,8 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from sluice.errors import UsageError
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
@@ -16,6 +14,7 @@ from sluice_cli.account.object import traced as step_to
 from sluice_cli.account.object import versions_of
 from sluice_cli.account.steps import notice_missing
 from sluice_cli.terminal.guard import escaping_console
+from sluice_cli.terminal.options import argument, option
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -42,26 +41,18 @@ _SHOWN_ABOVE = ("put", "noticed", "claimed", "readable", "replayed")
 def trace(
     key: Annotated[
         str,
-        typer.Argument(
-            metavar="KEY",
-            help="The object's key in the bronze bucket, s3://BUCKET/KEY, or a part of a key that no other key has, "
+        argument(
+            "KEY",
+            "The object's key in the bronze bucket, s3://BUCKET/KEY, or a part of a key that no other key has, "
             "such as a file's name.",
         ),
     ],
-    version: Annotated[
-        str | None, typer.Option("--version", metavar="ID", help="The version to show. Default: the newest.")
-    ] = None,
+    version: Annotated[str | None, option("--version ID", "The version to show. Default: the newest.")] = None,
     table: Annotated[
         str | None,
-        typer.Option(
-            "--table",
-            metavar="TABLE",
-            help="The table to show, where the topic feeds several. Default: that of the first rule.",
-        ),
+        option("--table TABLE", "The table to show, where the topic feeds several. Default: that of the first rule."),
     ] = None,
-    picture: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Also write the waterfall as an SVG picture.")
-    ] = None,
+    picture: Annotated[Path | None, option("--svg FILE", "Also write the waterfall as an SVG picture.")] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

@@ -13,6 +13,7 @@ from sluice_cli.account.table import written_again
 from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.interaction import counting
 from sluice_cli.terminal.known_names import known_table
+from sluice_cli.terminal.options import argument, option
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -56,10 +57,10 @@ _SAYS = {
 
 
 def verify(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table")],
+    table: Annotated[str, argument("TABLE", "database.table")],
     sample: Annotated[
         int | None,
-        typer.Option("--sample", metavar="N", min=1, help="Compare about N keys, chosen by a hash. Default: all."),
+        option("--sample N", "Compare about N keys, chosen by a hash. Default: all.", min=1),
     ] = None,
     as_json: Json = False,
     stack: Stack = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sluice.config.setting import Value, setting
@@ -22,26 +22,16 @@ _CHARACTER = Value(_character, {"type": "string", "minLength": 1, "maxLength": 1
 class CsvForm:
     """What CSV objects of a table look like, beside RFC 4180."""
 
-    columns: tuple[str, ...] = field(
-        default=(),
-        metadata=setting(
-            COLUMNS, "The columns in their order, where objects have no header.", default_text="the first row's"
-        ),
+    columns: tuple[str, ...] = setting(
+        (), COLUMNS, "The columns in their order, where objects have no header.", default_text="the first row's"
     )
-    null_text: str = field(
-        default="",
-        metadata=setting(
-            text(100),
-            'The unquoted text that stands for null: `"NULL"` where AWS DMS writes.',
-            default_text="empty",
-        ),
+    null_text: str = setting(
+        "", text(100), 'The unquoted text that stands for null: `"NULL"` where AWS DMS writes.', default_text="empty"
     )
-    delimiter: str = field(default=",", metadata=setting(_CHARACTER, "What stands between two values."))
-    escape: str | None = field(
-        default=None,
-        metadata=setting(
-            _CHARACTER,
-            "What stands before a quote within quotes, in place of a second one: `'\\'` where Spark writes.",
-            default_text="none",
-        ),
+    delimiter: str = setting(",", _CHARACTER, "What stands between two values.")
+    escape: str | None = setting(
+        None,
+        _CHARACTER,
+        "What stands before a quote within quotes, in place of a second one: `'\\'` where Spark writes.",
+        default_text="none",
     )

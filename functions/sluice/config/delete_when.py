@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sluice.changes.capture_marks import mark_text
@@ -41,28 +41,19 @@ class DeleteWhen:
     Where it is off, a column of operations is data like any other.
     """
 
-    on: bool = field(
-        default=True,
-        metadata=setting(SWITCH, "`off`: a column such as `Op` is data, and marks no deletion.", key="enabled"),
+    on: bool = setting(True, SWITCH, "`off`: a column such as `Op` is data, and marks no deletion.", key="enabled")
+    column: str | None = setting(
+        None,
+        MARK_PLACE,
+        "The column: text, a whole number, or true and false; any with `is`. With `change` its path in the record.",
     )
-    column: str | None = field(
-        default=None,
-        metadata=setting(
-            MARK_PLACE,
-            "The column: text, a whole number, or true and false; any with `is`. With `change` its path in the record.",
-        ),
-    )
-    values: tuple[str, ...] = field(
-        default=(), metadata=setting(MARKS, "The values that mark a deletion, one or a list. Case counts.")
-    )
-    is_null: bool | None = field(
-        default=None,
-        metadata=setting(
-            _NULLNESS,
-            "In place of `values`: `not null` where any value marks a deletion, such as the time of it; `null` where "
-            "none does.",
-            key="is",
-        ),
+    values: tuple[str, ...] = setting((), MARKS, "The values that mark a deletion, one or a list. Case counts.")
+    is_null: bool | None = setting(
+        None,
+        _NULLNESS,
+        "In place of `values`: `not null` where any value marks a deletion, such as the time of it; `null` where "
+        "none does.",
+        key="is",
     )
 
     @property

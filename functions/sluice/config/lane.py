@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sluice.config.limits import Limits
 from sluice.config.setting import setting
@@ -31,46 +31,33 @@ class LaneConfig:
     """The sizes of a lane's runs. Fields that end in `_s` are seconds."""
 
     name: str = "main"
-    linger_s: int = field(
-        default=60, metadata=setting(DURATION, "How long a run with nothing pending waits for more.", key="linger")
+    linger_s: int = setting(60, DURATION, "How long a run with nothing pending waits for more.", key="linger")
+    max_age_s: int = setting(
+        4 * HOUR_S, _RUN_AGE, "When a run ends, so that the next one uses a new release.", key="max_age"
     )
-    max_age_s: int = field(
-        default=4 * HOUR_S,
-        metadata=setting(_RUN_AGE, "When a run ends, so that the next one uses a new release.", key="max_age"),
+    batch_objects: int = setting(5_000, _COUNT, "Objects of a batch at most.")
+    batch_bytes: int = setting(
+        4 * GIB, SIZE, "Bytes of a batch's objects as stored at most. One larger object is a batch of its own."
     )
-    batch_objects: int = field(default=5_000, metadata=setting(_COUNT, "Objects of a batch at most."))
-    batch_bytes: int = field(
-        default=4 * GIB,
-        metadata=setting(
-            SIZE, "Bytes of a batch's objects as stored at most. One larger object is a batch of its own."
-        ),
+    batch_rows: int = setting(
+        20_000_000, _COUNT, "Rows of a batch at most, estimated from earlier objects of the same tables."
     )
-    batch_rows: int = field(
-        default=20_000_000,
-        metadata=setting(_COUNT, "Rows of a batch at most, estimated from earlier objects of the same tables."),
+    driver_cores: int = setting(2, _CORES, "Cores of Spark's driver.")
+    driver_memory_gb: int = setting(8, _MEMORY_GB, "Memory of the driver's worker in GB. Java's heap gets half of it.")
+    executor_cores: int = setting(2, _CORES, "Cores of each executor.")
+    executor_memory_gb: int = setting(
+        8,
+        _MEMORY_GB,
+        "Memory of each executor's worker in GB. Java's heap gets half of it, the tasks' Python most of the rest.",
     )
-    driver_cores: int = field(default=2, metadata=setting(_CORES, "Cores of Spark's driver."))
-    driver_memory_gb: int = field(
-        default=8, metadata=setting(_MEMORY_GB, "Memory of the driver's worker in GB. Java's heap gets half of it.")
-    )
-    executor_cores: int = field(default=2, metadata=setting(_CORES, "Cores of each executor."))
-    executor_memory_gb: int = field(
-        default=8,
-        metadata=setting(
-            _MEMORY_GB,
-            "Memory of each executor's worker in GB. Java's heap gets half of it, the tasks' Python most of the rest.",
-        ),
-    )
-    min_executors: int = field(default=1, metadata=setting(whole(0, 1_000), "Executors that a run keeps."))
-    max_executors: int = field(default=5, metadata=setting(whole(1, 1_000), "Executors that a run has at most."))
-    service_slice_s: int = field(
-        default=20,
-        metadata=setting(
-            _SLICE,
-            "About how long a table service works before ingest gets its turn.",
-            key="service_slice",
-            page="table-services.md",
-        ),
+    min_executors: int = setting(1, whole(0, 1_000), "Executors that a run keeps.")
+    max_executors: int = setting(5, whole(1, 1_000), "Executors that a run has at most.")
+    service_slice_s: int = setting(
+        20,
+        _SLICE,
+        "About how long a table service works before ingest gets its turn.",
+        key="service_slice",
+        page="table-services.md",
     )
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sluice.config.setting import setting
 from sluice.config.values import GIB, MIB, SIZE, whole
@@ -16,30 +16,21 @@ class Limits:
     """How large, deep and wide an object may be before it is quarantined instead of read."""
 
     # A read task holds the object as stored in memory, then its blocks decompressed and its rows as columns.
-    object_bytes: int = field(default=256 * MIB, metadata=setting(SIZE, "Size of an object as stored."))
-    decoded_bytes: int = field(
-        default=1 * GIB,
-        metadata=setting(
-            SIZE, "Size of an object once decoded to rows; its text, for JSON and CSV, may take half of it."
-        ),
+    object_bytes: int = setting(256 * MIB, SIZE, "Size of an object as stored.")
+    decoded_bytes: int = setting(
+        1 * GIB, SIZE, "Size of an object once decoded to rows; its text, for JSON and CSV, may take half of it."
     )
-    block_bytes: int = field(
-        default=128 * MIB, metadata=setting(SIZE, "Size of one block or row group once decompressed.")
-    )
-    object_rows: int = field(default=10_000_000, metadata=setting(_COUNT, "Records of an object."))
-    object_seconds: int = field(
-        default=300, metadata=setting(whole(1, 3_600), "Processor seconds that decoding an object takes.")
-    )
+    block_bytes: int = setting(128 * MIB, SIZE, "Size of one block or row group once decompressed.")
+    object_rows: int = setting(10_000_000, _COUNT, "Records of an object.")
+    object_seconds: int = setting(300, whole(1, 3_600), "Processor seconds that decoding an object takes.")
     # These three bound the cost of a writer schema before a record is read.
-    schema_columns: int = field(default=4_096, metadata=setting(whole(1, MOST_COLUMNS), "Fields of one record."))
-    schema_depth: int = field(default=32, metadata=setting(whole(2, MOST_DEPTH), "Depth to which types are nested."))
-    schema_types: int = field(
-        default=20_000,
-        metadata=setting(whole(1, MOST_TYPES), "Types of a schema; a named type counts wherever it is used."),
+    schema_columns: int = setting(4_096, whole(1, MOST_COLUMNS), "Fields of one record.")
+    schema_depth: int = setting(32, whole(2, MOST_DEPTH), "Depth to which types are nested.")
+    schema_types: int = setting(
+        20_000, whole(1, MOST_TYPES), "Types of a schema; a named type counts wherever it is used."
     )
-    quarantined_rows: int = field(
-        default=1_000,
-        metadata=setting(whole(0, 100_000), "Rows of an object that may be quarantined while the others are merged."),
+    quarantined_rows: int = setting(
+        1_000, whole(0, 100_000), "Rows of an object that may be quarantined while the others are merged."
     )
 
 

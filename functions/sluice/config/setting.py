@@ -3,15 +3,15 @@
 The field's metadata says what the file may hold and what it means. The command line's validation, the JSON Schema, the
 stored form and the documentation all follow from it:
 
-    freshness_s: int = field(default=60, metadata=setting(DURATION, "How old the table may get.", key="freshness"))
+    freshness_s: int = setting(60, DURATION, "How old the table may get.", key="freshness")
 
-A field without metadata is no setting: the file doesn't name it.
+Any other field is no setting: the file doesn't name it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Callable, TypeVar
 
 _METADATA = "setting"
@@ -90,6 +90,7 @@ class Setting:
 
 
 def setting(
+    default: Any,
     value: Value | None,
     meaning: str,
     *,
@@ -98,18 +99,16 @@ def setting(
     template: bool = False,
     default_text: str | None = None,
     page: str | None = None,
-) -> Mapping[str, Any]:
-    """Return the metadata of a field that is a setting. Its key is the field's name unless `key` says another."""
-    said = {
-        "value": value,
-        "meaning": meaning,
-        "key": key,
-        "fixed": fixed,
-        "template": template,
-        "default_text": default_text,
-        "page": page,
-    }
-    return {_METADATA: said}
+) -> Any:
+    """Return a dataclass's field that is a setting; `...` as its default makes it a required one.
+
+    Its key is the field's name unless `key` says another.
+    """
+    said = dict(value=value, meaning=meaning, key=key, fixed=fixed, template=template)
+    metadata = {_METADATA: {**said, "default_text": default_text, "page": page}}
+    if default is dict:
+        return field(default_factory=dict, hash=False, metadata=metadata)
+    return field(metadata=metadata) if default is ... else field(default=default, metadata=metadata)
 
 
 def settings_of(kind: type, defaults: Any = None) -> tuple[Setting, ...]:

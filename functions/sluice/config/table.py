@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from sluice.changes.dialects.nested import CaptureDialect
@@ -79,336 +79,254 @@ class TableSettings:
     default.
     """
 
-    record_key: tuple[str, ...] = field(
-        default=(),  # append-only tables have hidden_columns.ROW
-        metadata=setting(
-            COLUMNS,
-            "The columns that identify a row: one, or a list. Required unless `append_only`.",
-            fixed=True,
-            template=True,
-        ),
+    record_key: tuple[str, ...] = setting(
+        (),  # append-only tables have hidden_columns.ROW
+        COLUMNS,
+        "The columns that identify a row: one, or a list. Required unless `append_only`.",
+        fixed=True,
+        template=True,
     )
-    partition_by: tuple[str, ...] = field(
-        default=(),
-        metadata=setting(
-            PARTITION_FIELDS,
-            "The columns of the partition path, or transforms such as `day(column)`; `[]` for none. A row moves when "
-            "their values change.",
-            fixed=True,
-            template=True,
-            default_text="none",
-            page="#partition_by",
-        ),
+    partition_by: tuple[str, ...] = setting(
+        (),
+        PARTITION_FIELDS,
+        "The columns of the partition path, or transforms such as `day(column)`; `[]` for none. A row moves when "
+        "their values change.",
+        fixed=True,
+        template=True,
+        default_text="none",
+        page="#partition_by",
     )
-    table_type: str = field(
-        default=COW,
-        metadata=setting(
-            choice(*TABLE_TYPES),
-            "`cow`: copy on write, fast to read. `mor`: merge on read, fast to write.",
-            fixed=True,
-        ),
+    table_type: str = setting(
+        COW,
+        choice(*TABLE_TYPES),
+        "`cow`: copy on write, fast to read. `mor`: merge on read, fast to write.",
+        fixed=True,
     )
-    delete_mode: str = field(
-        default=SOFT,
-        metadata=setting(
-            choice(*DELETE_MODES),
-            "`soft`: a deleted row stays, hidden. `hard`: table services remove it later. "
-            "`ignore`: a deleted row keeps its values and stays visible.",
-        ),
+    delete_mode: str = setting(
+        SOFT,
+        choice(*DELETE_MODES),
+        "`soft`: a deleted row stays, hidden. `hard`: table services remove it later. "
+        "`ignore`: a deleted row keeps its values and stays visible.",
     )
-    delete_when: DeleteWhen = field(
-        default=DeleteWhen(),
-        metadata=setting(
-            None,
-            "The column that marks deletions in rows that aren't Debezium's, such as AWS DMS's `Op`. "
-            "`off`: such a column is data.",
-            default_text="none",
-            page="#delete_when",
-        ),
+    delete_when: DeleteWhen = setting(
+        DeleteWhen(),
+        None,
+        "The column that marks deletions in rows that aren't Debezium's, such as AWS DMS's `Op`. "
+        "`off`: such a column is data.",
+        default_text="none",
+        page="#delete_when",
     )
-    keep_deleted_values: bool = field(
-        default=False,
-        metadata=setting(
-            SWITCH,
-            "A deleted row keeps the values and the partition of its delete event. "
-            "The source must send whole rows (`REPLICA IDENTITY FULL`).",
-        ),
+    keep_deleted_values: bool = setting(
+        False,
+        SWITCH,
+        "A deleted row keeps the values and the partition of its delete event. "
+        "The source must send whole rows (`REPLICA IDENTITY FULL`).",
     )
-    unavailable_value: str = field(
-        default=DEFAULT_PLACEHOLDER,
-        metadata=setting(
-            UNAVAILABLE_VALUE,
-            "The connector's `unavailable.value.placeholder`: text, or `hex:` and hexadecimal digits.",
-            default_text="Debezium's",
-        ),
+    unavailable_value: str = setting(
+        DEFAULT_PLACEHOLDER,
+        UNAVAILABLE_VALUE,
+        "The connector's `unavailable.value.placeholder`: text, or `hex:` and hexadecimal digits.",
+        default_text="Debezium's",
     )
-    null_is_unchanged: tuple[str, ...] = field(
-        default=(),
-        metadata=setting(
-            COLUMNS,
-            "Columns in which an update's null stands for the former value, since the connector has no placeholder for "
-            "their type. An update that sets one of them to null is then lost.",
-            default_text="none",
-            page="types.md#unchanged-values-without-a-placeholder",
-        ),
+    null_is_unchanged: tuple[str, ...] = setting(
+        (),
+        COLUMNS,
+        "Columns in which an update's null stands for the former value, since the connector has no placeholder for "
+        "their type. An update that sets one of them to null is then lost.",
+        default_text="none",
+        page="types.md#unchanged-values-without-a-placeholder",
     )
-    freshness_s: int = field(
-        default=60,
-        metadata=setting(
-            DURATION,
-            "How old the table may get: it is not committed more often. `0` is for demonstrations.",
-            key="freshness",
-        ),
+    freshness_s: int = setting(
+        60,
+        DURATION,
+        "How old the table may get: it is not committed more often. `0` is for demonstrations.",
+        key="freshness",
     )
-    time_travel_h: int = field(
-        default=168,
-        metadata=setting(HOURS, "How far back earlier states of the table can be read.", key="time_travel"),
+    time_travel_h: int = setting(168, HOURS, "How far back earlier states of the table can be read.", key="time_travel")
+    lane: str = setting(
+        "main", LANE_NAME, "The lane of the table. The tables of a lane share Spark runs, one at a time."
     )
-    lane: str = field(
-        default="main",
-        metadata=setting(LANE_NAME, "The lane of the table. The tables of a lane share Spark runs, one at a time."),
+    generation: int = setting(0, whole(0, 9_999), "Raise it when the source's log starts again lower.")
+    hudi: Mapping[str, str] = setting(
+        dict, HUDI_OPTIONS, "More Hudi write options. Those that Sluice decides are refused.", page="hudi-options.md"
     )
-    generation: int = field(
-        default=0, metadata=setting(whole(0, 9_999), "Raise it when the source's log starts again lower.")
+    paused: bool = setting(False, SWITCH, "Objects are admitted, and wait.")
+    limits: Limits = setting(
+        Limits(), None, "The sizes beyond which an object is quarantined.", default_text="", page="limits.md#sizes"
     )
-    hudi: Mapping[str, str] = field(
-        default_factory=dict,
-        hash=False,
-        metadata=setting(
-            HUDI_OPTIONS, "More Hudi write options. Those that Sluice decides are refused.", page="hudi-options.md"
-        ),
+    raw: tuple[str, ...] = setting(
+        (),
+        RAW_COLUMNS,
+        "Stores dates and times as the connector encodes them: `true` for all columns, or their names.",
+        default_text="`false`",
     )
-    paused: bool = field(default=False, metadata=setting(SWITCH, "Objects are admitted, and wait."))
-    limits: Limits = field(
-        default=Limits(),
-        metadata=setting(
-            None, "The sizes beyond which an object is quarantined.", default_text="", page="limits.md#sizes"
-        ),
+    rewrite_limit_bytes: int = setting(
+        REWRITE_LIMIT_BYTES,
+        SIZE,
+        "A larger table is not rewritten for a decimal's new scale or a list's wider items; "
+        "objects that need it are quarantined.",
+        key="rewrite_limit",
     )
-    raw: tuple[str, ...] = field(
-        default=(),
-        metadata=setting(
-            RAW_COLUMNS,
-            "Stores dates and times as the connector encodes them: `true` for all columns, or their names.",
-            default_text="`false`",
-        ),
+    json_types: Mapping[str, str] = setting(
+        dict,
+        JSON_TYPES,
+        "The types of columns in CSV, and in JSON without a schema: `date`, `timestamp_micros`, `'decimal(10,2)'` "
+        "and so on. Other columns of CSV are text.",
+        key="types",
+        page="types.md#csv",
     )
-    rewrite_limit_bytes: int = field(
-        default=REWRITE_LIMIT_BYTES,
-        metadata=setting(
-            SIZE,
-            "A larger table is not rewritten for a decimal's new scale or a list's wider items; "
-            "objects that need it are quarantined.",
-            key="rewrite_limit",
-        ),
+    lineage: tuple[str, ...] = setting(
+        LINEAGE_WORDS,
+        LINEAGE,
+        "The hidden columns that tell where a row comes from: `on`, `off`, or a list. "
+        "A column that is off is null in rows written from then on.",
     )
-    json_types: Mapping[str, str] = field(
-        default_factory=dict,
-        hash=False,
-        metadata=setting(
-            JSON_TYPES,
-            "The types of columns in CSV, and in JSON without a schema: `date`, `timestamp_micros`, `'decimal(10,2)'` "
-            "and so on. Other columns of CSV are text.",
-            key="types",
-            page="types.md#csv",
-        ),
+    key_pattern: str | None = setting(
+        None,
+        KEY_PATTERN,
+        "A regular expression for the whole keys of objects whose names no known sink made. Its groups `topic`, "
+        "`partition` and `offset` (or `last_offset`) name what a key tells, and `order` the date or number that "
+        "orders objects without an offset. Without `topic`, it is the rule's own.",
+        default_text="names of known sinks",
+        page="producing.md#any-other-layout",
     )
-    lineage: tuple[str, ...] = field(
-        default=LINEAGE_WORDS,
-        metadata=setting(
-            LINEAGE,
-            "The hidden columns that tell where a row comes from: `on`, `off`, or a list. "
-            "A column that is off is null in rows written from then on.",
-        ),
+    format: str | None = setting(
+        None,
+        choice(*FORMATS, *sorted(DIALECTS)),
+        "The format of objects that `key_pattern` finds, where the keys' extension doesn't tell it. Or the form of "
+        "another capture's changes in JSON, by its name: records of another form are then refused.",
+        default_text="by extension, and by the records",
+        page="producing.md#other-captures",
     )
-    key_pattern: str | None = field(
-        default=None,
-        metadata=setting(
-            KEY_PATTERN,
-            "A regular expression for the whole keys of objects whose names no known sink made. Its groups `topic`, "
-            "`partition` and `offset` (or `last_offset`) name what a key tells, and `order` the date or number that "
-            "orders objects without an offset. Without `topic`, it is the rule's own.",
-            default_text="names of known sinks",
-            page="producing.md#any-other-layout",
-        ),
+    change: ChangeRule = setting(
+        ChangeRule(),
+        None,
+        "Where in a record its change lies, by paths, for forms without a name under `format`. `delete_when` then "
+        "names a path, too.",
+        default_text="",
+        page="producing.md#changes-by-paths",
     )
-    format: str | None = field(
-        default=None,
-        metadata=setting(
-            choice(*FORMATS, *sorted(DIALECTS)),
-            "The format of objects that `key_pattern` finds, where the keys' extension doesn't tell it. Or the form of "
-            "another capture's changes in JSON, by its name: records of another form are then refused.",
-            default_text="by extension, and by the records",
-            page="producing.md#other-captures",
-        ),
+    shape: str | None = setting(
+        None,
+        choice(*SHAPES),
+        "What a record is, where its fields say it wrongly: Debezium's `envelope`, `flattened` by Debezium's "
+        "ExtractNewRecordState with metadata beside the row, or a `plain` row, whatever its columns are called.",
+        default_text="by the records",
+        page="producing.md#any-other-layout",
     )
-    change: ChangeRule = field(
-        default=ChangeRule(),
-        metadata=setting(
-            None,
-            "Where in a record its change lies, by paths, for forms without a name under `format`. `delete_when` then "
-            "names a path, too.",
-            default_text="",
-            page="producing.md#changes-by-paths",
-        ),
+    path_columns: tuple[str, ...] = setting(
+        (),
+        COLUMNS,
+        "Columns whose values are in the objects' folders alone, as Hive and Spark name them: `region=eu/`. They "
+        "are text, unless `types` gives them a type.",
+        default_text="none",
+        page="producing.md#folders-that-hold-columns",
     )
-    shape: str | None = field(
-        default=None,
-        metadata=setting(
-            choice(*SHAPES),
-            "What a record is, where its fields say it wrongly: Debezium's `envelope`, `flattened` by Debezium's "
-            "ExtractNewRecordState with metadata beside the row, or a `plain` row, whatever its columns are called.",
-            default_text="by the records",
-            page="producing.md#any-other-layout",
-        ),
+    csv: CsvForm = setting(
+        CsvForm(), None, "How CSV objects are written, where it isn't as in RFC 4180.", default_text="", page="#csv"
     )
-    path_columns: tuple[str, ...] = field(
-        default=(),
-        metadata=setting(
-            COLUMNS,
-            "Columns whose values are in the objects' folders alone, as Hive and Spark name them: `region=eu/`. They "
-            "are text, unless `types` gives them a type.",
-            default_text="none",
-            page="producing.md#folders-that-hold-columns",
-        ),
+    position: str | None = setting(
+        None,
+        POSITION,
+        "The column that orders the changes of a row, such as `last_update`, or a list: the first counts most. "
+        "It holds whole numbers, dates or timestamps, also as text. For rows of a query alone: changes of "
+        "Debezium have a source position, their deletions lack the column, and objects of such changes are "
+        "quarantined.",
+        fixed=True,
+        template=True,
     )
-    csv: CsvForm = field(
-        default=CsvForm(),
-        metadata=setting(
-            None, "How CSV objects are written, where it isn't as in RFC 4180.", default_text="", page="#csv"
-        ),
+    append_only: bool = setting(
+        False, SWITCH, "Rows have no key. Each record of each object is one row, however often the object arrives."
     )
-    position: str | None = field(
-        default=None,
-        metadata=setting(
-            POSITION,
-            "The column that orders the changes of a row, such as `last_update`, or a list: the first counts most. "
-            "It holds whole numbers, dates or timestamps, also as text. For rows of a query alone: changes of "
-            "Debezium have a source position, their deletions lack the column, and objects of such changes are "
-            "quarantined.",
-            fixed=True,
-            template=True,
-        ),
+    snapshot: SnapshotRule = setting(
+        SnapshotRule(),
+        None,
+        "Full dumps that replace the table: rows that a complete dump lacks are deleted.",
+        default_text="none",
+        page="producing.md#full-dumps",
     )
-    append_only: bool = field(
-        default=False,
-        metadata=setting(
-            SWITCH, "Rows have no key. Each record of each object is one row, however often the object arrives."
-        ),
+    history: bool | str = setting(
+        False,
+        HISTORY_TABLE,
+        "Also writes every change, late ones included, into `<table>_history`, or into a table of the database "
+        "with the name that is given in place of `true`. Begins with the next batch; the name then is fixed.",
+        template=True,
+        page="reading.md#every-change-of-a-row",
     )
-    snapshot: SnapshotRule = field(
-        default=SnapshotRule(),
-        metadata=setting(
-            None,
-            "Full dumps that replace the table: rows that a complete dump lacks are deleted.",
-            default_text="none",
-            page="producing.md#full-dumps",
-        ),
+    columns: ColumnRules = setting(
+        ColumnRules(),
+        None,
+        "Columns that the table leaves out, renames, hashes or masks, before anything is stored.",
+        default_text="",
+        page="#columns",
     )
-    history: bool | str = field(
-        default=False,
-        metadata=setting(
-            HISTORY_TABLE,
-            "Also writes every change, late ones included, into `<table>_history`, or into a table of the database "
-            "with the name that is given in place of `true`. Begins with the next batch; the name then is fixed.",
-            template=True,
-            page="reading.md#every-change-of-a-row",
-        ),
+    schema: str = setting(
+        EVOLVE,
+        choice(*SCHEMA_MODES),
+        "`evolve`: new columns and wider types are taken. `freeze`: objects that bring any are quarantined, "
+        "once the table has data.",
     )
-    columns: ColumnRules = field(
-        default=ColumnRules(),
-        metadata=setting(
-            None,
-            "Columns that the table leaves out, renames, hashes or masks, before anything is stored.",
-            default_text="",
-            page="#columns",
-        ),
+    expect: Expectations = setting(
+        Expectations(),
+        None,
+        "What is expected of the values of rows, and what becomes of rows with others.",
+        default_text="",
+        page="#expect",
     )
-    schema: str = field(
-        default=EVOLVE,
-        metadata=setting(
-            choice(*SCHEMA_MODES),
-            "`evolve`: new columns and wider types are taken. `freeze`: objects that bring any are quarantined, "
-            "once the table has data.",
-        ),
+    services: ServicePolicy = setting(
+        ServicePolicy(),
+        None,
+        "The table services: which run, and when. `off`: none is due by itself.",
+        default_text="`on`",
+        page="table-services.md",
     )
-    expect: Expectations = field(
-        default=Expectations(),
-        metadata=setting(
-            None,
-            "What is expected of the values of rows, and what becomes of rows with others.",
-            default_text="",
-            page="#expect",
-        ),
+    catalog: CatalogRule = setting(
+        CatalogRule(),
+        CATALOG,
+        "Names in the Glue catalog, as patterns of `{database}` and `{table}`. "
+        "`off` keeps the table out; `views: off` makes no views, `debezium: true` views with Debezium's metadata; "
+        "`athena_native` chooses Athena's reader.",
+        default_text="`on`",
+        page="catalog.md",
     )
-    services: ServicePolicy = field(
-        default=ServicePolicy(),
-        metadata=setting(
-            None,
-            "The table services: which run, and when. `off`: none is due by itself.",
-            default_text="`on`",
-            page="table-services.md",
-        ),
+    coordinates: tuple[str, ...] = setting(
+        (),
+        COORDINATES,
+        "The columns in which records carry their Kafka partition and offset. In an `append_only` table a record "
+        "is then one row, whatever objects bring it. With a key, the offset orders what has no log position.",
+        fixed=True,
     )
-    catalog: CatalogRule = field(
-        default=CatalogRule(),
-        metadata=setting(
-            CATALOG,
-            "Names in the Glue catalog, as patterns of `{database}` and `{table}`. "
-            "`off` keeps the table out; `views: off` makes no views, `debezium: true` views with Debezium's metadata; "
-            "`athena_native` chooses Athena's reader.",
-            default_text="`on`",
-            page="catalog.md",
-        ),
+    index: str = setting(
+        AUTO,
+        choice(*INDEXES),
+        "How rows are found. `simple` reads every key. `record` is Hudi's record index in its metadata table. "
+        "`auto` starts with the first and changes to the second as the table grows. "
+        "Not `record` with `delete_mode: hard`.",
+        page="decisions/index.md",
     )
-    coordinates: tuple[str, ...] = field(
-        default=(),
-        metadata=setting(
-            COORDINATES,
-            "The columns in which records carry their Kafka partition and offset. In an `append_only` table a record "
-            "is then one row, whatever objects bring it. With a key, the offset orders what has no log position.",
-            fixed=True,
-        ),
+    iceberg: bool = setting(
+        False,
+        SWITCH,
+        "Also describes the table's files as an Iceberg table, after each commit, and registers it beside the Hudi "
+        "table. For `cow` alone.",
+        page="reading.md#iceberg",
     )
-    index: str = field(
-        default=AUTO,
-        metadata=setting(
-            choice(*INDEXES),
-            "How rows are found. `simple` reads every key. `record` is Hudi's record index in its metadata table. "
-            "`auto` starts with the first and changes to the second as the table grows. "
-            "Not `record` with `delete_mode: hard`.",
-            page="decisions/index.md",
-        ),
+    merged: bool = setting(
+        False,
+        SWITCH,
+        "Takes changes of several source tables (shards, partitions), also of several topics, as those of one. "
+        "Without it, objects with another source table's changes than the first are quarantined. What "
+        "`source_columns`, the key or the partitions name of the source may differ.",
+        page="producing.md#several-sources-in-one-topic",
     )
-    iceberg: bool = field(
-        default=False,
-        metadata=setting(
-            SWITCH,
-            "Also describes the table's files as an Iceberg table, after each commit, and registers it beside the Hudi "
-            "table. For `cow` alone.",
-            page="reading.md#iceberg",
-        ),
-    )
-    merged: bool = field(
-        default=False,
-        metadata=setting(
-            SWITCH,
-            "Takes changes of several source tables (shards, partitions), also of several topics, as those of one. "
-            "Without it, objects with another source table's changes than the first are quarantined. What "
-            "`source_columns`, the key or the partitions name of the source may differ.",
-            page="producing.md#several-sources-in-one-topic",
-        ),
-    )
-    source_columns: tuple[str, ...] = field(
-        default=(),
-        metadata=setting(
-            SOURCE_COLUMNS,
-            "Where a change is from, by Debezium's metadata, as columns `__name` (the connector's server), `__db`, "
-            "`__schema` and `__table`: a list of `name`, `db`, `schema` and `table`. A `record_key` or `partition_by` "
-            "that names such a column needs no entry here.",
-            default_text="none",
-            page="producing.md#several-sources-in-one-topic",
-        ),
+    source_columns: tuple[str, ...] = setting(
+        (),
+        SOURCE_COLUMNS,
+        "Where a change is from, by Debezium's metadata, as columns `__name` (the connector's server), `__db`, "
+        "`__schema` and `__table`: a list of `name`, `db`, `schema` and `table`. A `record_key` or `partition_by` "
+        "that names such a column needs no entry here.",
+        default_text="none",
+        page="producing.md#several-sources-in-one-topic",
     )
 
     @property

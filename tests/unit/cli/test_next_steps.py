@@ -29,6 +29,8 @@ def texts(nodes):
             left_out.add(node.value)
         elif isinstance(node, ast.keyword) and node.arg == "help":
             left_out.update(ast.walk(node.value))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("option", "argument"):
+            left_out.update(ast.walk(node))
     return [
         node.value
         for node in nodes

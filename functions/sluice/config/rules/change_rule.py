@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -44,34 +44,23 @@ _ORDER_VALUE = Value(
 class ChangeRule:
     """The paths of the parts of a change in a record. Without a `row` records are not read by paths."""
 
-    row: str | None = field(
-        default=None,
-        metadata=setting(_PATH_VALUE, "The row after the change, or a list of rows: an object, or its JSON as text."),
+    row: str | None = setting(
+        None, _PATH_VALUE, "The row after the change, or a list of rows: an object, or its JSON as text."
     )
-    before: str | None = field(
-        default=None,
-        metadata=setting(_PATH_VALUE, "The row before the change, or its key alone, of deletions and new keys."),
+    before: str | None = setting(
+        None, _PATH_VALUE, "The row before the change, or its key alone, of deletions and new keys."
     )
-    key: str | None = field(
-        default=None, metadata=setting(_PATH_VALUE, "The key of the row, where rows or deletions lack it.")
+    key: str | None = setting(None, _PATH_VALUE, "The key of the row, where rows or deletions lack it.")
+    order: tuple[str, ...] = setting(
+        (),
+        _ORDER_VALUE,
+        "What orders the changes of a row: whole numbers, times in ISO 8601, PostgreSQL's LSNs; one path or two.",
+        default_text="the Kafka offset, or the object's name",
     )
-    order: tuple[str, ...] = field(
-        default=(),
-        metadata=setting(
-            _ORDER_VALUE,
-            "What orders the changes of a row: whole numbers, times in ISO 8601, PostgreSQL's LSNs; one path or two.",
-            default_text="the Kafka offset, or the object's name",
-        ),
+    listed: str | None = setting(
+        None, _PATH_VALUE, "The list of changes in a record; the other paths then begin in each of them.", key="list"
     )
-    listed: str | None = field(
-        default=None,
-        metadata=setting(
-            _PATH_VALUE, "The list of changes in a record; the other paths then begin in each of them.", key="list"
-        ),
-    )
-    partial: bool = field(
-        default=False, metadata=setting(SWITCH, "An update may leave out columns that it left unchanged.")
-    )
+    partial: bool = setting(False, SWITCH, "An update may leave out columns that it left unchanged.")
 
     def dialect(self, rule: DeleteWhen) -> ChangePaths | None:
         """The dialect of records with these paths, and deletions by a `rule` whose column is one; None without any."""

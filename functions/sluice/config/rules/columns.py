@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sluice.config.setting import Value, setting
@@ -58,41 +58,29 @@ _SECRET_NAME = Value(_secret, {"type": "string", "pattern": f"^{_SECRET}$"})
 class ColumnRules:
     """What a table takes of its source's columns. Names are the source's; a null stays null in every form."""
 
-    exclude: tuple[str, ...] = field(
-        default=(),
-        metadata=setting(COLUMNS, "Columns that the table doesn't take, one or a list.", default_text="none"),
+    exclude: tuple[str, ...] = setting(
+        (), COLUMNS, "Columns that the table doesn't take, one or a list.", default_text="none"
     )
-    rename: Mapping[str, str] = field(
-        default_factory=dict,
-        hash=False,
-        metadata=setting(
-            _RENAMES, "The table's names of columns: `{eml: email}`. The rule's other settings use these names."
-        ),
+    rename: Mapping[str, str] = setting(
+        dict, _RENAMES, "The table's names of columns: `{eml: email}`. The rule's other settings use these names."
     )
-    hash: tuple[str, ...] = field(
-        default=(),
-        metadata=setting(
-            COLUMNS,
-            "Columns stored as HMAC-SHA-256 of their text, in hexadecimal. Equal values stay equal.",
-            default_text="none",
-        ),
+    hash: tuple[str, ...] = setting(
+        (),
+        COLUMNS,
+        "Columns stored as HMAC-SHA-256 of their text, in hexadecimal. Equal values stay equal.",
+        default_text="none",
     )
-    key: str | None = field(
-        default=None,
-        metadata=setting(
-            _SECRET_NAME,
-            "The secret in AWS Secrets Manager that holds the key of `hash`. Runs may read those named `STACK/...`.",
-            default_text="none",
-        ),
+    key: str | None = setting(
+        None,
+        _SECRET_NAME,
+        "The secret in AWS Secrets Manager that holds the key of `hash`. Runs may read those named `STACK/...`.",
+        default_text="none",
     )
-    mask: Mapping[str, int] = field(
-        default_factory=dict,
-        hash=False,
-        metadata=setting(
-            _MASKS,
-            "Columns stored as `***`: one, a list, or `{card: 4}` to keep the last characters of long enough values.",
-            default_text="none",
-        ),
+    mask: Mapping[str, int] = setting(
+        dict,
+        _MASKS,
+        "Columns stored as `***`: one, a list, or `{card: 4}` to keep the last characters of long enough values.",
+        default_text="none",
     )
 
     @property

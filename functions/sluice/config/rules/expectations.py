@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any, Union
@@ -149,22 +149,17 @@ _COLUMNS = Value(
 class Expectations:
     """What is expected of rows. Deletions, and values that a change leaves out, are not looked at."""
 
-    failures: str = field(
-        default=QUARANTINE,
-        metadata=setting(
-            choice(QUARANTINE, COUNT, REPORT),
-            "What becomes of a row with another value. `quarantine`: it is set aside. `count`: it is merged, and "
-            "counted in the batch's outcome and event. `report`: the outcome also has a note, which the run logs.",
-        ),
+    failures: str = setting(
+        QUARANTINE,
+        choice(QUARANTINE, COUNT, REPORT),
+        "What becomes of a row with another value. `quarantine`: it is set aside. `count`: it is merged, and "
+        "counted in the batch's outcome and event. `report`: the outcome also has a note, which the run logs.",
     )
-    columns: Mapping[str, Mapping[str, Any]] = field(
-        default_factory=dict,
-        hash=False,
-        metadata=setting(
-            _COLUMNS,
-            "By the table's columns: `not_null: true`, `min`, `max`, `in: [...]`, `matches` (a regular expression of "
-            "RE2 for the whole text).",
-        ),
+    columns: Mapping[str, Mapping[str, Any]] = setting(
+        dict,
+        _COLUMNS,
+        "By the table's columns: `not_null: true`, `min`, `max`, `in: [...]`, `matches` (a regular expression of "
+        "RE2 for the whole text).",
     )
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -39,22 +39,18 @@ def _patterns(form: re.Pattern[str], needed: str) -> Value:
 class Ignore:
     """Patterns of topics and keys whose objects are ignored. They count before all rules."""
 
-    topics: tuple[str, ...] = field(
-        default=(),
-        metadata=setting(
-            _patterns(TOPIC_PATTERN, "a topic, or a pattern such as *.heartbeat"),
-            "Topics, or patterns in which each `*` stands for one part without dots: `__debezium-heartbeat.*`.",
-            default_text="none",
-        ),
+    topics: tuple[str, ...] = setting(
+        (),
+        _patterns(TOPIC_PATTERN, "a topic, or a pattern such as *.heartbeat"),
+        "Topics, or patterns in which each `*` stands for one part without dots: `__debezium-heartbeat.*`.",
+        default_text="none",
     )
-    keys: tuple[str, ...] = field(
-        default=(),
-        metadata=setting(
-            _patterns(re.compile(rf"[^\x00-\x1f]{{1,{_LONGEST}}}"), "a pattern such as *.RESOLVED"),
-            "Patterns of file names, or with a `/` of whole keys. `*` stands for any characters, `?` for one, `[0-9]` "
-            "for one of several: `*.RESOLVED`, `exports/*/manifest.json`.",
-            default_text="none",
-        ),
+    keys: tuple[str, ...] = setting(
+        (),
+        _patterns(re.compile(rf"[^\x00-\x1f]{{1,{_LONGEST}}}"), "a pattern such as *.RESOLVED"),
+        "Patterns of file names, or with a `/` of whole keys. `*` stands for any characters, `?` for one, `[0-9]` "
+        "for one of several: `*.RESOLVED`, `exports/*/manifest.json`.",
+        default_text="none",
     )
 
     def of_key(self, key: str) -> str | None:

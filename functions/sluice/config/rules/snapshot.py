@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sluice.config.setting import Value, setting
@@ -27,31 +27,25 @@ _MARKER_NAME = {"type": "string", "minLength": 1, "maxLength": 100, "pattern": "
 class SnapshotRule:
     """What holds a whole copy of the source table: its rows replace those of the table, once it is complete."""
 
-    replace: str | None = field(
-        default=None,
-        metadata=setting(
-            choice(OBJECT, FOLDER, GENERATION),
-            "What is one full dump: an `object`; the objects below a `folder`, complete with its marker; or all "
-            "objects of the table's `generation`, complete with a marker in the topic's folder. "
-            "Rows that a complete dump lacks are deleted.",
-            default_text="none",
-        ),
+    replace: str | None = setting(
+        None,
+        choice(OBJECT, FOLDER, GENERATION),
+        "What is one full dump: an `object`; the objects below a `folder`, complete with its marker; or all "
+        "objects of the table's `generation`, complete with a marker in the topic's folder. "
+        "Rows that a complete dump lacks are deleted.",
+        default_text="none",
     )
-    marker: str = field(
-        default=MARKER,
-        metadata=setting(
-            Value(_marker, {"anyOf": [{"const": False}, _MARKER_NAME]}, lambda marker: marker or "off"),
-            "The name of the file that says that a folder or generation is complete. `off`: a folder is complete once "
-            "an object of a later one comes.",
-        ),
+    marker: str = setting(
+        MARKER,
+        Value(_marker, {"anyOf": [{"const": False}, _MARKER_NAME]}, lambda marker: marker or "off"),
+        "The name of the file that says that a folder or generation is complete. `off`: a folder is complete once "
+        "an object of a later one comes.",
     )
-    most_deleted: int = field(
-        default=50,
-        metadata=setting(
-            whole(0, 100),
-            "The most rows that a dump may delete, in percent of the rows before and after. A dump that lacks more is "
-            "refused, and so is an empty one; `100` allows both.",
-        ),
+    most_deleted: int = setting(
+        50,
+        whole(0, 100),
+        "The most rows that a dump may delete, in percent of the rows before and after. A dump that lacks more is "
+        "refused, and so is an empty one; `100` allows both.",
     )
 
     @property

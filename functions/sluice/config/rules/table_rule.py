@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Callable
 
@@ -21,13 +21,12 @@ from sluice.names import COLUMN, NAME
 
 @dataclass(frozen=True)
 class _RuleTable:
-    table: str = field(
-        metadata=setting(
-            text(),
-            "`database.table`, with `{1}`, `{2}` for what the pattern matched or `{name}` for a named group. "
-            "Both names begin with a letter.",
-            template=True,
-        )
+    table: str = setting(
+        ...,
+        text(),
+        "`database.table`, with `{1}`, `{2}` for what the pattern matched or `{name}` for a named group. "
+        "Both names begin with a letter.",
+        template=True,
     )
 
 
@@ -38,21 +37,17 @@ class TableRule(TableSettings, _RuleTable):
     Exactly one of `topic` and `topic_regex` is given. The settings that are templates may hold {1} or {name}.
     """
 
-    topic: str | None = field(
-        default=None,
-        metadata=setting(text(), "A topic, or a pattern in which each `*` stands for one part without dots."),
+    topic: str | None = setting(
+        None, text(), "A topic, or a pattern in which each `*` stands for one part without dots."
     )
-    topic_regex: str | None = field(
-        default=None,
-        metadata=setting(text(500), "In place of `topic`: a regular expression for the whole topic, with groups."),
+    topic_regex: str | None = setting(
+        None, text(500), "In place of `topic`: a regular expression for the whole topic, with groups."
     )
-    also: bool = field(
-        default=False,
-        metadata=setting(
-            SWITCH,
-            "Makes a further table of topics that another rule takes: a masked copy beside the raw one, for instance.",
-            page="producing.md#one-topic-several-tables",
-        ),
+    also: bool = setting(
+        False,
+        SWITCH,
+        "Makes a further table of topics that another rule takes: a masked copy beside the raw one, for instance.",
+        page="producing.md#one-topic-several-tables",
     )
 
     @property

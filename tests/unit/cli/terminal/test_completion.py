@@ -6,7 +6,7 @@ import typer
 from sluice.errors import NoTarget
 from sluice_cli.main import run
 from sluice_cli.terminal import completion
-from sluice_cli.terminal.durations import TimeSpan, seconds
+from sluice_cli.terminal.options import TimeSpan, seconds
 from sluice_cli.verbs import built
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
@@ -27,18 +27,18 @@ from sluice.config.values import (
 
 @dataclass(frozen=True)
 class Inner:
-    on: bool = field(default=True, metadata=setting(SWITCH, "Whether.", key="enabled"))
-    age_s: int | None = field(default=None, metadata=setting(DURATION, "Age.", key="age"))
+    on: bool = setting(True, SWITCH, "Whether.", key="enabled")
+    age_s: int | None = setting(None, DURATION, "Age.", key="age")
 
 
 @dataclass(frozen=True)
 class Outer:
     name: str
-    wait_s: int = field(default=60, metadata=setting(DURATION, "The `wait`.", key="wait", fixed=True))
-    columns: tuple[str, ...] = field(default=(), metadata=setting(COLUMNS, "Columns.", template=True))
-    options: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=setting(text(), "Options."))
-    inner: Inner = field(default=Inner(age_s=7_200), metadata=setting(None, "A group."))
-    depth: int = field(default=1_000, metadata=setting(whole(1, 9_999), "Depth.", key="inner.depth"))
+    wait_s: int = setting(60, DURATION, "The `wait`.", key="wait", fixed=True)
+    columns: tuple[str, ...] = setting((), COLUMNS, "Columns.", template=True)
+    options: Mapping[str, str] = setting(dict, text(), "Options.")
+    inner: Inner = setting(Inner(age_s=7_200), None, "A group.")
+    depth: int = setting(1_000, whole(1, 9_999), "Depth.", key="inner.depth")
 
 
 def test_a_field_without_metadata_is_no_setting_and_a_dotted_key_lies_in_a_group():

@@ -1,4 +1,7 @@
-"""Durations on the command line."""
+"""The options and arguments of verbs, as Typer's: `Annotated[str | None, option("--lane LANE", "Only this lane.")]`.
+
+Durations are the options whose `parser` is `seconds`, or one of `at_least`.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,28 @@ from typing import Any
 
 import typer
 
-from sluice.config.values import DURATION
-
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s?(s|m|min|h|d)?")
 _UNIT_S = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
+
+
+def option(written: str, meaning: str, **settings: Any) -> Any:
+    """An option as its help writes it: its names, and the word for its value where it takes one."""
+    names = [word for word in written.split() if word.startswith("-")]
+    value = " ".join(written.split()[len(names) :])
+    return typer.Option(*names, metavar=value or None, help=meaning, **settings)
+
+
+def argument(word: str, meaning: str, **settings: Any) -> Any:
+    """An argument, and the word that its help has for it."""
+    return typer.Argument(metavar=word, help=meaning, **settings)
 
 
 class TimeSpan(float):
     """Seconds that help shows as tables.yaml has them, for an option's default: `15m`, `1h`, `90s`."""
 
     def __str__(self) -> str:
+        from sluice.config.values import DURATION  # a command without durations need not load it
+
         return str(DURATION.write(int(self))) if self and self.is_integer() else f"{float(self):g}s"
 
 
