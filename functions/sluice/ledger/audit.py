@@ -195,36 +195,14 @@ def judge_object(
     return ObjectVerdict(record.state, code or (UNLISTED if unlisted else None), part)
 
 
-def judge_by_own_batch(
-    record: ObjectRecord | None,
-    listed_in: Sequence[Membership],
-    *,
-    young: bool,
-    open_batches: Collection[str],
-    rebuilding: Collection[str] = (),
-    unlisted: bool = False,
-) -> ObjectVerdict:
+def judge_by_own_batch(record: ObjectRecord | None, listed_in: Sequence[Membership], **facts: Any) -> ObjectVerdict:
     """As `judge_object`, but with the batch alone that the record names."""
     own = [] if record is None else [item for item in listed_in if _is_own(item, record)]
-    return judge_object(record, own, young=young, open_batches=open_batches, rebuilding=rebuilding, unlisted=unlisted)
+    return judge_object(record, own, **facts)
 
 
-def judge_by_other_batches(
-    record: ObjectRecord | None,
-    listed_in: Sequence[Membership],
-    *,
-    young: bool,
-    open_batches: Collection[str],
-    rebuilding: Collection[str] = (),
-    unlisted: bool = False,
-) -> ObjectVerdict:
+def judge_by_other_batches(record: ObjectRecord | None, listed_in: Sequence[Membership], **facts: Any) -> ObjectVerdict:
     """As `judge_object`, but with a code only where `judge_by_own_batch` has none."""
-    facts: dict[str, Any] = {
-        "young": young,
-        "open_batches": open_batches,
-        "rebuilding": rebuilding,
-        "unlisted": unlisted,
-    }
     verdict = judge_object(record, listed_in, **facts)
     shown = record is not None and judge_by_own_batch(record, listed_in, **facts).code is not None
     return replace(verdict, code=None) if shown else verdict

@@ -38,48 +38,38 @@ class Pass:
     complete: bool = False
 
 
+@dataclass(frozen=True)
 class Reconciler:
     """Passes over one bronze bucket.
 
     The checkpoint moves on only after a page's objects are in the ledger and their lanes are woken.
+
+    `grace_ms`: a version younger than this doesn't count as missing, since its notice may still arrive.
     """
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        objects: Objects,
-        admission: Admission,
-        waker: Waker,
-        report: Report,
-        bucket: str,
-        grace_ms: int,
-        now: Callable[[], int],
-    ) -> None:
-        """`grace_ms`: a version younger than this doesn't count as missing, since its notice may still arrive."""
-        self._ledger = ledger
-        self._objects = objects
-        self._admission = admission
-        self._waker = waker
-        self._report = report
-        self._bucket = bucket
-        self._grace_ms = grace_ms
-        self._now = now
+    ledger: Ledger
+    objects: Objects
+    admission: Admission
+    waker: Waker
+    report: Report
+    bucket: str
+    grace_ms: int
+    now: Callable[[], int]
 
     def run(self, configuration: Configuration | None, *, seconds_left: Callable[[], float]) -> Pass:
         """List from the checkpoint until the listing or the time ends.
 
         Objects that can't be admitted don't hold the pass up: the next pass finds them missing again.
         """
-        versioned = self._objects.is_versioned(self._bucket)
-        stored = self._ledger.history.checkpoint(CHECKPOINT) or {}
-        if stored.get("bucket") != self._bucket:
+        versioned = self.objects.is_versioned(self.bucket)
+        stored = self.ledger.history.checkpoint(CHECKPOINT) or {}
+        if stored.get("bucket") != self.bucket:
             stored = {}  # of another bucket, or of an earlier release
-        current = ListingPass.resumed(stored, self._now())
+        current = ListingPass.resumed(stored, self.now())
         done = Pass()
         while seconds_left() > 0 and not done.complete:
-            page = self._objects.version_page(self._bucket, current.after)
-            old = self._now() - self._grace_ms
+            page = self.objects.version_page(self.bucket, current.after)
+            old = self.now() - self.grace_ms
             due = [version for version in page.versions if version.modified_at <= old]
             overdue = [version for version in due if current.is_due(version.modified_at)]
             missing, admissions = self._admit_missing(overdue, versioned, configuration, seconds_left())
@@ -93,15 +83,15 @@ class Reconciler:
                 done.failed + len(admissions.failed),
                 current.after is None,
             )
-            stored = {"bucket": self._bucket, **current.stored(self._grace_ms)}
-            self._ledger.history.put_checkpoint(stored, self._now(), CHECKPOINT)
+            stored = {"bucket": self.bucket, **current.stored(self.grace_ms)}
+            self.ledger.history.put_checkpoint(stored, self.now(), CHECKPOINT)
         return done
 
     def admit_missing(
         self, versions: Sequence[ListedVersion], configuration: Configuration | None, *, seconds: float
     ) -> int:
         """Admit those of these versions that the ledger doesn't know, and return their number."""
-        versioned = self._objects.is_versioned(self._bucket)
+        versioned = self.objects.is_versioned(self.bucket)
         return len(self._admit_missing(versions, versioned, configuration, seconds)[0])
 
     def _admit_missing(
@@ -111,14 +101,14 @@ class Reconciler:
         notices = [self._notice(version, versioned) for version in versions]
         by_id = {notice.id: notice for notice in notices if notice is not None}
         of_tables = {id: identities(id, notice.size, configuration) for id, notice in by_id.items()}
-        in_ledger = self._ledger.objects.get(chain.from_iterable(of_tables.values())) if by_id else {}
+        in_ledger = self.ledger.objects.get(chain.from_iterable(of_tables.values())) if by_id else {}
         wanted = [by_id[id] for id, ids in of_tables.items() if not in_ledger.keys() >= set(ids)]
         missing = {id: notice for id, notice in by_id.items() if id not in in_ledger}
         if not wanted:
             return {}, Admissions({}, {})
-        admissions = self._admission.admit_all(wanted, configuration, seconds=seconds)
-        report_admissions(self._report, admissions)
-        self._waker.wake(admissions.lanes, configuration)
+        admissions = self.admission.admit_all(wanted, configuration, seconds=seconds)
+        report_admissions(self.report, admissions)
+        self.waker.wake(admissions.lanes, configuration)
         return missing, admissions
 
     def _notice(self, version: ListedVersion, versioned: bool) -> Notice | None:
@@ -126,7 +116,7 @@ class Reconciler:
         try:
             return notice_of(version, versioned)
         except UnidentifiedObject as error:
-            self._report.warn("version_unidentified", reason=str(error), **error.facts)
+            self.report.warn("version_unidentified", reason=str(error), **error.facts)
             return None
 
 

@@ -108,6 +108,7 @@ class SweepRound:
         return cls(**stored)
 
 
+@dataclass(frozen=True)
 class Sweeper:
     """Drops old records of objects that are gone, and quarantines pending and parked objects that are.
 
@@ -116,44 +117,32 @@ class Sweeper:
     record of a quarantined object stays until it is discarded, since nothing else lists the object.
     """
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        scan: ObjectScan,
-        objects: Objects,
-        report: Report,
-        bucket: str,
-        grace_ms: int,
-        forget_after_ms: int,
-        now: Callable[[], int],
-    ) -> None:
-        self._ledger = ledger
-        self._scan = scan
-        self._objects = objects
-        self._report = report
-        self._bucket = bucket
-        self._grace_ms = grace_ms
-        self._forget_after_ms = forget_after_ms
-        self._now = now
+    ledger: Ledger
+    scan: ObjectScan
+    objects: Objects
+    report: Report
+    bucket: str
+    grace_ms: int
+    forget_after_ms: int
+    now: Callable[[], int]
 
     def run(self, seconds_left: Callable[[], float] = lambda: MOST_S) -> Sweep:
         """Check the pages of the ledger that are due, as far as there is time; at least one."""
-        round_ = SweepRound.from_dict(self._ledger.history.checkpoint(SWEEP_CHECKPOINT), self._now())
-        due = round_.pages_due(self._now())
+        round_ = SweepRound.from_dict(self.ledger.history.checkpoint(SWEEP_CHECKPOINT), self.now())
+        due = round_.pages_due(self.now())
         until = seconds_left() - MOST_S
         total = Sweep()
         while True:
             swept, after = self._page(round_.after)
             total = total.plus(swept)
-            round_ = round_.behind(after, self._now())
-            self._ledger.history.put_checkpoint(round_.to_dict(), self._now(), SWEEP_CHECKPOINT)
+            round_ = round_.behind(after, self.now())
+            self.ledger.history.put_checkpoint(round_.to_dict(), self.now(), SWEEP_CHECKPOINT)
             due = None if due is None else due - 1
             if after is None or due == 0 or seconds_left() <= max(until, 0.0):
                 return total
 
     def _page(self, start: Mapping[str, str] | None) -> tuple[Sweep, Mapping[str, str] | None]:
-        records, after = self._scan.page(start)
+        records, after = self.scan.page(start)
         due = [record for record in records if self._due(record)]
         with ThreadPoolExecutor(THREADS, thread_name_prefix="sweep") as pool:
             answers = list(pool.map(self._ask, due))
@@ -161,23 +150,23 @@ class Sweeper:
         for record, answer in zip(due, answers):
             if isinstance(answer, Exception):
                 # The next round checks it again: one such object must not end every pass at its page.
-                self._report.warn(
+                self.report.warn(
                     "record_not_checked",
                     bucket=record.id.bucket,
                     key=record.id.key,
                     version=record.id.version,
                     error=str(answer)[:500],
                 )
-                self._report.count("RecordsNotChecked")
+                self.report.count("RecordsNotChecked")
             elif not answer:
                 gone.append(record)
         forgotten = lost = 0
         for record in gone:
             if record.state in (PENDING, PARKED):
                 lost += self._lose(record)
-            elif self._ledger.objects.forget(record):
+            elif self.ledger.objects.forget(record):
                 forgotten += 1
-                self._report.event(
+                self.report.event(
                     "record_forgotten",
                     bucket=record.id.bucket,
                     key=record.id.key,
@@ -186,39 +175,39 @@ class Sweeper:
                     batch=record.batch,
                 )
         if lost:
-            self._report.count("ObjectsLostBeforeRead", lost)
+            self.report.count("ObjectsLostBeforeRead", lost)
         if forgotten:
-            self._report.count("RecordsForgotten", forgotten)
+            self.report.count("RecordsForgotten", forgotten)
         return Sweep(len(due), forgotten, lost), after
 
     def _ask(self, record: ObjectRecord) -> bool | Exception:
         """True if the object exists; an error if S3 didn't answer (access denied, a customer's own key)."""
         try:
-            return self._objects.exists(record.id)
+            return self.objects.exists(record.id)
         except (ClientError, BotoCoreError) as error:
             return error
 
     def _due(self, record: ObjectRecord) -> bool:
         """True if the object of this record is to be checked. Claimed objects are left to their run."""
-        if record.id.bucket != self._bucket or record.state == CLAIMED:
+        if record.id.bucket != self.bucket or record.state == CLAIMED:
             return False
         if record.state == QUARANTINED or record.quarantined_rows:
             return False  # it waits for a decision, and only this record says so
-        age = self._now() - record.admitted_at
-        return age > (self._grace_ms if record.state in (PENDING, PARKED) else self._forget_after_ms)
+        age = self.now() - record.admitted_at
+        return age > (self.grace_ms if record.state in (PENDING, PARKED) else self.forget_after_ms)
 
     def _lose(self, record: ObjectRecord) -> bool:
         """Quarantine the object, so that it stays listed and is reported once."""
         if record.state == PARKED:
-            lost = self._ledger.objects.quarantine_parked(
-                record, LOST, f"the object was gone while it was parked: {record.reason}"[:MAX_REASON], self._now()
+            lost = self.ledger.objects.quarantine_parked(
+                record, LOST, f"the object was gone while it was parked: {record.reason}"[:MAX_REASON], self.now()
             )
         else:
-            lost = self._ledger.objects.quarantine_pending(
-                record, LOST, "the object was gone before it could be read", self._now()
+            lost = self.ledger.objects.quarantine_pending(
+                record, LOST, "the object was gone before it could be read", self.now()
             )
         if lost:
-            self._report.warn(
+            self.report.warn(
                 "object_lost",
                 bucket=record.id.bucket,
                 key=record.id.key,

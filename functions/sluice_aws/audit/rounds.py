@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Callable
 
@@ -36,29 +37,18 @@ AdmitMissing = Callable[[Sequence[ListedVersion]], int]
 Page = tuple["list[Contradiction]", "tuple[str, ...] | None"]
 
 
+@dataclass(frozen=True)
 class Auditor:
     """Rounds over one stack. A page's contradictions are logged before the checkpoint moves behind it."""
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        objects: Objects,
-        timelines: TimelineReader,
-        report: Report,
-        bronze: str,
-        silver: str,
-        grace_ms: int,
-        now: Callable[[], int],
-    ) -> None:
-        self._ledger = ledger
-        self._objects = objects
-        self._timelines = timelines
-        self._report = report
-        self._bronze = bronze
-        self._silver = silver
-        self._grace_ms = grace_ms
-        self._now = now
+    ledger: Ledger
+    objects: Objects
+    timelines: TimelineReader
+    report: Report
+    bronze: str
+    silver: str
+    grace_ms: int
+    now: Callable[[], int]
 
     def run(
         self, seconds_left: Callable[[], float], admit: AdmitMissing, configuration: Configuration | None = None
@@ -67,16 +57,16 @@ class Auditor:
 
         `admit` admits those of some versions that the ledger doesn't know, and returns their number.
         """
-        at = AuditRound.from_dict(self._ledger.history.checkpoint(CHECKPOINT), self._now()).begun(self._now())
-        timeline_of = lru_cache(maxsize=KEPT_TIMELINES)(self._timelines.timeline)
+        at = AuditRound.from_dict(self.ledger.history.checkpoint(CHECKPOINT), self.now()).begun(self.now())
+        timeline_of = lru_cache(maxsize=KEPT_TIMELINES)(self.timelines.timeline)
         logged = 0
         try:
             while at.phase != DONE and seconds_left() > 0:
                 contradictions, after = self._page(at, timeline_of, admit, configuration)
                 self._log(contradictions[: MOST_LOGGED - logged])
                 logged += len(contradictions)
-                at = at.behind(after, Counter(one.code for one in contradictions), self._now())
-                self._ledger.history.put_checkpoint(at.to_dict(), self._now(), CHECKPOINT)
+                at = at.behind(after, Counter(one.code for one in contradictions), self.now())
+                self.ledger.history.put_checkpoint(at.to_dict(), self.now(), CHECKPOINT)
         finally:
             self._publish(at)
         return at
@@ -97,22 +87,22 @@ class Auditor:
     ) -> Page:
         """Admit what a page of bronze has and the ledger hasn't; compare the page with each object's own batch."""
         marker = None if after is None else (after[0], after[1])
-        page = self._objects.version_page(self._bronze, marker, page_size=PAGE_VERSIONS)
+        page = self.objects.version_page(self.bronze, marker, page_size=PAGE_VERSIONS)
         listed = self._identified(page.versions, configuration)
         facts = self._facts(listed)
-        now = self._now()
+        now = self.now()
 
         def judge(objects: Collection[ObjectId]) -> dict[ObjectId, Judged]:
-            old = now - max(self._grace_ms, UNKNOWN_AFTER_MS)
+            old = now - max(self.grace_ms, UNKNOWN_AFTER_MS)
             return facts.verdicts_by_own_batches(objects, lambda identity: listed[identity].modified_at > old)
 
         judged = judge(listed.keys())
         unknown = [identity for identity, (_, record) in judged.items() if record is None]
-        overdue = [identity for identity in unknown if listed[identity].modified_at <= now - self._grace_ms]
+        overdue = [identity for identity in unknown if listed[identity].modified_at <= now - self.grace_ms]
         if overdue:
             missed = admit([listed[identity] for identity in overdue])
             if missed:
-                self._report.count("ObjectsMissed", missed)
+                self.report.count("ObjectsMissed", missed)
             judged.update(judge(overdue))
         self._warn(facts.skipped)
         contradictions = [
@@ -124,7 +114,7 @@ class Auditor:
 
     def _of_batches(self, after: tuple[str, ...] | None, timeline_of: Callable[[str], Timeline]) -> Page:
         """Compare some batches with their named commits, with their objects' records, and those with their batches."""
-        past = PastBatches(self._objects, self._silver)
+        past = PastBatches(self.objects, self.silver)
         keys, is_last = _page_of(past.listed("" if after is None else after[0]))
         batches = list(past.read(keys))
         listed = {item.id for batch in batches for item in batch.manifest.objects}
@@ -133,18 +123,18 @@ class Auditor:
             facts.add(batch)
         contradictions = list(facts.of_named_commits({batch.manifest.batch for batch in batches}, timeline_of))
         judged = facts.verdicts_by_other_batches(
-            [identity for identity in sorted(listed) if identity.bucket == self._bronze]
+            [identity for identity in sorted(listed) if identity.bucket == self.bronze]
         )
         for identity, (verdict, record) in judged.items():
             # The record of an object that is gone is dropped after a while.
-            if verdict.code is not None and (verdict.code != LOST_RECORD or self._objects.exists(identity)):
+            if verdict.code is not None and (verdict.code != LOST_RECORD or self.objects.exists(identity)):
                 contradictions.append(Contradiction.of_object(verdict.code, identity, record))
         self._warn((*past.skipped, *facts.skipped))
         return contradictions, None if is_last else (keys[-1],)
 
     def _of_tables(self, after: tuple[str, ...] | None) -> Page:
         """Compare all commits of one table with the outcomes of their batches."""
-        tables = [state.table for state in self._ledger.tables.all() if after is None or state.table > after[0]]
+        tables = [state.table for state in self.ledger.tables.all() if after is None or state.table > after[0]]
         if not tables:
             return [], None
         facts = self._facts(())
@@ -153,18 +143,18 @@ class Auditor:
         return contradictions, (tables[0],) if len(tables) > 1 else None
 
     def _facts(self, only: Iterable[ObjectId]) -> AuditFacts:
-        return AuditFacts(self._ledger, self._objects, self._silver, self._timelines, only=frozenset(only))
+        return AuditFacts(self.ledger, self.objects, self.silver, self.timelines, only=frozenset(only))
 
     def _identified(
         self, versions: Iterable[ListedVersion], configuration: Configuration | None
     ) -> dict[ObjectId, ListedVersion]:
-        versioned = self._objects.is_versioned(self._bronze)
+        versioned = self.objects.is_versioned(self.bronze)
         by_id = {}
         for version in versions:
             try:
                 of_first_rule = version.id(versioned)
             except UnidentifiedObject as error:
-                self._report.warn("version_unidentified", reason=str(error), **error.facts)
+                self.report.warn("version_unidentified", reason=str(error), **error.facts)
                 continue
             by_id.update(dict.fromkeys(identities(of_first_rule, version.size, configuration), version))
         return by_id
@@ -172,7 +162,7 @@ class Auditor:
     def _log(self, contradictions: Iterable[Contradiction]) -> None:
         for one in contradictions:
             identity = one.object
-            self._report.warn(
+            self.report.warn(
                 "contradiction",
                 code=one.code,
                 meaning=one.meaning,
@@ -188,15 +178,15 @@ class Auditor:
 
     def _warn(self, skipped: Iterable[SkippedDocument]) -> None:
         for document in skipped:
-            self._report.warn("document_skipped", key=document.key, reason=document.reason)
+            self.report.warn("document_skipped", key=document.key, reason=document.reason)
 
     def _publish(self, at: AuditRound) -> None:
         """One gauge over all codes, 0 without a contradiction, and one for each code that was found."""
         counts = at.contradictions()
-        self._report.count("Contradictions", sum(counts.values()))
+        self.report.count("Contradictions", sum(counts.values()))
         for code, number in counts.items():
-            self._report.count("Contradictions", number, code=code)
-        self._report.count("AuditAgeSeconds", at.age_s(self._now()), unit="Seconds")
+            self.report.count("Contradictions", number, code=code)
+        self.report.count("AuditAgeSeconds", at.age_s(self.now()), unit="Seconds")
 
 
 def _page_of(listed: Iterator[ListedDocument]) -> tuple[list[str], bool]:

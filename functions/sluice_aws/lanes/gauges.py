@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import date
 from typing import Any, Callable
 
@@ -24,35 +25,23 @@ from sluice_aws.price_list import read_prices
 COUNTED_PER_TABLE = 2_000  # pending objects; counting longer backlogs would take the schedule's whole time
 
 
+@dataclass(frozen=True)
 class Gauges:
-    """Backlog gauges by lane and over all lanes, and the cost of runs. Failures are logged and never raised."""
+    """Backlog gauges by lane and over all lanes, and the cost of runs. Failures are logged and never raised.
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        job_runs: JobRuns,
-        architecture: str,
-        prices: Callable[[], PriceList] = lambda: BUNDLED,
-        report: Report,
-        now: Callable[[], int],
-        announcer: Announcer | None = None,
-        late_after_s: int = 0,
-        table_metrics: bool = False,
-    ) -> None:
-        """`announcer` is told of tables that are more than `late_after_s` overdue.
+    `announcer` is told of tables that are more than `late_after_s` overdue. With `table_metrics`, the backlog is also
+    published for each table.
+    """
 
-        With `table_metrics`, the backlog is also published for each table.
-        """
-        self._ledger = ledger
-        self._job_runs = job_runs
-        self._architecture = architecture
-        self._prices = prices
-        self._report = report
-        self._now = now
-        self._announcer = announcer
-        self._late_after_s = late_after_s
-        self._table_metrics = table_metrics
+    ledger: Ledger
+    job_runs: JobRuns
+    architecture: str
+    report: Report
+    now: Callable[[], int]
+    prices: Callable[[], PriceList] = lambda: BUNDLED
+    announcer: Announcer | None = None
+    late_after_s: int = 0
+    table_metrics: bool = False
 
     def publish(self, lanes: Iterable[LaneState], configuration: Configuration | None) -> None:
         """Measure every lane. Gauges are written even without lanes: an alarm watches that the schedule runs."""
@@ -66,64 +55,64 @@ class Gauges:
     def publish_cost(self, job_run_id: str) -> None:
         """Report a job run's cost once: at its end if it is billed by then, otherwise when EMR announces the bill."""
         try:
-            billed = self._job_runs.billed(job_run_id)
+            billed = self.job_runs.billed(job_run_id)
             if billed is None:
-                self._report.event("cost_unknown", job_run=job_run_id)
+                self.report.event("cost_unknown", job_run=job_run_id)
                 return
-            if not self._ledger.history.mark_billed(billed.name, self._now()):
+            if not self.ledger.history.mark_billed(billed.name, self.now()):
                 return
         except (ClientError, BotoCoreError, SluiceError) as error:
-            self._report.warn("cost_unknown", job_run=job_run_id, error=str(error)[:500])
+            self.report.warn("cost_unknown", job_run=job_run_id, error=str(error)[:500])
             return
-        usd = self._prices().spark_usd(
-            self._architecture,
+        usd = self.prices().spark_usd(
+            self.architecture,
             vcpu_hours=billed.vcpu_hours,
             memory_gb_hours=billed.memory_gb_hours,
             storage_gb_hours=billed.storage_gb_hours,
         )
-        self._report.event(
+        self.report.event(
             "run_billed",
             job_run=job_run_id,
             run=billed.name,
             vcpu_hours=billed.vcpu_hours,
             memory_gb_hours=billed.memory_gb_hours,
             usd=round(usd, 6),
-            prices=self._prices().region,
+            prices=self.prices().region,
         )
-        self._report.count("RunCostUsd", usd, unit="None")
+        self.report.count("RunCostUsd", usd, unit="None")
 
     def _publish_tables(self, lane: str, tables: Iterable[TableBacklog]) -> None:
-        for table in tables if self._table_metrics else ():
-            self._report.count("TableObjectsPending", table.objects, table=table.table)
-            self._report.count("TableOverdueSeconds", table.overdue_s, unit="Seconds", table=table.table)
-        late = [table for table in tables if table.overdue_s > self._late_after_s]
-        if self._announcer is None or not late:
+        for table in tables if self.table_metrics else ():
+            self.report.count("TableObjectsPending", table.objects, table=table.table)
+            self.report.count("TableOverdueSeconds", table.overdue_s, unit="Seconds", table=table.table)
+        late = [table for table in tables if table.overdue_s > self.late_after_s]
+        if self.announcer is None or not late:
             return
         try:
-            states = self._ledger.tables.get_many([table.table for table in late])
-            self._announcer.announce_late([_late(table, lane, states.get(table.table)) for table in late])
+            states = self.ledger.tables.get_many([table.table for table in late])
+            self.announcer.announce_late([_late(table, lane, states.get(table.table)) for table in late])
         except (ClientError, BotoCoreError, SluiceError) as error:
-            self._report.warn("lateness_not_announced", lane=lane, error=str(error)[:500])
+            self.report.warn("lateness_not_announced", lane=lane, error=str(error)[:500])
 
     def _of(self, state: LaneState, configuration: Configuration | None) -> Backlog | None:
         try:
-            pending = self._ledger.pending.oldest(state.lane, COUNTED_PER_TABLE)
+            pending = self.ledger.pending.oldest(state.lane, COUNTED_PER_TABLE)
             # A batch whose table cannot be read, or whose run hangs, stays open, and none of its objects are pending.
             opened = (
                 ()
                 if state.state == PAUSED
-                else tuple(pointer.created_at for pointer in self._ledger.batches.unsettled(state.lane))
+                else tuple(pointer.created_at for pointer in self.ledger.batches.unsettled(state.lane))
             )
         except (ClientError, BotoCoreError, SluiceError) as error:
-            self._report.warn("lane_not_measured", lane=state.lane, error=str(error)[:500])
+            self.report.warn("lane_not_measured", lane=state.lane, error=str(error)[:500])
             return None
         # A paused lane waits on purpose.
-        return backlog(None if state.state == PAUSED else configuration, state.lane, pending, self._now(), opened)
+        return backlog(None if state.state == PAUSED else configuration, state.lane, pending, self.now(), opened)
 
     def _publish(self, measured: Backlog, **dimensions: str) -> None:
-        self._report.count("ObjectsPending", measured.objects, **dimensions)
-        self._report.count("OldestPendingSeconds", measured.oldest_s, unit="Seconds", **dimensions)
-        self._report.count("OverdueSeconds", measured.overdue_s, unit="Seconds", **dimensions)
+        self.report.count("ObjectsPending", measured.objects, **dimensions)
+        self.report.count("OldestPendingSeconds", measured.oldest_s, unit="Seconds", **dimensions)
+        self.report.count("OverdueSeconds", measured.overdue_s, unit="Seconds", **dimensions)
 
 
 def _late(table: TableBacklog, lane: str, state: TableState | None) -> LateTable:

@@ -36,26 +36,19 @@ class StartedRun:
     job_run_id: str | None
 
 
+@dataclass(frozen=True)
 class Starter:
-    """Reserves the lane in the ledger, then calls StartJobRun, so that an unanswered start can be repeated."""
+    """Reserves the lane in the ledger, then calls StartJobRun, so that an unanswered start can be repeated.
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        job_runs: JobRuns,
-        environment: JobEnvironment,
-        report: Report,
-        now: Callable[[], int],
-        entropy: Callable[[], str],
-    ) -> None:
-        """`now` gives epoch ms; `entropy` gives at least 8 new hexadecimal digits with each call."""
-        self._ledger = ledger
-        self._job_runs = job_runs
-        self._environment = environment
-        self._report = report
-        self._now = now
-        self._entropy = entropy
+    `now` gives epoch ms; `entropy` gives at least 8 new hexadecimal digits with each call.
+    """
+
+    ledger: Ledger
+    job_runs: JobRuns
+    environment: JobEnvironment
+    report: Report
+    now: Callable[[], int]
+    entropy: Callable[[], str]
 
     def start(self, lane: str, configuration: Configuration | None) -> StartedRun | None:
         """Start a run if the lane is idle; None if another start was first.
@@ -63,10 +56,10 @@ class Starter:
         A StartJobRun that fails leaves the lane `starting`. The schedule repeats it under the same token, so that it
         is no failure of the caller. Raises UnusableRequest before anything is written.
         """
-        now = self._now()
-        run_id = new_run_id(lane, now, self._entropy())
+        now = self.now()
+        run_id = new_run_id(lane, now, self.entropy())
         request = self._request(lane, run_id, configuration)
-        reserved = self._ledger.lanes.request_start(
+        reserved = self.ledger.lanes.request_start(
             lane,
             run_id,
             now,
@@ -74,9 +67,9 @@ class Starter:
             time_limit_ms=request["executionTimeoutMinutes"] * 60_000,
         )
         if reserved is None:
-            self._report.event("start_not_needed", lane=lane)
+            self.report.event("start_not_needed", lane=lane)
             return None
-        self._ledger.history.run_started(run_id, lane, now)
+        self.ledger.history.run_started(run_id, lane, now)
         return StartedRun(run_id, self._ask(lane, run_id, request))
 
     def repeat(self, state: LaneState, configuration: Configuration | None) -> None:
@@ -84,30 +77,30 @@ class Starter:
 
         A start that was requested of an application that has since been replaced is not repeated.
         """
-        if state.run_id is None or state.application_id not in (None, self._environment.application_id):
+        if state.run_id is None or state.application_id not in (None, self.environment.application_id):
             return
         self._ask(state.lane, state.run_id, self._request(state.lane, state.run_id, configuration))
 
     def _request(self, lane: str, run_id: str, configuration: Configuration | None) -> dict[str, Any]:
         """The StartJobRun request. The run may write the lane's tables and those of the lane's unfinished batches."""
-        unfinished = {table for pointer in self._ledger.batches.unsettled(lane) for table in pointer.tables}
-        states = self._ledger.tables.get_many(sorted(unfinished)) if unfinished else {}
+        unfinished = {table for pointer in self.ledger.batches.unsettled(lane) for table in pointer.tables}
+        states = self.ledger.tables.get_many(sorted(unfinished)) if unfinished else {}
         histories = ((table, kept_history(state.pinned)) for table, state in states.items())
         unfinished |= {f"{table.partition('.')[0]}.{name}" for table, name in histories if name}
         return start_job_run(
-            self._environment, lane_config(configuration, lane), run_id, scope_of(configuration, lane, unfinished)
+            self.environment, lane_config(configuration, lane), run_id, scope_of(configuration, lane, unfinished)
         )
 
     def _ask(self, lane: str, run_id: str, request: dict[str, Any]) -> str | None:
         try:
-            job_run_id = self._job_runs.start(request)
+            job_run_id = self.job_runs.start(request)
         except (ClientError, BotoCoreError) as error:
-            self._report.warn("start_failed", lane=lane, run=run_id, error=str(error)[:500])
-            self._report.count("StartsFailed", 1, lane=lane)
+            self.report.warn("start_failed", lane=lane, run=run_id, error=str(error)[:500])
+            self.report.count("StartsFailed", 1, lane=lane)
             return None
-        first_answer = self._ledger.lanes.started(lane, run_id, job_run_id)
-        self._report.event("run_started", lane=lane, run=run_id, job_run=job_run_id, first_answer=first_answer)
-        self._report.count("RunsStarted", 1, lane=lane)
+        first_answer = self.ledger.lanes.started(lane, run_id, job_run_id)
+        self.report.event("run_started", lane=lane, run=run_id, job_run=job_run_id, first_answer=first_answer)
+        self.report.count("RunsStarted", 1, lane=lane)
         return job_run_id
 
 
@@ -162,15 +155,17 @@ def lane_config(configuration: Configuration | None, lane: str) -> LaneConfig:
     return LaneConfig(name=lane) if configuration is None else configuration.lane(lane)
 
 
+@dataclass(frozen=True)
 class Waker:
-    """Wakes lanes and starts their runs. The caller handles a failed wake; the schedule handles a failed start."""
+    """Wakes lanes and starts their runs. The caller handles a failed wake; the schedule handles a failed start.
 
-    def __init__(self, *, ledger: Ledger, starter: Starter | None, report: Report, now: Callable[[], int]) -> None:
-        """`starter` is None where supervise starts the runs, and while no release is set: lanes are only woken."""
-        self._ledger = ledger
-        self._starter = starter
-        self._report = report
-        self._now = now
+    `starter` is None where supervise starts the runs, and while no release is set: lanes are only woken.
+    """
+
+    ledger: Ledger
+    starter: Starter | None
+    report: Report
+    now: Callable[[], int]
 
     def wake(self, lanes: Iterable[str], configuration: Configuration | None) -> None:
         """Count an arrival in each lane, and start a run of each idle one in which something may be claimed.
@@ -178,31 +173,31 @@ class Waker:
         Raises the ledger's errors. The objects are written then, but their lane may not know: their notice must be
         delivered again.
         """
-        woken = [self._ledger.lanes.wake(lane) for lane in sorted(lanes)]
+        woken = [self.ledger.lanes.wake(lane) for lane in sorted(lanes)]
         for state in woken:
-            self._report.event("lane_woken", lane=state.lane, state=state.state, arrivals=state.arrivals)
-            if self._starter is None or not self._waits(state, configuration):
+            self.report.event("lane_woken", lane=state.lane, state=state.state, arrivals=state.arrivals)
+            if self.starter is None or not self._waits(state, configuration):
                 self.start(state, configuration)
 
     def _waits(self, state: LaneState, configuration: Configuration | None) -> bool:
-        if not wants_run(state, self._now()):
+        if not wants_run(state, self.now()):
             return False
-        until = deferred_until(self._ledger, state, configuration, self._now())
+        until = deferred_until(self.ledger, state, configuration, self.now())
         if until is not None:
-            self._report.event("start_deferred", lane=state.lane, until=until)
+            self.report.event("start_deferred", lane=state.lane, until=until)
         return until is not None
 
     def start(self, state: LaneState, configuration: Configuration | None) -> StartedRun | None:
         """Start a run if the lane is idle and wants one; None if there is none to start, or none could be started."""
-        if not wants_run(state, self._now()):
+        if not wants_run(state, self.now()):
             return None
-        if self._starter is None:
-            self._report.event("start_left_to_supervise", lane=state.lane)
+        if self.starter is None:
+            self.report.event("start_left_to_supervise", lane=state.lane)
             return None
         try:
-            return self._starter.start(state.lane, configuration)
+            return self.starter.start(state.lane, configuration)
         except (SluiceError, ClientError, BotoCoreError) as error:
             # The wake is counted, so the schedule sees an arrival that no run has looked at.
-            self._report.warn("start_failed", lane=state.lane, error=str(error)[:500])
-            self._report.count("StartsFailed", 1, lane=state.lane)
+            self.report.warn("start_failed", lane=state.lane, error=str(error)[:500])
+            self.report.count("StartsFailed", 1, lane=state.lane)
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -37,25 +38,25 @@ MAX_STEPS = 4
 LOOK_BACK_MS = 60_000
 
 
+@dataclass(frozen=True)
 class Supervisor:
-    """One pass over lanes. Every write is conditional on the lane's state that was read."""
+    """One pass over lanes. Every write is conditional on the lane's state that was read.
 
-    def __init__(
-        self, *, ledger: Ledger, job_runs: JobRuns, starter: Starter | None, report: Report, now: Callable[[], int]
-    ) -> None:
-        """`starter` is None while no release of the Spark code is set: lanes are supervised, but no run starts."""
-        self._ledger = ledger
-        self._job_runs = job_runs
-        self._starter = starter
-        self._report = report
-        self._now = now
+    `starter` is None while no release of the Spark code is set: lanes are supervised, but no run starts.
+    """
+
+    ledger: Ledger
+    job_runs: JobRuns
+    starter: Starter | None
+    report: Report
+    now: Callable[[], int]
 
     def lanes(self, configuration: Configuration | None) -> tuple[LaneState, ...]:
         """Every lane: those with an item in the ledger, and those that are only configured."""
-        states = list(self._ledger.lanes.all())
+        states = list(self.ledger.lanes.all())
         names = {state.lane for state in states}
         configured = () if configuration is None else configuration.lane_names()
-        return tuple(states) + tuple(self._ledger.lanes.get(name) for name in configured if name not in names)
+        return tuple(states) + tuple(self.ledger.lanes.get(name) for name in configured if name not in names)
 
     def supervise(self, lanes: Sequence[LaneState], configuration: Configuration | None) -> int:
         """Supervise each lane; returns the number of steps taken.
@@ -69,7 +70,7 @@ class Supervisor:
                 steps += self._look_after(state, configuration)
             except (ClientError, BotoCoreError, SluiceError) as error:
                 failed.append(state.lane)
-                self._report.warn("lane_failed", lane=state.lane, state=state.state, error=str(error)[:500])
+                self.report.warn("lane_failed", lane=state.lane, state=state.state, error=str(error)[:500])
         if failed:
             raise LanesFailed(f"Supervision failed for {', '.join(failed)}", lanes=failed)
         return steps
@@ -84,24 +85,24 @@ class Supervisor:
         for state in lanes:
             if state.state != IDLE or wanted_at(state) is not None:
                 continue
-            if self._ledger.batches.unsettled(state.lane) or self._claimable_tables(state.lane, configuration):
-                self._ledger.lanes.wake(state.lane)
-                self._report.warn("lane_was_forgotten", lane=state.lane)
-                self._report.count("LanesForgotten", 1, lane=state.lane)
+            if self.ledger.batches.unsettled(state.lane) or self._claimable_tables(state.lane, configuration):
+                self.ledger.lanes.wake(state.lane)
+                self.report.warn("lane_was_forgotten", lane=state.lane)
+                self.report.count("LanesForgotten", 1, lane=state.lane)
                 woken.append(state.lane)
         return tuple(woken)
 
     def _claimable_tables(self, lane: str, configuration: Configuration | None) -> tuple[str, ...]:
         if configuration is None:
             return ()
-        pending = self._ledger.pending.oldest(lane, 1)
-        states = self._ledger.tables.get_many(sorted({item.table for item in pending}))
-        return claimable_tables(configuration, lane, pending, states, self._now())
+        pending = self.ledger.pending.oldest(lane, 1)
+        states = self.ledger.tables.get_many(sorted({item.table for item in pending}))
+        return claimable_tables(configuration, lane, pending, states, self.now())
 
     def _look_after(self, state: LaneState, configuration: Configuration | None) -> int:
         # Also while a halted lane tries again: the alarm shouldn't flap.
         if state.failures >= HALT_AFTER_FAILURES or (state.state == PAUSED and state.reason == LEDGER_LOST):
-            self._report.warn(
+            self.report.warn(
                 "lane_halted",
                 lane=state.lane,
                 state=state.state,
@@ -109,14 +110,14 @@ class Supervisor:
                 reason=state.reason,
                 last_run=state.last_run_id,
             )
-            self._report.count("LanesHalted", 1, lane=state.lane)
+            self.report.count("LanesHalted", 1, lane=state.lane)
         for taken in range(MAX_STEPS):
-            step = next_step(state, self._now())
+            step = next_step(state, self.now())
             if step.action == NOTHING:
                 return taken
             if not self._take(step, state, configuration):
                 return taken + 1
-            state = self._ledger.lanes.get(state.lane)
+            state = self.ledger.lanes.get(state.lane)
         return MAX_STEPS
 
     def _take(self, step: LaneStep, state: LaneState, configuration: Configuration | None) -> bool:
@@ -125,55 +126,55 @@ class Supervisor:
             return self._ask_state(state)
         if step.action == LOOK_UP:
             return self._look_up(state)
-        if self._starter is None:
-            self._report.event("no_release", lane=state.lane)
+        if self.starter is None:
+            self.report.event("no_release", lane=state.lane)
             return False
         if step.action == START:
-            until = deferred_until(self._ledger, state, configuration, self._now())
+            until = deferred_until(self.ledger, state, configuration, self.now())
             if until is None:
-                self._starter.start(state.lane, configuration)
+                self.starter.start(state.lane, configuration)
             else:
-                self._report.event("start_deferred", lane=state.lane, until=until)
+                self.report.event("start_deferred", lane=state.lane, until=until)
             return False
         assert step.action == REPEAT_START, step
-        self._starter.repeat(state, configuration)
+        self.starter.repeat(state, configuration)
         return True
 
     def _ask_state(self, state: LaneState) -> bool:
-        if not self._job_runs.is_of(state.application_id):
+        if not self.job_runs.is_of(state.application_id):
             # To the present application its job run is unknown, as one that is long over would be.
-            self._report.warn("application_replaced", lane=state.lane, run=state.run_id, was=state.application_id)
-            if may_live(state, self._now()):
+            self.report.warn("application_replaced", lane=state.lane, run=state.run_id, was=state.application_id)
+            if may_live(state, self.now()):
                 return False
             return self._lapse(state, JobRun(state.job_run_id or "", "", GONE, "its application was replaced"))
-        run = self._job_runs.state(state.job_run_id or "")
+        run = self.job_runs.state(state.job_run_id or "")
         if run.terminal:
             return self._lapse(state, run)
-        why = why_cancel(state, self._now())
+        why = why_cancel(state, self.now())
         if why is not None and run.state != "CANCELLING":
-            self._report.warn("run_cancelled", lane=state.lane, run=state.run_id, job_run=run.job_run_id, why=why)
-            self._report.count("RunsCancelled", 1, lane=state.lane)
-            self._job_runs.cancel(run.job_run_id)
+            self.report.warn("run_cancelled", lane=state.lane, run=state.run_id, job_run=run.job_run_id, why=why)
+            self.report.count("RunsCancelled", 1, lane=state.lane)
+            self.job_runs.cancel(run.job_run_id)
         return False
 
     def _look_up(self, state: LaneState) -> bool:
-        if not self._job_runs.is_of(state.application_id):
+        if not self.job_runs.is_of(state.application_id):
             # Its application was replaced. Should a driver come to life there, it can't hold the lane any more.
             return self._lapse(state, None)
-        since = (state.start_requested_at or self._now()) - LOOK_BACK_MS
-        run = self._job_runs.find_by_name(state.run_id or "", since_ms=since)
+        since = (state.start_requested_at or self.now()) - LOOK_BACK_MS
+        run = self.job_runs.find_by_name(state.run_id or "", since_ms=since)
         if run is None:
             return self._lapse(state, None)
-        self._report.event("run_adopted", lane=state.lane, run=state.run_id, job_run=run.job_run_id, state=run.state)
-        return self._ledger.lanes.started(state.lane, state.run_id or "", run.job_run_id)
+        self.report.event("run_adopted", lane=state.lane, run=state.run_id, job_run=run.job_run_id, state=run.state)
+        return self.ledger.lanes.started(state.lane, state.run_id or "", run.job_run_id)
 
     def _lapse(self, state: LaneState, run: JobRun | None) -> bool:
         """Take the lane from a job run that has ended; None for one that was never started."""
         unheld = state.state == STARTING and run is not None and run.state == "CANCELLED"
         capacity = unheld or (run is not None and lacks_capacity(run.state, run.details))
         reason = "the job run was never started" if run is None else lapse_reason(run.state, run.details)
-        run_id, now = state.run_id or "", self._now()
-        left = self._ledger.lanes.lapse(
+        run_id, now = state.run_id or "", self.now()
+        left = self.ledger.lanes.lapse(
             state.lane,
             run_id,
             now,
@@ -185,8 +186,8 @@ class Supervisor:
         )
         if left is None:  # released, held or lapsed by someone else in the meantime
             return True
-        self._ledger.history.run_ended(run_id, "lapsed", reason, _batches(self._ledger.history.run(run_id)), now)
-        self._report.warn(
+        self.ledger.history.run_ended(run_id, "lapsed", reason, _batches(self.ledger.history.run(run_id)), now)
+        self.report.warn(
             "run_lapsed",
             lane=state.lane,
             run=state.run_id,
@@ -195,12 +196,12 @@ class Supervisor:
             failures=left.failures,
             capacity=capacity,
         )
-        self._report.count("CapacityFailures" if capacity else "RunsLapsed", 1, lane=state.lane)
+        self.report.count("CapacityFailures" if capacity else "RunsLapsed", 1, lane=state.lane)
         if left.state == HALTED:
-            self._report.warn(
+            self.report.warn(
                 "lane_halted", lane=state.lane, failures=left.failures, reason=reason, last_run=state.run_id
             )
-            self._report.count("LanesHalted", 1, lane=state.lane)
+            self.report.count("LanesHalted", 1, lane=state.lane)
         return True
 
 

@@ -157,9 +157,7 @@ class ObjectLedger:
         there = when(state=items.PENDING, table=record.table, lane=record.lane)
         return self._together(
             [
-                self._table.delete_action(
-                    items.pending_key(record.lane or "", record.table or "", record.admitted_at, record.id)
-                ),
+                self._table.delete_action(items.pending_key(*_place(record))),
                 self._table.put_action(pending_item(moved)),
                 self._table.update_action(
                     items.object_key(record.id),
@@ -177,21 +175,12 @@ class ObjectLedger:
 
     def quarantine_pending(self, record: ObjectRecord, code: str, reason: str, now: int) -> bool:
         """pending -> quarantined. False when it is no longer pending there."""
-        listing = items.pending_key(record.lane or "", record.table or "", record.admitted_at, record.id)
-        changes = {
-            "state": items.QUARANTINED,
-            "code": code,
-            "reason": reason,
-            **listing_fields(items.QUARANTINED, record.id, now),
-        }
+        changes = {"code": code, "reason": reason, **_listed(items.QUARANTINED, record.id, now)}
+        there = when(state=items.PENDING, table=record.table, lane=record.lane)
         return self._together(
             [
-                self._table.delete_action(listing),
-                self._table.update_action(
-                    items.object_key(record.id),
-                    changes,
-                    condition=when(state=items.PENDING, table=record.table, lane=record.lane),
-                ),
+                self._table.delete_action(items.pending_key(*_place(record))),
+                self._table.update_action(items.object_key(record.id), changes, condition=there),
             ]
         )
 
@@ -200,32 +189,17 @@ class ObjectLedger:
 
         The object leaves its batch, which counted it neither as merged nor as quarantined.
         """
-        changes = {
-            "state": items.QUARANTINED,
-            "code": code,
-            "reason": reason,
-            "batch": None,
-            "parked_generation": None,
-            **listing_fields(items.QUARANTINED, record.id, now),
-        }
-        return self._together(
-            [
-                self._table.update_action(
-                    items.object_key(record.id), changes, condition=when(state=items.PARKED, batch=record.batch)
-                )
-            ]
-        )
+        left = {"batch": None, "parked_generation": None}
+        return self._end_parked(record, {"code": code, "reason": reason, **left}, items.QUARANTINED, now)
 
     def ignore_parked(self, record: ObjectRecord, rule: str, now: int) -> bool:
         """parked -> ignored by a rule. False when it is no longer parked."""
-        changes = {
-            "state": items.IGNORED,
-            "rule": rule,
-            "reason": None,
-            **listing_fields(items.IGNORED, record.id, now),
-        }
-        key = items.object_key(record.id)
-        return self._table.update(key, changes, condition=when(state=items.PARKED, batch=record.batch))[1] is None
+        return self._end_parked(record, {"rule": rule, "reason": None}, items.IGNORED, now)
+
+    def _end_parked(self, record: ObjectRecord, changes: Values, state: str, now: int) -> bool:
+        still = when(state=items.PARKED, batch=record.batch)
+        listed = {**changes, **_listed(state, record.id, now)}
+        return self._table.update(items.object_key(record.id), listed, condition=still)[1] is None
 
     def forget(self, record: ObjectRecord) -> bool:
         """Delete the record of an object that no longer exists; False while it waits: for a run, or for a decision."""
@@ -327,6 +301,10 @@ def pending_item(waiting: AdmittedObject) -> Values:
 def listing_fields(state: str, identity: ObjectId, now: int) -> dict[str, Any]:
     """The fields that put an item into the index."""
     return {"listed_as": items.listed_as(state, identity.hash), "listed_at": items.listed_at(now)}
+
+
+def _listed(state: str, identity: ObjectId, now: int) -> Values:
+    return {"state": state, **listing_fields(state, identity, now)}
 
 
 def record_of(stored: Mapping[str, Any]) -> ObjectRecord:

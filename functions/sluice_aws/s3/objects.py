@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Callable, Optional, TypeVar
@@ -145,19 +146,7 @@ class Objects:
         Reading stops at the limit: a server may answer a range with the whole object. Raises ObjectGone when the
         version is gone, and ObjectArchived.
         """
-        try:
-            answer = self._s3.get_object(Range=f"bytes=0-{limit - 1}", **_exactly(id))
-        except ClientError as error:
-            if _code(error) in EMPTY:  # an empty object has no range
-                return Head(b"", True)
-            _refuse_unreadable(id, error)
-            raise
-        body = answer["Body"]
-        try:
-            data = body.read(limit)
-        finally:
-            body.close()
-        return Head(data, _total(answer) <= len(data))
+        return self._part(id, f"bytes=0-{limit - 1}", lambda body: bytes(body.read(limit)))
 
     def tail_bytes(self, id: ObjectId, limit: int) -> Head:
         """Read at most `limit` bytes from the end of exactly this version, in one call.
@@ -165,23 +154,25 @@ class Objects:
         If a server answers with the whole object, it is read to its end, holding only the last bytes. Raises
         ObjectGone, ObjectArchived.
         """
+
+        def last(body: Any) -> bytes:
+            data = b""
+            while part := body.read(TAIL_PART_BYTES):
+                data = (data + part)[-limit:]
+            return data
+
+        return self._part(id, f"bytes=-{limit}", last)
+
+    def _part(self, id: ObjectId, range_: str, read: Callable[[Any], bytes]) -> Head:
         try:
-            answer = self._s3.get_object(Range=f"bytes=-{limit}", **_exactly(id))
+            answer = self._s3.get_object(Range=range_, **_exactly(id))
         except ClientError as error:
-            if _code(error) in EMPTY:
+            if _code(error) in EMPTY:  # an empty object has no range
                 return Head(b"", True)
             _refuse_unreadable(id, error)
             raise
-        body = answer["Body"]
-        try:
-            data = b""
-            while True:
-                part = body.read(TAIL_PART_BYTES)
-                if not part:
-                    break
-                data = (data + part)[-limit:]
-        finally:
-            body.close()
+        with closing(answer["Body"]) as body:
+            data = read(body)
         return Head(data, _total(answer) <= len(data))
 
     def whole(self, id: ObjectId, limit: int | None = None) -> bytes:
@@ -208,34 +199,27 @@ class Objects:
 
     def exists(self, id: ObjectId) -> bool:
         """Whether exactly this version is still there, in one call."""
-        try:
-            self._s3.head_object(**_exactly(id))
-        except ClientError as error:
-            if _code(error) in GONE:
-                return False
-            raise
-        return True
+        return self._head(id) is not None
 
     def is_archived(self, id: ObjectId) -> bool:
         """Whether exactly this version is archived and not restored, in one call; False when it is gone."""
-        try:
-            answer = self._s3.head_object(**_exactly(id))
-        except ClientError as error:
-            if _code(error) in GONE:
-                return False
-            raise
+        answer = self._head(id) or {}
         restored = 'ongoing-request="false"' in answer.get("Restore", "")
         return "ArchiveStatus" in answer or answer.get("StorageClass") in _ARCHIVES and not restored
 
     def modified_at(self, id: ObjectId) -> int | None:
         """When exactly this version was written (epoch ms, of whole seconds), in one call; None when it is gone."""
+        answer = self._head(id)
+        return None if answer is None else int(answer["LastModified"].timestamp() * 1000)
+
+    def _head(self, id: ObjectId) -> dict[str, Any] | None:
+        """S3's answer about exactly this version; None when it is gone."""
         try:
-            answer = self._s3.head_object(**_exactly(id))
+            return dict(self._s3.head_object(**_exactly(id)))
         except ClientError as error:
             if _code(error) in GONE:
                 return None
             raise
-        return int(answer["LastModified"].timestamp() * 1000)
 
     def arrival(self, id: ObjectId) -> int | None:
         """When exactly this version was written (epoch ms), so that versions of one key have different times.
@@ -274,12 +258,8 @@ class Objects:
             if _code(error) in ("304", "NotModified"):
                 raise Unchanged("The object has not changed", bucket=bucket, key=key) from None
             raise
-        if limit is None:
-            return Document(answer["Body"].read(), answer["ETag"])
-        try:
-            return Document(answer["Body"].read(limit), answer["ETag"])
-        finally:
-            answer["Body"].close()
+        with closing(answer["Body"]) as body:
+            return Document(body.read(limit), answer["ETag"])
 
     def data_file(self, bucket: str, key: str) -> bytes:
         """All bytes of a file of a table, in one call; files are written once and never change."""

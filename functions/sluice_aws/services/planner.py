@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Callable
 
 from sluice.config.document import Configuration
@@ -23,31 +23,24 @@ REQUESTED_BY = "table_services"
 Values = dict[str, Any]
 
 
+@dataclass(frozen=True)
 class ServicePlanner:
-    """Plans by the ledger. Every write is conditional, so that two planners never request a service twice."""
+    """Plans by the ledger. Every write is conditional, so that two planners never request a service twice.
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        waker: Waker,
-        report: Report,
-        now: Callable[[], int],
-        entropy: Callable[[], str],
-        pause_s: int,
-    ) -> None:
-        """`pause_s` is the time during which commits are gathered, and the first pause between two looks."""
-        self._ledger = ledger
-        self._waker = waker
-        self._report = report
-        self._now = now
-        self._entropy = entropy
-        self._pause_s = pause_s
+    `pause_s` is the time during which commits are gathered, and the first pause between two looks.
+    """
+
+    ledger: Ledger
+    waker: Waker
+    report: Report
+    now: Callable[[], int]
+    entropy: Callable[[], str]
+    pause_s: int
 
     def gather(self) -> Values:
         """Whether this caller plans for all commits of the next `wait_s` seconds, after waiting for them."""
-        now = self._now()
-        return {"go": self._ledger.history.gather_until(now, now + self._pause_s * 1000), "wait_s": self._pause_s}
+        now = self.now()
+        return {"go": self.ledger.history.gather_until(now, now + self.pause_s * 1000), "wait_s": self.pause_s}
 
     def plan(self, configuration: Configuration | None) -> Values:
         """Request what is due, and start the idle lanes that have to carry it out. A repeated plan starts none again.
@@ -55,13 +48,13 @@ class ServicePlanner:
         In the result `syncs` are tables whose catalog entry is behind, the longest first; `runs` are the job runs that
         were started; `requests` are new requests. A paused or halted lane gets none.
         """
-        now = self._now()
+        now = self.now()
         due = () if configuration is None else self._due(configuration, now)
         behind = [table for table in due if any(service.service == CATALOG for service in table.due)]
         syncs = [_sync(table, now) for table in sorted(behind, key=_synced_at)[:SYNCED_AT_ONCE]]
         requested = self._ask(due, now)
         runs = self._started({request.lane for request in requested}, configuration)
-        self._report.event(
+        self.report.event(
             "services_planned", syncs=len(syncs), requests=len(requested), runs=[run["run"] for run in runs]
         )
         requests = [request.to_dict() for request in requested]
@@ -74,7 +67,7 @@ class ServicePlanner:
                 "done": 0,
                 "failed": 0,
                 "given_up": 0,
-                "wait_s": self._pause_s,
+                "wait_s": self.pause_s,
                 "until": now + FOLLOWED_FOR_MS,
             },
         }
@@ -83,7 +76,7 @@ class ServicePlanner:
         """Look at requests again; `followed` is the `follow` of a plan, or the last result of this."""
         requests = [Asked(**entry) for entry in followed["requests"]]
         current = by_table(
-            [one for lane in sorted({entry.lane for entry in requests}) for one in self._ledger.services.of_lane(lane)]
+            [one for lane in sorted({entry.lane for entry in requests}) for one in self.ledger.services.of_lane(lane)]
         )
         done, failed = followed["done"], followed["failed"]
         still: list[Asked] = []
@@ -94,18 +87,18 @@ class ServicePlanner:
                 still.append(request)
             elif outcome == FAILED:
                 failed += 1
-                self._report.warn(
+                self.report.warn(
                     "service_failed",
                     error=latest and latest.error and latest.error.message,
                     **request.to_dict(),
                 )
-                self._report.count("ServicesFailed", 1, lane=request.lane)
+                self.report.count("ServicesFailed", 1, lane=request.lane)
             else:
                 done += 1
-                self._report.event("service_done" if outcome == DONE else "service_replaced", **request.to_dict())
-        late = len(still) if self._now() >= followed["until"] else 0
+                self.report.event("service_done" if outcome == DONE else "service_replaced", **request.to_dict())
+        late = len(still) if self.now() >= followed["until"] else 0
         if late:
-            self._report.warn("services_still_open", requests=[entry.to_dict() for entry in still][:20], open=late)
+            self.report.warn("services_still_open", requests=[entry.to_dict() for entry in still][:20], open=late)
             still = []
         return {
             **followed,
@@ -119,18 +112,18 @@ class ServicePlanner:
 
     def _due(self, configuration: Configuration, now: int) -> tuple[DueTable, ...]:
         states = []
-        for state in self._ledger.tables.all():
+        for state in self.ledger.tables.all():
             if state.services_since is None and state.last_instant is not None:
-                self._ledger.tables.note_first_check(state.table, now)
+                self.ledger.tables.note_first_check(state.table, now)
                 state = replace(state, services_since=now)
             states.append(state)
-        requests = [request for lane in configuration.lane_names() for request in self._ledger.services.of_lane(lane)]
+        requests = [request for lane in configuration.lane_names() for request in self.ledger.services.of_lane(lane)]
         return due_tables(configuration, states, by_table(requests), now)
 
     def _ask(self, tables: tuple[DueTable, ...], now: int) -> list[Asked]:
         requested: list[Asked] = []
         closed: set[str] = {
-            state.lane for state in self._ledger.lanes.all() if state.state in (HALTED, PAUSED) or state.pause_requested
+            state.lane for state in self.ledger.lanes.all() if state.state in (HALTED, PAUSED) or state.pause_requested
         }
         for table in tables:
             config, policy = table.config, table.config.services
@@ -138,18 +131,18 @@ class ServicePlanner:
                 if service.service == CATALOG:
                     continue
                 if config.lane in closed:
-                    self._report.event(
+                    self.report.event(
                         "service_waits_for_lane", lane=config.lane, table=service.table, service=service.service
                     )
                     continue
                 if len(requested) >= ASKED_AT_ONCE:
-                    self._report.warn("services_left_for_next_look", asked=len(requested))
+                    self.report.warn("services_left_for_next_look", asked=len(requested))
                     return requested
-                answer = self._ledger.services.request(
+                answer = self.ledger.services.request(
                     config.lane,
                     service.table,
                     service.service,
-                    request=new_request_id(service.service, now, self._entropy()),
+                    request=new_request_id(service.service, now, self.entropy()),
                     requested_by=REQUESTED_BY,
                     now=now,
                     min_interval_ms=policy.interval_s * 1000,
@@ -157,7 +150,7 @@ class ServicePlanner:
                 )
                 if answer.new:
                     requested.append(Asked(config.lane, service.table, service.service, answer.request.request))
-                    self._report.event(
+                    self.report.event(
                         "service_requested",
                         lane=config.lane,
                         table=service.table,
@@ -173,10 +166,10 @@ class ServicePlanner:
         for lane in sorted(lanes):
             if len(started) >= STARTED_AT_ONCE:
                 break  # the other lanes are woken, and supervise starts their runs
-            run = self._waker.start(self._ledger.lanes.get(lane), configuration)
+            run = self.waker.start(self.ledger.lanes.get(lane), configuration)
             if run is not None:
                 started.append((lane, run))
-        wait_s = max(1, self._pause_s)
+        wait_s = max(1, self.pause_s)
         return [
             {"lane": lane, "run": run.run_id, "job_run": run.job_run_id, "wait_s": wait_s, "looks": 0}
             for lane, run in started

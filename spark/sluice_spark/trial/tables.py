@@ -6,6 +6,7 @@ import io
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Callable, TypeVar
 
@@ -80,20 +81,18 @@ EXPECTED = [
 ]
 
 
+@dataclass(frozen=True)
 class TableTrials:
-    """Tries table types, one after the other. `services` write under the trial's own prefix."""
+    """Tries table types, one after the other. `services` write under the trial's own prefix.
 
-    def __init__(
-        self, spark: SparkSession, services: MergeServices, *, prefix: str, report: Callable[[str], None]
-    ) -> None:
-        """The objects to merge are put under `prefix` of the silver bucket, which ends with a slash.
+    The objects to merge are put under `prefix` of the silver bucket, which ends with a slash. `report` is called with
+    the name of each step before it begins.
+    """
 
-        `report` is called with the name of each step before it begins.
-        """
-        self._spark = spark
-        self._services = services
-        self._prefix = prefix
-        self._report = report
+    spark: SparkSession
+    services: MergeServices
+    prefix: str
+    report: Callable[[str], None]
 
     def try_type(self, table_type: str) -> TableTrial:
         """Do every step with a table of one type. Raises what Spark and Hudi raise."""
@@ -101,7 +100,7 @@ class TableTrials:
         steps: list[TrialStep] = []
 
         def timed(name: str, work: Callable[[], Done]) -> Done:
-            self._report(f"{table_type}: {name}")
+            self.report(f"{table_type}: {name}")
             began = time.monotonic()
             done = work()
             steps.append(TrialStep(name, round(time.monotonic() - began, 3)))
@@ -125,7 +124,7 @@ class TableTrials:
         return TableTrial(table_type, tuple(steps), len(rows), tuple(differences))
 
     def _merge(self, config: TableConfig, number: int, changes: Sequence[dict[str, Any]]) -> Outcome:
-        services, mark = self._services, fingerprint(SCHEMA)
+        services, mark = self.services, fingerprint(SCHEMA)
         body = io.BytesIO()
         fastavro.writer(body, fastavro.parse_schema(dict(SCHEMA)), list(changes), codec="deflate")
         services.objects.put(services.silver_bucket, schema_key(mark), json.dumps(SCHEMA).encode("ascii"))
@@ -134,7 +133,7 @@ class TableTrials:
         put = services.objects.get(services.silver_bucket, name)
         assert put is not None  # S3 reads what was just written
         # By its ETag, also in a versioned bucket: the job's role can't read versions in silver.
-        object_id = identify(services.silver_bucket, self._prefix + name, None, put.etag)
+        object_id = identify(services.silver_bucket, self.prefix + name, None, put.etag)
         item = ManifestObject(
             object_id.bucket,
             object_id.key,
@@ -150,15 +149,15 @@ class TableTrials:
         manifest = open_manifest(
             DATABASE, DATABASE, services.clock.now_ms(), DATABASE, {config.table: TablePart(config.to_dict(), (item,))}
         )
-        return merge_part(self._spark, manifest=manifest, table=config.table, services=services, still_held=_alone)
+        return merge_part(self.spark, manifest=manifest, table=config.table, services=services, still_held=_alone)
 
     def _serve(self, config: TableConfig, service: str) -> Any:
         done = serve_table(
-            self._spark,
+            self.spark,
             config=config,
             service=service,
-            services=self._services,
-            rates=SliceRates(self._spark.sparkContext.defaultParallelism),
+            services=self.services,
+            rates=SliceRates(self.spark.sparkContext.defaultParallelism),
             still_held=_alone,
             slice_s=SLICE_S,
             raise_floor=lambda positions: None,
@@ -167,9 +166,9 @@ class TableTrials:
 
     def _rows(self, config: TableConfig) -> list[tuple[str, ...]]:
         stored = (
-            self._spark.read.format("hudi")
+            self.spark.read.format("hudi")
             .options(**hudi_options.read_options())
-            .load(self._services.table_path(config.database, config.name))
+            .load(self.services.table_path(config.database, config.name))
         )
         live = (
             stored.where(~stored[DELETED])

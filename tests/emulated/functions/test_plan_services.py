@@ -118,7 +118,7 @@ def test_a_refused_start_leaves_the_lane_to_supervise_and_fails_no_plan(looking,
     def refused(request):
         raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "later"}}, "StartJobRun")
 
-    monkeypatch.setattr(looking.planner._waker._starter._job_runs, "start", refused)
+    monkeypatch.setattr(looking.planner.waker.starter.job_runs, "start", refused)
     looking.commit(2)
     plan = looking.plan()
     lane = looking.ledger.lanes.get("main")

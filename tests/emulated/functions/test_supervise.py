@@ -224,7 +224,8 @@ def test_a_driver_that_gives_no_sign_is_cancelled_and_its_lane_taken_back(superv
 def test_the_holder_of_a_replaced_application_keeps_its_lane_until_its_time_limit(supervised):
     running(supervised)
     elsewhere = supervised.emr.create_application(name="new", releaseLabel="emr-7.14.0", type="SPARK", clientToken="n")
-    supervised.supervisor._job_runs = JobRuns(supervised.emr, elsewhere["applicationId"])
+    other_runs = JobRuns(supervised.emr, elsewhere["applicationId"])
+    supervised.supervisor = replace(supervised.supervisor, job_runs=other_runs)
     supervised.clock.now = NOW + execution_timeout_min(LaneConfig()) * 60_000
     supervise(supervised)
     assert supervised.ledger.lanes.get("main").state == RUNNING
@@ -346,7 +347,7 @@ def test_a_start_that_never_happened_is_repeated_under_the_same_token(supervised
 
 def test_after_five_minutes_a_start_is_looked_up_by_name_and_adopted(supervised):
     run_id = requested(supervised)
-    job_run_id = supervised.runs.start(start_job_run(supervised.starter._environment, LaneConfig(), run_id))
+    job_run_id = supervised.runs.start(start_job_run(supervised.starter.environment, LaneConfig(), run_id))
     supervised.job_runs()[-1].state = "RUNNING"
     supervised.clock.now = NOW + UNANSWERED_START_MS
     supervise(supervised)
