@@ -25,7 +25,6 @@ VARIABLES = {
     "architecture": "ARCHITECTURE",
     "event_bus": "EVENT_BUS",
     "key_arn": "KEY_ARN",
-    "job_run_tags": "JOB_RUN_TAGS",
     "endpoint_url": "AWS_ENDPOINT_URL",
     "emr_endpoint_url": "AWS_ENDPOINT_URL_EMR_SERVERLESS",
 }
@@ -34,23 +33,10 @@ NO_RELEASE = ("", "none")
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(JobEnvironment):
     """Names and limits of one deployment. An empty name is not set; times are seconds."""
 
-    region: str = ""
-    stack: str = ""
-    ledger_table: str = ""
-    bronze_bucket: str = ""
-    silver_bucket: str = ""
-    artifact_bucket: str = ""
-    application_id: str = ""
-    job_role_arn: str = ""
-    release: str = ""
-    hudi_jars: str = ""
-    architecture: str = "X86_64"
     event_bus: str = "default"
-    key_arn: str = ""
-    job_run_tags: str = ""  # name=value, separated by commas
     endpoint_url: str = ""
     emr_endpoint_url: str = ""
     reconcile_grace_s: int = 900
@@ -84,6 +70,8 @@ class Settings:
                 values[field] = int(text)
             elif text:
                 wrong.append(name)
+        tags = (tag.partition("=") for tag in environment.get("JOB_RUN_TAGS", "").split(","))
+        values["tags"] = tuple((name, value) for name, _, value in tags if name)
         values["table_metrics"] = environment.get("TABLE_METRICS") == "true"
         values["encrypts_traffic"] = environment.get("ENCRYPT_TRAFFIC") == "true"
         settings = cls(**values)
@@ -96,24 +84,3 @@ class Settings:
     def starts_runs(self) -> bool:
         """False until a release of the Spark code is set: objects are admitted, but no run starts."""
         return bool(self.release)
-
-    def job_environment(self) -> JobEnvironment:
-        """The settings that a job run's request contains."""
-        return JobEnvironment(
-            application_id=self.application_id,
-            job_role_arn=self.job_role_arn,
-            region=self.region,
-            release=self.release,
-            ledger_table=self.ledger_table,
-            bronze_bucket=self.bronze_bucket,
-            silver_bucket=self.silver_bucket,
-            artifact_bucket=self.artifact_bucket,
-            hudi_jars=self.hudi_jars,
-            architecture=self.architecture,
-            stack=self.stack,
-            key_arn=self.key_arn,
-            encrypts_traffic=self.encrypts_traffic,
-            tags=tuple(
-                (name, value) for name, _, value in (tag.partition("=") for tag in self.job_run_tags.split(",")) if name
-            ),
-        )

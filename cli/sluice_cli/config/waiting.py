@@ -80,7 +80,7 @@ def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuratio
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="waiting") as pool:
         looks = list(zip(looked_at, pool.map(one, looked_at), strict=True))
     warnings = [TableMisfit(table.table, misfit) for table, (unfit, _) in looks for misfit in unfit]
-    for table in known_topics(configuration, topics.known).values():
+    for table in known_topics(configuration, topics.topics).values():
         if table.table not in have_data and table not in looked_at:
             warnings += [TableMisfit(table.table, misfit) for misfit in instants_declared(table)]
     notes = [f"{table.table}: {partial}" for table, (_, partial) in looks if partial]

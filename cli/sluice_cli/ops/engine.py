@@ -54,7 +54,7 @@ def job_environment(target: Target) -> JobEnvironment:
     if name is None:
         raise NoTrial(f"The stack has no output {FUNCTION_OUTPUT}")
     variables = target.client("lambda").get_function_configuration(FunctionName=name)["Environment"]["Variables"]
-    return Settings.from_env({**variables, "AWS_REGION": target.region}, needed=_NEEDED).job_environment()
+    return Settings.from_env({**variables, "AWS_REGION": target.region}, needed=_NEEDED)
 
 
 class EngineTrial:

@@ -169,7 +169,7 @@ def _print(result: Result, lanes: tuple[str, ...], dry_run: bool, as_json: bool)
                 "objects": {
                     "missing": done.added,
                     "older": done.corrected,
-                    "right": done.kept,
+                    "right": done.unchanged,
                     "unknown": result.unknown,
                     "raced": done.raced,
                 },
@@ -182,7 +182,7 @@ def _print(result: Result, lanes: tuple[str, ...], dry_run: bool, as_json: bool)
         return
     said = "would be" if dry_run else "were"
     print_line(
-        f"objects: {done.added:,} {said} added, {done.corrected:,} {said} corrected, {done.kept:,} are right, "
+        f"objects: {done.added:,} {said} added, {done.corrected:,} {said} corrected, {done.unchanged:,} are right, "
         f"{result.unknown:,} are in no batch: reconcile admits them"
     )
     print_line(f"tables: {', '.join(result.tables) or 'none'}")

@@ -101,20 +101,23 @@ class KnownTable:
 
 @dataclass(frozen=True)
 class Recovered:
-    """Counts of the objects that a restore added, corrected and kept.
+    """Counts of the objects that a restore added, corrected, and left as they are.
 
     Objects that `raced` changed meanwhile; the next call looks at them again.
     """
 
     added: int = 0
     corrected: int = 0
-    kept: int = 0
+    unchanged: int = 0
     raced: int = 0
 
     def plus(self, other: Recovered) -> Recovered:
         """The sum of both."""
         return Recovered(
-            self.added + other.added, self.corrected + other.corrected, self.kept + other.kept, self.raced + other.raced
+            self.added + other.added,
+            self.corrected + other.corrected,
+            self.unchanged + other.unchanged,
+            self.raced + other.raced,
         )
 
 

@@ -22,7 +22,7 @@ class TopicsWaiting:
     `claimed` are the tables of open batches. `more` is true if not all waiting objects were counted.
     """
 
-    known: Collection[str]
+    topics: Collection[str]
     without_table: Mapping[str, int]
     claimed: Collection[str] = ()
     more: bool = False
@@ -37,7 +37,7 @@ def topics_without_objects(configuration: Configuration, waiting: TopicsWaiting)
     if not waiting.without_table:
         return ()
     unused = list(dict.fromkeys(rule.topic or rule.topic_regex or "" for rule in _unused(configuration, waiting)))
-    names = {*waiting.without_table, *(topic for topic in waiting.known if configuration.table_for_topic(topic))}
+    names = {*waiting.without_table, *(topic for topic in waiting.topics if configuration.table_for_topic(topic))}
     meant = {topic: meant_name(topic, [name for name in names if _is_like(topic, name)]) for topic in unused}
     like = [(topic, name) for topic, name in meant.items() if name is not None]
     unlike = [topic for topic, name in meant.items() if name is None]
@@ -53,7 +53,7 @@ def _unused(configuration: Configuration, waiting: TopicsWaiting) -> Iterator[Ta
     for rule in configuration.rules:
         pattern = re.compile(rule.pattern)
         table = re.compile(".*".join(map(re.escape, PLACEHOLDER.split(rule.table)[::2])))
-        if not any(map(pattern.fullmatch, waiting.known)) and not any(map(table.fullmatch, waiting.claimed)):
+        if not any(map(pattern.fullmatch, waiting.topics)) and not any(map(table.fullmatch, waiting.claimed)):
             yield rule
 
 

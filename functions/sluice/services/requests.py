@@ -144,11 +144,11 @@ class ServiceRequest:
 
 @dataclass(frozen=True)
 class RequestRefusal:
-    """A transition that the state doesn't allow, and the reason. `found` is the current request, if any."""
+    """A transition that the state doesn't allow, and the reason. `request` is the current one, if any."""
 
     transition: str
     reason: str
-    found: ServiceRequest | None
+    request: ServiceRequest | None
 
 
 Result = Union[ServiceRequest, RequestRefusal]

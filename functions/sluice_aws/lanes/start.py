@@ -112,7 +112,7 @@ def starter_of(settings: Settings, clients: Clients, *, ledger: Ledger, report: 
     return Starter(
         ledger=ledger,
         job_runs=job_runs,
-        environment=settings.job_environment(),
+        environment=settings,
         report=report,
         now=epoch_ms,
         entropy=new_entropy,

@@ -106,7 +106,7 @@ class BatchLedger:
         except TransactionRefused as answer:
             if 0 in answer.refusals:
                 raise _LaneLost from answer
-            stored = next(iter(answer.refusals.values())).found or {}
+            stored = next(iter(answer.refusals.values())).item or {}
             raise BatchTaken(
                 f"Batch {batch} can't be opened", batch=batch, state=stored.get("state"), run=stored.get("run")
             ) from answer
@@ -139,7 +139,7 @@ class BatchLedger:
         refused = write_groups(self._table, groups)
         taken = []
         for position, (_, item) in enumerate(listed):
-            if position not in refused or _is_of(manifest.batch, refused[position].found):
+            if position not in refused or _is_of(manifest.batch, refused[position].item):
                 taken.append(item.id)
         return taken
 
@@ -216,7 +216,7 @@ class BatchLedger:
         try:
             self._table.transact([part, table])
         except TransactionRefused as answer:
-            stored = answer.refusals[0].found if 0 in answer.refusals else None
+            stored = answer.refusals[0].item if 0 in answer.refusals else None
             if stored is None or stored["state"] == items.CLAIMED:
                 raise
             return False
@@ -351,7 +351,7 @@ def _refuse_foreign(
     """Raise ForeignObjects for refusals, except where the object has this outcome of this batch already."""
     foreign = []
     for position, refusal in refused.items():
-        stored = refusal.found or {}
+        stored = refusal.item or {}
         if stored.get("batch") != batch or stored.get("state") != changes[position]["state"]:
             foreign.append(objects[position].lineage)
     if foreign:

@@ -212,13 +212,13 @@ class ObjectLedger:
         stored = object_item(admitted)
         if admitted.state != items.PENDING:
             refusal = self._table.put(stored, NEW_ITEM)
-            return None if refusal is None else (refusal.found or {"state": admitted.state})
+            return None if refusal is None else (refusal.item or {"state": admitted.state})
         try:
             self._table.transact(
                 [self._table.put_action(stored, NEW_ITEM), self._table.put_action(pending_item(admitted))]
             )
         except TransactionRefused as answer:
-            return answer.refusals[0].found or {"state": admitted.state}
+            return answer.refusals[0].item or {"state": admitted.state}
         return None
 
     def _together(self, actions: Sequence[Values]) -> bool:

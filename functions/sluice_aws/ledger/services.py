@@ -65,8 +65,8 @@ class ServiceLedger:
                 arguments=arguments,
             )
             if isinstance(after, RequestRefusal):
-                assert after.found is not None  # only an open request refuses another
-                return Requested(after.found, False)
+                assert after.request is not None  # only an open request refuses another
+                return Requested(after.request, False)
             revision = 0 if stored is None else stored["revision"]
             put = self._table.put_action(
                 {**key, **_stored(after), "revision": revision + 1}, when(revision=revision or None)

@@ -46,7 +46,7 @@ TRANSIENT_ERRORS = frozenset(
 class Refusal:
     """A failed condition, with the item that it failed on; None if there is no such item."""
 
-    found: Values | None
+    item: Values | None
 
 
 class TransactionRefused(Exception):

@@ -169,11 +169,11 @@ class IcebergTable:
             number = max(numbers, default=0)
         else:
             number = int(hint)
-        named = number
+        hinted = number
         metadata = self._metadata(number, unreadable_is_none=rebuild)
         while (later := self._metadata(number + 1, unreadable_is_none=rebuild)) is not None:
             number, metadata = number + 1, later
-        if metadata is not None and (hint is None or number != named):
+        if metadata is not None and (hint is None or number != hinted):
             self._name(number)
         return _Version(number, metadata)
 

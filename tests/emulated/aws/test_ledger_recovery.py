@@ -89,7 +89,7 @@ def test_an_empty_ledger_recovers_the_state_of_every_object_and_table(simulated)
     late = simulated.put("shop.orders")
     lost, empty = simulated.ledger, Ledger(simulated._client, "other", threads=1)
     done = recover(simulated, empty, listing + late)
-    assert (done.added, done.corrected, done.kept, done.raced) == (7, 0, 0, 0)
+    assert (done.added, done.corrected, done.unchanged, done.raced) == (7, 0, 0, 0)
     assert known(empty, listing) == known(lost, listing) and late[0] not in known(
         empty, late
     )  # the listing's own pass admits it
@@ -98,7 +98,7 @@ def test_an_empty_ledger_recovers_the_state_of_every_object_and_table(simulated)
         assert now == replace(was, failures=0, backoff_until=None, services_since=was.services_since), table
     assert [record.id for record in empty.objects.in_state("quarantined")] == [listing[1]]
     again = recover(simulated, empty, listing)
-    assert (again.added, again.corrected, again.kept) == (0, 0, 7)
+    assert (again.added, again.corrected, again.unchanged) == (0, 0, 7)
 
 
 def test_an_older_ledger_is_corrected_and_keeps_its_later_records(simulated):
@@ -114,7 +114,7 @@ def test_an_older_ledger_is_corrected_and_keeps_its_later_records(simulated):
     retried = simulated.ledger.objects.get(first)[first[0]]
     assert len(waiting) == 2 and retried.state == "committed"
     done = recover(simulated, older, first + second)
-    assert (done.added, done.corrected, done.kept) == (0, 2, 2)
+    assert (done.added, done.corrected, done.unchanged) == (0, 2, 2)
     assert older.pending.oldest(LANE, 10) == [] and known(older, first + second) == known(
         simulated.ledger, first + second
     )
@@ -215,7 +215,7 @@ def test_an_object_that_its_batch_may_not_have_merged_is_merged_again(simulated)
     ledger = Ledger(simulated._client, "other", threads=1)
     assert recover(simulated, ledger, taken + left).added == 2 and key == manifest_key(LANE, manifest.batch)
     assert {item.id for item in ledger.pending.oldest(LANE, 10)} == set(taken + left)
-    assert recover(simulated, simulated.ledger, taken + left).kept == 2  # a ledger that knows which keeps it
+    assert recover(simulated, simulated.ledger, taken + left).unchanged == 2  # a ledger that knows which keeps it
     simulated.documents.put_manifest(elsewhere)
     simulated.documents.put_outcome(replace(outcome, batch="b-later", counts={"objects": 1}))
     assert recover(simulated, Ledger(simulated._client, "third", threads=1), taken + left).added == 2

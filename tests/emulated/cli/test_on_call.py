@@ -318,8 +318,14 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("failure", FAILURES.values(), ids=[name.replace(" ", "_") for name in FAILURES])
-def test_an_alarm_leads_to_the_cause_and_the_way_out(failure, stack, monkeypatch, capsys):
+LONG = {"full quarantine": pytest.mark.long}  # hundreds of objects
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, id=name.replace(" ", "_"), marks=LONG.get(name, ())) for name in FAILURES]
+)
+def test_an_alarm_leads_to_the_cause_and_the_way_out(name, stack, monkeypatch, capsys):
+    failure = FAILURES[name]
     with operated(stack, monkeypatch) as system:
         shift = Shift(system, capsys)
         shift.push()

@@ -79,7 +79,7 @@ def supervised(deployment):
     deployment.starter = Starter(
         ledger=deployment.ledger,
         job_runs=deployment.runs,
-        environment=settings.job_environment(),
+        environment=settings,
         report=deployment.report,
         now=deployment.clock,
         entropy=lambda: f"{next(numbers):08x}",

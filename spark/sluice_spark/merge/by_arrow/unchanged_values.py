@@ -106,14 +106,14 @@ def _events(rows: pa.Table, changes: int, stored: Mapping[Key, StoredRow | None]
     held = set(rows.schema.names)
     of_rows = zip(*(rows.column(name).to_pylist() if name in held else [None] * rows.num_rows for name in names))
     owed = (json.loads(row.owed or "{}") for row in stored.values() if row is not None)
-    found: list[Any] = []
+    events: list[Any] = []
     for number, (position, deleted, op, unchanged, source) in enumerate(of_rows):
         values = dict.fromkeys(columns, number)
         if number < changes:
-            found.append(Change(position, op, deleted, values, frozenset(unchanged or ()), source))
+            events.append(Change(position, op, deleted, values, frozenset(unchanged or ()), source))
         else:
-            found.append(Row(position, deleted, {} if deleted else values, next(owed), source))
-    return found
+            events.append(Row(position, deleted, {} if deleted else values, next(owed), source))
+    return events
 
 
 def _lacks(row: Row, columns: Sequence[str]) -> bool:

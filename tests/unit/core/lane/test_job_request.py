@@ -197,17 +197,17 @@ def test_without_a_key_emr_encrypts_with_its_own():
 
 def test_tags_of_the_deployment_stand_beside_sluices_own():
     settings = Settings.from_env({"STACK_NAME": "s", "JOB_RUN_TAGS": "team=data,cost-center=4=2"})
-    environment = replace(JOB_ENVIRONMENT, stack=settings.stack, tags=settings.job_environment().tags)
+    environment = replace(JOB_ENVIRONMENT, stack=settings.stack, tags=settings.tags)
     given = {"team": "data", "cost-center": "4=2", "sluice:stack": "s"}
     assert start_job_run(environment, LaneConfig(), RUN)["tags"] == {**given, "sluice:lane": "main", "sluice:run": RUN}
     assert start_trial(environment, TRIAL)["tags"] == {**given, "sluice:trial": TRIAL}
-    assert Settings().job_environment().tags == ()
+    assert Settings().tags == ()
 
 
 @pytest.mark.parametrize("given, encrypts", [("true", True), ("false", False)])
 def test_workers_encrypt_their_traffic_where_the_deployment_says_so(given, encrypts):
     settings = Settings.from_env({"ENCRYPT_TRAFFIC": given})
-    environment = replace(JOB_ENVIRONMENT, encrypts_traffic=settings.job_environment().encrypts_traffic)
+    environment = replace(JOB_ENVIRONMENT, encrypts_traffic=settings.encrypts_traffic)
     submitted = start_job_run(environment, LaneConfig(), RUN)["jobDriver"]["sparkSubmit"]["sparkSubmitParameters"]
     assert ("--conf spark.ssl.internode.enabled=true" in submitted) is encrypts
 
