@@ -455,24 +455,16 @@ def test_the_newest_commit_is_readable_whatever_was_cleaned_before(own, name, re
             read_table(place, "moma.works", span=Span(as_of=before))
 
 
-def test_a_planned_cleaning_counts_since_files_may_be_deleted(own):
+@pytest.mark.parametrize(
+    ("end", "schema", "left"),
+    [
+        ("clean.requested", PLANNED, {"earliestInstantToRetain": {"timestamp": NOTED}}),  # files may be deleted
+        ("clean", CLEANED, {"earliestCommitToRetain": "", "lastCompletedCommitTimestamp": NOTED}),  # the newest state
+    ],
+)
+def test_a_cleaning_that_is_planned_or_names_no_moment_counts(own, end, schema, left):
     place, folder = own
-    avro_file(
-        folder / "moma/works/.hoodie/20261121080020000.clean.requested",
-        PLANNED,
-        {"earliestInstantToRetain": {"timestamp": NOTED}},
-    )
-    with pytest.raises(NotRetained, match=NOTED):
-        read_table(place, "moma.works", span=Span(as_of=MOVED))
-
-
-def test_a_cleaning_without_a_moment_leaves_only_the_newest_state(own):
-    place, folder = own
-    avro_file(
-        folder / "moma/works/.hoodie/20261121080020000.clean",
-        CLEANED,
-        {"earliestCommitToRetain": "", "lastCompletedCommitTimestamp": NOTED},
-    )
+    avro_file(folder / f"moma/works/.hoodie/20261121080020000.{end}", schema, left)
     with pytest.raises(NotRetained, match=NOTED):
         read_table(place, "moma.works", span=Span(as_of=MOVED))
 
