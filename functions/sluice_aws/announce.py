@@ -208,9 +208,7 @@ def changes_of(records: Iterable[Mapping[str, Any]]) -> list[LedgerChange]:
     """The changes in records of the ledger's stream."""
     return [
         LedgerChange(
-            str(record["eventID"]),
-            _item(record["dynamodb"].get("OldImage")),
-            _item(record["dynamodb"].get("NewImage")),
+            str(record["eventID"]), _item(record["dynamodb"].get("OldImage")), _item(record["dynamodb"].get("NewImage"))
         )
         for record in records
     ]

@@ -56,17 +56,14 @@ def discover(
     file: Annotated[Path, option("--file FILE", "The tables.yaml to add to, or to create.")] = Path("tables.yaml"),
     key: Annotated[list[str] | None, option("--key TOPIC=COLUMN[,COLUMN]", "Choose a topic's record key.")] = None,
     partition: Annotated[
-        list[str] | None,
-        option("--partition TOPIC=COLUMN|none", "Choose a topic's partition columns."),
+        list[str] | None, option("--partition TOPIC=COLUMN|none", "Choose a topic's partition columns.")
     ] = None,
     position: Annotated[
-        list[str] | None,
-        option("--position TOPIC=COLUMN", "Choose the column that orders a topic's changes."),
+        list[str] | None, option("--position TOPIC=COLUMN", "Choose the column that orders a topic's changes.")
     ] = None,
     table: Annotated[list[str] | None, option("--table TOPIC=DATABASE.TABLE", "Choose a topic's table.")] = None,
     database: Annotated[
-        str | None,
-        option("--database NAME", "The database of all tables. Without it, the topic names the database."),
+        str | None, option("--database NAME", "The database of all tables. Without it, the topic names the database.")
     ] = None,
     objects: Annotated[
         int | None,

@@ -27,8 +27,7 @@ def import_properties(
     properties: Annotated[Path, argument("FILE", "A .properties file of Hudi Streamer (DeltaStreamer).")],
     topic: Annotated[str | None, option("--topic TOPIC", "The topic, if the properties don't name it.")] = None,
     table: Annotated[
-        str | None,
-        option("--table DATABASE.TABLE", "The table, if not the one of the properties."),
+        str | None, option("--table DATABASE.TABLE", "The table, if not the one of the properties.")
     ] = None,
     table_type: Annotated[
         str | None,
@@ -75,9 +74,7 @@ def import_properties(
     added = None
     if write and not is_open:
         added = add_rules(
-            file,
-            len(made),
-            lambda indent: "".join(_indented(_lines(one, origin), indent) for origin, one in made),
+            file, len(made), lambda indent: "".join(_indented(_lines(one, origin), indent) for origin, one in made)
         )
     written = {"written": added is not None, "file": str(file)}
     if as_json:

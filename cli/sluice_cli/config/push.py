@@ -85,11 +85,7 @@ def plan(file: File, with_waiting: WithWaiting = False, as_json: Json = False, s
 
 
 def push(
-    file: File,
-    with_waiting: WithWaiting = False,
-    yes: Yes = False,
-    as_json: Json = False,
-    stack: Stack = None,
+    file: File, with_waiting: WithWaiting = False, yes: Yes = False, as_json: Json = False, stack: Stack = None
 ) -> None:
     """Put a tables.yaml in force, after showing its plan. The next batch uses it.
 

@@ -14,13 +14,7 @@ from sluice.config.pinned_topic import pinned_topic
 from sluice.config.table import TableConfig
 from sluice.config.values import MIB
 from sluice.ledger.keys import QUARANTINED
-from sluice.onboarding.fit import (
-    Misfit,
-    instants_declared,
-    misfits,
-    named_anew,
-    unknown_in_table,
-)
+from sluice.onboarding.fit import Misfit, instants_declared, misfits, named_anew, unknown_in_table
 from sluice.onboarding.samples import TopicSample
 from sluice.onboarding.topics import TopicsWaiting, topics_without_objects
 from sluice.schema.avro import left_out_note

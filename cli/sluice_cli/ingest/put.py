@@ -82,8 +82,7 @@ class Copies:
 
 def put(
     paths: Annotated[
-        list[str],
-        argument("PATH...", "Files, and folders whose files keep their path inside the folder."),
+        list[str], argument("PATH...", "Files, and folders whose files keep their path inside the folder.")
     ],
     prefix: Annotated[str, option("--prefix PREFIX", "Put before every key, joined with one slash.")] = "",
     as_json: Json = False,
@@ -180,8 +179,7 @@ def _files(path: str, stack_folder: Path, left_out: list[NotCopied]) -> Iterator
         yield given, given.name
     else:
         raise UsageError(
-            f"{visible(path)} is no file or folder of this machine",
-            next_step="Name files, or folders that hold files",
+            f"{visible(path)} is no file or folder of this machine", next_step="Name files, or folders that hold files"
         )
 
 

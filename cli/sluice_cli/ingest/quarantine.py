@@ -65,12 +65,10 @@ def list_entries(
     code: OfCode = None,
     limit: Annotated[int, option("--limit N", "Maximum number of entries.", min=1)] = LISTED,
     parked: Annotated[
-        bool,
-        option("--parked", "Parked objects instead: no rule takes their topic, or their source's log restarted."),
+        bool, option("--parked", "Parked objects instead: no rule takes their topic, or their source's log restarted.")
     ] = False,
     decided: Annotated[
-        bool,
-        option("--decided", "Past decisions: what was retried or discarded, by which command and by whom."),
+        bool, option("--decided", "Past decisions: what was retried or discarded, by which command and by whom.")
     ] = False,
     as_json: Json = False,
     stack: Stack = None,

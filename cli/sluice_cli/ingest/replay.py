@@ -61,8 +61,7 @@ def replay(
     rate: Rate = RATE,
     wait: Annotated[bool, option("--wait", "Wait until all are merged, and say what changed.")] = False,
     timeout: Annotated[
-        float,
-        option("--timeout DURATION", "With --wait: give up after 90s, 5m, 2h.", parser=seconds),
+        float, option("--timeout DURATION", "With --wait: give up after 90s, 5m, 2h.", parser=seconds)
     ] = TimeSpan(900),
     dry_run: DryRun = False,
     yes: Yes = False,

@@ -24,11 +24,7 @@ from sluice_cli.account.steps import TABLES_AND_LANES, entries, notice_missing
 from sluice_cli.account.table import tried_again
 from sluice_cli.ingest.entry import reason_of
 from sluice_cli.ingest.set_aside import ReasonOfRows, reasons_of_rows
-from sluice_cli.ingest.survey import (
-    TABLES_SHOWN,
-    Survey,
-    describe_counts,
-)
+from sluice_cli.ingest.survey import TABLES_SHOWN, Survey, describe_counts
 from sluice_cli.ingest.waiter import Bronze, Waiter, WaitResult
 from sluice_cli.terminal.known_names import code_of
 from sluice_cli.terminal.options import TimeSpan, option, seconds
@@ -57,8 +53,7 @@ G = TypeVar("G")
 
 def wait(
     timeout: Annotated[
-        float,
-        option("--timeout DURATION", "Give up after this time: 90s, 5m, 2h.", parser=seconds),
+        float, option("--timeout DURATION", "Give up after this time: 90s, 5m, 2h.", parser=seconds)
     ] = TimeSpan(900),
     strict: Annotated[
         bool, option("--strict", "Fail also for parked or quarantined objects and quarantined rows.")

@@ -93,10 +93,7 @@ class Throttle:
     """Holds a loop to so many objects per second."""
 
     def __init__(
-        self,
-        rate: int,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        self, rate: int, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self._rate, self._clock, self._sleep = rate, clock, sleep
         self._began = clock()

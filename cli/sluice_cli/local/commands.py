@@ -57,10 +57,7 @@ app = typer.Typer(
     from there. Its data is gone when it ends, unless `down --keep` keeps it.""",
 )
 
-Port = Annotated[
-    int | None,
-    option("--port N", "Port of the emulator; a free one by default.", min=1, max=65535),
-]
+Port = Annotated[int | None, option("--port N", "Port of the emulator; a free one by default.", min=1, max=65535)]
 
 
 @app.command()
@@ -83,20 +80,16 @@ def up(
         ),
     ] = LOOPBACK,
     cores: Annotated[
-        int | None,
-        option("--cores N", "Cores of a Spark run.", min=1, show_default="all, at most 4"),
+        int | None, option("--cores N", "Cores of a Spark run.", min=1, show_default="all, at most 4")
     ] = None,
     executors: Annotated[
-        int,
-        option("--executors N", "Processes for a run's tasks; 0: the driver's own.", min=0, max=8),
+        int, option("--executors N", "Processes for a run's tasks; 0: the driver's own.", min=0, max=8)
     ] = 0,
     emulator: Annotated[
-        Kind,
-        option("--emulator", "The emulator of AWS. LocalStack needs its own Python 3.13.", envvar=VARIABLE),
+        Kind, option("--emulator", "The emulator of AWS. LocalStack needs its own Python 3.13.", envvar=VARIABLE)
     ] = Kind.MINISTACK,
     deployed_timers: Annotated[
-        bool,
-        option("--deployed-timers", "Use the schedules and batching window of a deployment, not the shortest."),
+        bool, option("--deployed-timers", "Use the schedules and batching window of a deployment, not the shortest.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -218,8 +211,7 @@ def _ask_to_keep(home: Home) -> None:
     description = home.description()
     if description.emulator != "MiniStack":
         raise UsageError(
-            f"{description.emulator} can't keep its data",
-            next_step="Start the stack with MiniStack, the default",
+            f"{description.emulator} can't keep its data", next_step="Start the stack with MiniStack, the default"
         )
     home.ask_to_keep(description)
 

@@ -53,8 +53,7 @@ def adopt_bucket(
     adopted = has_rule(target)
     if via == "eventbridge" and not adopted:
         raise CommandFailed(
-            f"The stack {target.stack} has no rule of EventBridge for its own bucket",
-            next_step="Use --via queue",
+            f"The stack {target.stack} has no rule of EventBridge for its own bucket", next_step="Use --via queue"
         )
     via = via or ("eventbridge" if adopted else "queue")
     queue = queue_arn(target) if via == "queue" else None

@@ -139,18 +139,15 @@ _GIVEN_BY_DEFAULT = (60, 1, 0.1)  # --every, --objects and --mb
 def estimate(
     tables: Annotated[int | None, option("--tables N", "Number of tables.", min=1)] = None,
     every: Annotated[
-        float,
-        option("--every DURATION", "Time between two arrivals: 90s, 5m, 2h.", parser=at_least(1)),
+        float, option("--every DURATION", "Time between two arrivals: 90s, 5m, 2h.", parser=at_least(1))
     ] = TimeSpan(60),
     objects: Annotated[int, option("--objects N", "Objects per arrival.", min=1)] = 1,
     mb: Annotated[float, option("--mb N", "Megabytes per arrival, as stored.", min=0.0)] = 0.1,
     freshness: Annotated[
-        float,
-        option("--freshness DURATION", "How old a table may get: 90s, 5m, 2h.", parser=seconds),
+        float, option("--freshness DURATION", "How old a table may get: 90s, 5m, 2h.", parser=seconds)
     ] = TimeSpan(DEFAULT_FRESHNESS_S),
     region: Annotated[
-        str | None,
-        option("--region REGION", "Use this region's list prices, read from AWS once a month."),
+        str | None, option("--region REGION", "Use this region's list prices, read from AWS once a month.")
     ] = None,
     as_json: Json = False,
     stack: Stack = None,

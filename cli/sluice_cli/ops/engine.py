@@ -9,14 +9,7 @@ from typing import Any
 
 from sluice.config.table import COW, MOR
 from sluice.lane.job_request import JobEnvironment, start_trial
-from sluice.lane.trial import (
-    RUNNING,
-    TableTrial,
-    TrialReport,
-    new_trial_id,
-    scratch_prefix,
-    trial_report_key,
-)
+from sluice.lane.trial import RUNNING, TableTrial, TrialReport, new_trial_id, scratch_prefix, trial_report_key
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.job_runs import JobRun, JobRuns
 from sluice_aws.settings import Settings
@@ -101,11 +94,7 @@ class EngineTrial:
                 self._progress(doing)
                 said = doing
             if time.monotonic() > deadline:
-                raise TrialNotOver(
-                    f"Job run {job_run_id} is still {run.state}",
-                    job_run=job_run_id,
-                    state=run.state,
-                )
+                raise TrialNotOver(f"Job run {job_run_id} is still {run.state}", job_run=job_run_id, state=run.state)
             time.sleep(LOCAL_POLL_S if self._target.kind == LOCAL else POLL_S)
 
     def _findings(self, run: JobRun, seconds: float) -> Iterator[Finding]:

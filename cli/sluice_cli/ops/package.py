@@ -35,23 +35,19 @@ def package(
         ),
     ] = "both",
     output: Annotated[
-        Path | None,
-        option("--output FOLDER", "Write the files to a folder here, named by the version."),
+        Path | None, option("--output FOLDER", "Write the files to a folder here, named by the version.")
     ] = None,
     upload: Annotated[
-        bool,
-        option("--upload", "Upload the files to the stack's artifact bucket, under releases/<version>/."),
+        bool, option("--upload", "Upload the files to the stack's artifact bucket, under releases/<version>/.")
     ] = False,
     if_deployed: Annotated[
-        bool,
-        option("--if-deployed", "Do nothing while the stack doesn't exist: it has no bucket to upload to."),
+        bool, option("--if-deployed", "Do nothing while the stack doesn't exist: it has no bucket to upload to.")
     ] = False,
     release_file: Annotated[
         Path | None, option("--release-file FILE", "Write the version to this file, for scripts.")
     ] = None,
     functions: Annotated[
-        Path | None,
-        option("--functions FILE", "Instead, write the functions' package to this zip file."),
+        Path | None, option("--functions FILE", "Instead, write the functions' package to this zip file.")
     ] = None,
     python: Annotated[str, option("--python VERSION", "The Python of the functions' runtime.")] = "3.13",
     parameters: Annotated[
@@ -63,8 +59,7 @@ def package(
         ),
     ] = None,
     template: Annotated[
-        Path,
-        option("--template FILE", "With --parameters: the template that must have them all."),
+        Path, option("--template FILE", "With --parameters: the template that must have them all.")
     ] = TEMPLATE,
     stack: Stack = None,
     json: Json = False,

@@ -61,8 +61,7 @@ def runs(
     failed: Annotated[bool, option("--failed", "Only runs that ended without releasing their lane.")] = False,
     limit: Annotated[int, option("--limit N", "Number of runs.", min=1, max=1_000)] = 20,
     since: Annotated[
-        str | None,
-        option("--since TIME", "Only runs under way since: 15m, 2h or 7d ago, or a time with its zone."),
+        str | None, option("--since TIME", "Only runs under way since: 15m, 2h or 7d ago, or a time with its zone.")
     ] = None,
     before: Annotated[str | None, option("--before TIME", "Only runs that began before this time.")] = None,
     as_json: Json = False,

@@ -45,12 +45,10 @@ def begin(
         option("--before-deploy TEMPLATE", "Do so only if deploying this template changes the application."),
     ] = None,
     overrides: Annotated[
-        str,
-        option("--parameter-overrides TEXT", "The parameters of the deployment, as for `sam deploy`."),
+        str, option("--parameter-overrides TEXT", "The parameters of the deployment, as for `sam deploy`.")
     ] = "",
     environment: Annotated[
-        str,
-        option("--environment NAME", "The environment of samconfig.toml that is deployed, for its tags."),
+        str, option("--environment NAME", "The environment of samconfig.toml that is deployed, for its tags.")
     ] = "",
     timeout: Annotated[
         float, option("--timeout DURATION", "Time for runs to end: 90s, 5m, 2h.", parser=seconds)

@@ -36,8 +36,7 @@ SHARE = 4  # times the last read is the shortest pause, so that a long backlog i
 
 def top(
     every: Annotated[
-        float,
-        option("--every DURATION", "Time between two refreshes: 5s, 1m.", parser=at_least(LEAST_EVERY_S)),
+        float, option("--every DURATION", "Time between two refreshes: 5s, 1m.", parser=at_least(LEAST_EVERY_S))
     ] = EVERY_S,
     once: Annotated[bool, option("--once", "Show the state once and exit.")] = False,
     as_json: Json = False,

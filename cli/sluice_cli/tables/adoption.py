@@ -31,8 +31,7 @@ def adopt(
     table: TableName,
     source: Annotated[str, option("--from URI", "The other table: s3://bucket/path")],
     wait_s: Annotated[
-        float,
-        option("--wait DURATION", "How long to wait for the commit: 90s, 5m.", parser=seconds),
+        float, option("--wait DURATION", "How long to wait for the commit: 90s, 5m.", parser=seconds)
     ] = TimeSpan(0),
     dry_run: DryRun = False,
     yes: Yes = False,

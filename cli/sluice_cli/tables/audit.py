@@ -58,10 +58,7 @@ from sluice_cli.terminal.tables import print_table
 
 SHOWN = 10  # contradictions of each kind, for people
 GRACE_PARAMETER = "ReconcileGraceSeconds"
-_STATES = {
-    TOO_YOUNG: f"too new to be in the ledger ({TOO_YOUNG})",
-    UNKNOWN: f"not in the ledger ({UNKNOWN})",
-}
+_STATES = {TOO_YOUNG: f"too new to be in the ledger ({TOO_YOUNG})", UNKNOWN: f"not in the ledger ({UNKNOWN})"}
 _PLACES = {
     ACTIVE: "in active commits",
     ARCHIVED: "in archived commits",
@@ -167,13 +164,7 @@ class Auditing:
         return report
 
     def _audit(
-        self,
-        page: Mapping[ObjectId, ListedVersion],
-        report: AuditReport,
-        *,
-        old: int,
-        repair: bool,
-        keep_objects: bool,
+        self, page: Mapping[ObjectId, ListedVersion], report: AuditReport, *, old: int, repair: bool, keep_objects: bool
     ) -> None:
         """Audit one page of the listing. Versions younger than `old` (epoch ms) may be unknown."""
         verdicts = self._facts.verdicts(page.keys(), lambda identity: page[identity].modified_at > old)

@@ -230,8 +230,7 @@ def commits(
 def files(
     table: TableName,
     partition: Annotated[
-        str | None,
-        option("--partition PATH", "Only this partition, by the name of its folder: nationality=German."),
+        str | None, option("--partition PATH", "Only this partition, by the name of its folder: nationality=German.")
     ] = None,
     as_json: Json = False,
     stack: Stack = None,

@@ -42,12 +42,10 @@ _TABLE = re.compile(r"[\w-]*\w[\w.-]*")
 _LONG_INTEGERS = frozenset({"HUGEINT", "UHUGEINT"})
 
 AsOf = Annotated[
-    str | None,
-    option("--as-of MOMENT", "The table as it was: an instant, a time with its zone, or 15m, 2h or 7d ago."),
+    str | None, option("--as-of MOMENT", "The table as it was: an instant, a time with its zone, or 15m, 2h or 7d ago.")
 ]
 Since = Annotated[
-    str | None,
-    option("--since MOMENT", "Only rows that changed after this moment, each as its last change left it."),
+    str | None, option("--since MOMENT", "Only rows that changed after this moment, each as its last change left it.")
 ]
 Until = Annotated[str | None, option("--until MOMENT", "Only changes until this moment; with --since or alone.")]
 
@@ -76,8 +74,7 @@ def query(
     with_deleted: WithDeleted = False,
     lineage: Lineage = False,
     files: Annotated[
-        bool,
-        option("--files", "Let the statement also read files of this machine, as with read_csv('x.csv')."),
+        bool, option("--files", "Let the statement also read files of this machine, as with read_csv('x.csv').")
     ] = False,
     stack: Stack = None,
 ) -> None:
@@ -205,8 +202,7 @@ _HEADER = ("difference", "key", "column", "before", "after")
 def diff(
     table: Annotated[str, argument("TABLE", "database.table; for a merge-on-read table also database.table_ro.")],
     first: Annotated[
-        str,
-        option("--from MOMENT", "The earlier moment: an instant, a time with its zone, or 15m, 2h or 7d ago."),
+        str, option("--from MOMENT", "The earlier moment: an instant, a time with its zone, or 15m, 2h or 7d ago.")
     ],
     last: Annotated[str | None, option("--to MOMENT", "The later moment. Default: the newest commit.")] = None,
     json_lines: JsonLines = False,

@@ -48,8 +48,7 @@ AT_ONCE = 400  # objects per step of the progress bar: at least eight transactio
 GONE_SHOWN = 50
 
 app = typer.Typer(
-    no_args_is_help=True,
-    help="Rebuild a table from its objects in bronze, or the ledger from manifests and outcomes.",
+    no_args_is_help=True, help="Rebuild a table from its objects in bronze, or the ledger from manifests and outcomes."
 )
 
 
@@ -285,10 +284,7 @@ def _print_plan(rebuild: Rebuild, plan: ReplayPlan, silver: int) -> None:
     print_line(
         f"to move aside: {f'{human_bytes(silver)}{both}, to {place}' if place else 'nothing, it has no data yet'}"
     )
-    for title, records in (
-        ("in quarantine, unchanged", plan.quarantined),
-        ("parked, unchanged", plan.parked),
-    ):
+    for title, records in (("in quarantine, unchanged", plan.quarantined), ("parked, unchanged", plan.parked)):
         if records:
             print_line(f"{title}: {counted(len(records), 'object')}")
     for title, word, listed in (

@@ -47,12 +47,7 @@ class Result:
     skipped: Sequence[SkippedDocument]
 
 
-def ledger(
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: Json = False,
-    stack: Stack = None,
-) -> None:
+def ledger(dry_run: DryRun = False, yes: Yes = False, as_json: Json = False, stack: Stack = None) -> None:
     """Restore the ledger from bronze, manifests and outcomes, after it was lost or restored to an older point.
 
     Every object in bronze gets the state in its last outcome, and every table the sum of its outcomes. Nothing that

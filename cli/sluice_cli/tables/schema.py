@@ -168,8 +168,7 @@ def diff(
 def verdict(
     table: OfTable,
     schema: Annotated[
-        str,
-        argument("SCHEMA", "A file with an Avro schema (.avsc), or the fingerprint of a known schema."),
+        str, argument("SCHEMA", "A file with an Avro schema (.avsc), or the fingerprint of a known schema.")
     ],
     as_json: Json = False,
     stack: Stack = None,
@@ -236,12 +235,7 @@ def _describe(schema: SeenSchema) -> dict[str, Any]:
         "first_seen_at": schema.judged[0].at,
         "columns": [vars(column) for column in schema.columns],
         "judged": [
-            {
-                "at": judged.at,
-                "batch": judged.batch or None,
-                "verdict": judged.verdict,
-                "changes": list(judged.changes),
-            }
+            {"at": judged.at, "batch": judged.batch or None, "verdict": judged.verdict, "changes": list(judged.changes)}
             for judged in schema.judged
         ],
     }

@@ -23,8 +23,7 @@ def serve(
     port: Annotated[int, option("--port N", "The port; 0 takes a free one.", min=0, max=65_535)] = 8017,
     rows: Annotated[int, option("--rows N", "Maximum number of rows per page.", min=1, max=100_000)] = 10_000,
     seconds: Annotated[
-        float,
-        option("--seconds DURATION", "Maximum time for one answer: 30s, 2m.", parser=at_least(0.1)),
+        float, option("--seconds DURATION", "Maximum time for one answer: 30s, 2m.", parser=at_least(0.1))
     ] = TimeSpan(30),
     at_once: Annotated[int, option("--at-once N", "Tables read at the same time.", min=1, max=64)] = 4,
     queries: Annotated[
@@ -41,8 +40,7 @@ def serve(
         ),
     ] = None,
     fresh: Annotated[
-        float,
-        option("--fresh DURATION", "How old an answer may be beside a newer commit.", parser=at_least(0)),
+        float, option("--fresh DURATION", "How old an answer may be beside a newer commit.", parser=at_least(0))
     ] = TimeSpan(1),
     page: Annotated[
         bool, option("--page/--no-page", "Swagger UI at /docs; its script comes from a public CDN.")

@@ -19,14 +19,7 @@ from sluice_cli.account.steps import TABLES_AND_LANES
 from sluice_cli.status.status import print_services
 from sluice_cli.terminal.known_names import check_table
 from sluice_cli.terminal.options import TimeSpan, argument, option, seconds
-from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    print_json,
-    print_line,
-    say,
-)
+from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line, say
 from sluice_cli.terminal.services import request_services, wait_for_services
 from sluice_cli.terminal.stack import lane_names
 
@@ -158,7 +151,4 @@ _WHY_NOT = {
 
 
 def _no_table(table: str) -> UsageError:
-    return UsageError(
-        f"No table {table!r} has a rule and data",
-        next_step=str(TABLES_AND_LANES),
-    )
+    return UsageError(f"No table {table!r} has a rule and data", next_step=str(TABLES_AND_LANES))

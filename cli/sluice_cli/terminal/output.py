@@ -26,10 +26,7 @@ if TYPE_CHECKING:  # for the help of a verb they would be loaded in vain
     from sluice_aws.s3.objects import SkippedDocument
     from sluice_aws.stack import Target
 
-Stack = Annotated[
-    str | None,
-    option("--stack NAME", "A deployed stack instead of the local one (also SLUICE_STACK)."),
-]
+Stack = Annotated[str | None, option("--stack NAME", "A deployed stack instead of the local one (also SLUICE_STACK).")]
 # The stack that the command line names, before or behind the verb; next steps name it too.
 named_stack: ContextVar[str | None] = ContextVar("named_stack", default=None)
 # The stacks that were named already, where several verbs run one after the other; None names each time.

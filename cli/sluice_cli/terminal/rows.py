@@ -42,8 +42,7 @@ Spreadsheet = Annotated[
     ),
 ]
 Parquet = Annotated[
-    Path | None,
-    option("--parquet FILE", "Write a Parquet file instead, with the columns' types.", dir_okay=False),
+    Path | None, option("--parquet FILE", "Write a Parquet file instead, with the columns' types.", dir_okay=False)
 ]
 
 
@@ -177,10 +176,7 @@ def _write_parquet(reader: pa.RecordBatchReader, names: tuple[str, ...], file: P
                 status.update(f"{counted(count, 'row')} written")
         part.replace(file)
     except OSError as error:
-        raise NotWritten(
-            f"{file} can't be written: {plain_reason(error)}",
-            file=str(file),
-        ) from error
+        raise NotWritten(f"{file} can't be written: {plain_reason(error)}", file=str(file)) from error
     finally:
         part.unlink(missing_ok=True)
     return count

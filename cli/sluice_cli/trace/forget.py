@@ -61,8 +61,7 @@ def forget(
         ),
     ],
     wait_s: Annotated[
-        float,
-        option("--wait DURATION", "How long to wait for the lane's run: 90s, 5m.", parser=at_least(1)),
+        float, option("--wait DURATION", "How long to wait for the lane's run: 90s, 5m.", parser=at_least(1))
     ] = TimeSpan(900),
     max_objects: Annotated[int, option("--max-objects N", "Search at most N objects of bronze.", min=1)] = OBJECTS,
     dry_run: DryRun = False,

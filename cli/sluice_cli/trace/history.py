@@ -61,12 +61,10 @@ def history(
     ] = None,
     limit: Annotated[int, option("--limit -n N", "The newest N objects.", min=1, max=LARGEST_LIMIT)] = LIMIT,
     since: Annotated[
-        str | None,
-        option("--since TIME", "Only objects admitted since: 15m, 2h or 7d ago, or a time with its zone."),
+        str | None, option("--since TIME", "Only objects admitted since: 15m, 2h or 7d ago, or a time with its zone.")
     ] = None,
     before: Annotated[
-        str | None,
-        option("--before TIME", "Only objects admitted before this time. Pages backwards."),
+        str | None, option("--before TIME", "Only objects admitted before this time. Pages backwards.")
     ] = None,
     as_json: Json = False,
     stack: Stack = None,

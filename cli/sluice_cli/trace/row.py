@@ -59,12 +59,10 @@ def row(
         ),
     ],
     since: Annotated[
-        str | None,
-        option("--since TIME", "Only batches claimed since: 15m, 2h or 7d ago, or a time with its zone."),
+        str | None, option("--since TIME", "Only batches claimed since: 15m, 2h or 7d ago, or a time with its zone.")
     ] = None,
     max_objects: Annotated[
-        int,
-        option("--max-objects N", "Open at most N objects, those of the newest batches.", min=1),
+        int, option("--max-objects N", "Open at most N objects, those of the newest batches.", min=1)
     ] = OBJECTS,
     check: Annotated[
         int,

@@ -59,8 +59,7 @@ _SAYS = {
 def verify(
     table: Annotated[str, argument("TABLE", "database.table")],
     sample: Annotated[
-        int | None,
-        option("--sample N", "Compare about N keys, chosen by a hash. Default: all.", min=1),
+        int | None, option("--sample N", "Compare about N keys, chosen by a hash. Default: all.", min=1)
     ] = None,
     as_json: Json = False,
     stack: Stack = None,

@@ -110,12 +110,7 @@ def starter_of(settings: Settings, clients: Clients, *, ledger: Ledger, report: 
         return None
     job_runs = JobRuns(clients.emr_serverless, settings.application_id)
     return Starter(
-        ledger=ledger,
-        job_runs=job_runs,
-        environment=settings,
-        report=report,
-        now=epoch_ms,
-        entropy=new_entropy,
+        ledger=ledger, job_runs=job_runs, environment=settings, report=report, now=epoch_ms, entropy=new_entropy
     )
 
 

@@ -88,9 +88,7 @@ class ServicePlanner:
             elif outcome == FAILED:
                 failed += 1
                 self.report.warn(
-                    "service_failed",
-                    error=latest and latest.error and latest.error.message,
-                    **request.to_dict(),
+                    "service_failed", error=latest and latest.error and latest.error.message, **request.to_dict()
                 )
                 self.report.count("ServicesFailed", 1, lane=request.lane)
             else:

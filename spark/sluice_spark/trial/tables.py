@@ -18,10 +18,7 @@ from sluice.batch.outcome import Outcome
 from sluice.changes.hidden_columns import DELETED
 from sluice.config.table import MOR, TableConfig
 from sluice.hudi import options as hudi_options
-from sluice.lane.trial import (
-    TableTrial,
-    TrialStep,
-)
+from sluice.lane.trial import TableTrial, TrialStep
 from sluice.objects import identify
 from sluice.schema.avro import fingerprint
 from sluice.services.requests import ARCHIVAL, CLEANING, COMPACTION

@@ -280,11 +280,7 @@ FAILURES = {
         {1: lambda shift: write_rules()},
     ),
     "late alarm": Failure(
-        "OverdueAlarm",
-        late_table,
-        (STATUS, "sluice ops logs", "sluice resume main"),
-        "AccessDenied",
-        runs_again,
+        "OverdueAlarm", late_table, (STATUS, "sluice ops logs", "sluice resume main"), "AccessDenied", runs_again
     ),
     "stuck lane": Failure(
         "OldestPendingAlarm",

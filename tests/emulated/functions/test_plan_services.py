@@ -53,12 +53,7 @@ class Looking:
             ledger=self.ledger, starter=starter if release else None, report=self.report, now=lambda: self.now
         )
         self.planner = ServicePlanner(
-            ledger=self.ledger,
-            waker=waker,
-            report=self.report,
-            now=lambda: self.now,
-            entropy=self._entropy,
-            pause_s=30,
+            ledger=self.ledger, waker=waker, report=self.report, now=lambda: self.now, entropy=self._entropy, pause_s=30
         )
 
     def _entropy(self):

@@ -60,13 +60,7 @@ def test_a_group_has_the_defaults_of_its_own_place():
     assert {each.key: each.default for each in group.group} == {"enabled": True, "age": 7_200}
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        Outer("a"),
-        Outer("a", 5, ("x", "y"), {"k": "v"}, Inner(on=False, age_s=None), 3),
-    ],
-)
+@pytest.mark.parametrize("value", [Outer("a"), Outer("a", 5, ("x", "y"), {"k": "v"}, Inner(on=False, age_s=None), 3)])
 def test_the_stored_form_is_read_back(value):
     assert restored(Outer, stored(value)) == value
     assert with_differences(Outer("a"), differences(value, Outer("a"))) == value
