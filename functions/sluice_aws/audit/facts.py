@@ -17,8 +17,6 @@ from sluice.ledger.audit import (
     Membership,
     ObjectVerdict,
     TableCommits,
-    judge_by_other_batches,
-    judge_by_own_batch,
     judge_object,
     judge_part,
     memberships,
@@ -91,19 +89,15 @@ class AuditFacts:
         """Take the parts of a batch and their objects."""
         self._keep(self._memberships(batch))
 
-    def verdicts(self, page: Collection[ObjectId], is_young: Callable[[ObjectId], bool]) -> dict[ObjectId, Judged]:
-        """Judge objects that were listed in bronze, all of them once and those that seem wrong once more."""
-        return self._twice(page, is_young, judge_object)
-
-    def verdicts_by_own_batches(
-        self, page: Collection[ObjectId], is_young: Callable[[ObjectId], bool]
+    def verdicts(
+        self, page: Collection[ObjectId], is_young: Callable[[ObjectId], bool], judge: Judge = judge_object
     ) -> dict[ObjectId, Judged]:
-        """Judge objects by the batches that their records name, and by no others."""
-        return self._twice(page, is_young, judge_by_own_batch)
-
-    def verdicts_by_other_batches(self, page: Collection[ObjectId]) -> dict[ObjectId, Judged]:
-        """Judge objects that batches list. Codes are for what the record's own batch doesn't show."""
-        return self._twice(page, lambda _: True, judge_by_other_batches)
+        """Judge objects by the batches that list them, all of them once and those that seem wrong once more."""
+        judged_by_id = self._judged(page, is_young, judge, again=False)
+        suspects = [identity for identity, (verdict, _) in judged_by_id.items() if verdict.code is not None]
+        if suspects:
+            judged_by_id.update(self._judged(suspects, is_young, judge, again=True))
+        return judged_by_id
 
     def end_of(self, record: ObjectRecord) -> EndState | None:
         """An object's end state by the outcome of its batch; None without one."""
@@ -152,15 +146,6 @@ class AuditFacts:
         yield from extra
         outcomes = self._outcomes(table, self._commits[table])
         yield from self._without_outcome(table, outcomes)
-
-    def _twice(
-        self, page: Collection[ObjectId], is_young: Callable[[ObjectId], bool], judge: Judge
-    ) -> dict[ObjectId, Judged]:
-        judged_by_id = self._judged(page, is_young, judge, again=False)
-        suspects = [identity for identity, (verdict, _) in judged_by_id.items() if verdict.code is not None]
-        if suspects:
-            judged_by_id.update(self._judged(suspects, is_young, judge, again=True))
-        return judged_by_id
 
     def _judged(
         self, page: Collection[ObjectId], is_young: Callable[[ObjectId], bool], judge: Judge, *, again: bool

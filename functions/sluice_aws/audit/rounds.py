@@ -15,7 +15,7 @@ from sluice.admission.routing import identities
 from sluice.config.document import Configuration
 from sluice.errors import UnidentifiedObject
 from sluice.hudi.timeline import Timeline
-from sluice.ledger.audit import LOST_RECORD, Contradiction
+from sluice.ledger.audit import LOST_RECORD, Contradiction, judge_by_other_batches, judge_by_own_batch
 from sluice.ledger.audit_round import BATCHES, BRONZE, DONE, ROUND_MS, AuditRound
 from sluice.objects import ObjectId
 from sluice.ports import Report
@@ -94,7 +94,7 @@ class Auditor:
 
         def judge(objects: Collection[ObjectId]) -> dict[ObjectId, Judged]:
             old = now - max(self.grace_ms, UNKNOWN_AFTER_MS)
-            return facts.verdicts_by_own_batches(objects, lambda identity: listed[identity].modified_at > old)
+            return facts.verdicts(objects, lambda one: listed[one].modified_at > old, judge_by_own_batch)
 
         judged = judge(listed.keys())
         unknown = [identity for identity, (_, record) in judged.items() if record is None]
@@ -122,9 +122,8 @@ class Auditor:
         for batch in batches:
             facts.add(batch)
         contradictions = list(facts.of_named_commits({batch.manifest.batch for batch in batches}, timeline_of))
-        judged = facts.verdicts_by_other_batches(
-            [identity for identity in sorted(listed) if identity.bucket == self.bronze]
-        )
+        in_bronze = [identity for identity in sorted(listed) if identity.bucket == self.bronze]
+        judged = facts.verdicts(in_bronze, lambda _: True, judge_by_other_batches)
         for identity, (verdict, record) in judged.items():
             # The record of an object that is gone is dropped after a while.
             if verdict.code is not None and (verdict.code != LOST_RECORD or self.objects.exists(identity)):
