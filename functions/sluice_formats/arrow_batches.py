@@ -117,6 +117,14 @@ def record_batch(
             op=hidden.TRUNCATE,
             record=numbers[ops.index(hidden.TRUNCATE)],
         )
+    if plan.position and ops is not None and hidden.TRUNCATE in ops:
+        raise Unordered(
+            "A truncate has no value of the position column, so nothing says which rows it removes",
+            field=plan.position[0],
+            value="null",
+            next_step="Leave `position` out of the rule where the changes have a place in a log: `sluice config push` "
+            "says how a table with data is rebuilt",
+        )
     with_row = rows
     if ops is not None and not _WITHOUT_ROW.isdisjoint(ops):
         rows = [_NO_ROW if op in _WITHOUT_ROW else row for row, op in zip(rows, ops)]
@@ -412,7 +420,7 @@ def _known_operations(ops: list[Any] | None, numbers: Sequence[int]) -> None:
     for op in set(ops or ()):
         if op is not None and op not in hidden.OPS:
             raise UnsupportedOperation(
-                f"The operation {op[:20]!r} is not known", op=op[:20], record=numbers[(ops or []).index(op)]
+                f"The operation {str(op)[:20]!r} is not known", op=str(op)[:20], record=numbers[(ops or []).index(op)]
             )
 
 

@@ -351,7 +351,12 @@ def _source_fields(names: Any, prefixes: Sequence[str]) -> tuple[tuple[str, str]
     return tuple((word, field) for word, field in fields if field)
 
 
-_PARTIAL = {"value_capture_type": "Cloud Spanner", "keyspace_name": "ScyllaDB"}  # by a field of their source
+# What the changes of a product lack where they bring types, by a field of their source.
+_LACKING = {
+    "value_capture_type": ("Cloud Spanner", "updates may lack columns"),
+    "keyspace_name": ("ScyllaDB", "updates may lack columns"),
+    "changefeed_sink": ("CockroachDB", "order, and deletions' key, lie in fields of its own"),
+}
 
 
 def _envelope(
@@ -359,13 +364,14 @@ def _envelope(
 ) -> tuple[RowSchema, MetaFields]:
     """The row is the type of `after` or `before`: the first defines it, the other refers to it."""
     rows = []
-    for mark, product in _PARTIAL.items():
+    for mark, (product, lacking) in _LACKING.items():
         if not untyped and types.is_record(source := fields.get("source", {}).get("type")):
             if mark in _fields(types.non_null(source, "source")[0]):
                 raise UnusableSchema(
-                    f"The changes are {product}'s, whose updates may lack columns: only JSON without a schema is read",
+                    f"The changes are {product}'s, whose {lacking}: only JSON without a schema is read",
                     column="source",
-                    next_step="Let the connector write JSON with schemas.enable=false, and upload the objects again",
+                    next_step="Let the connector write JSON without schemas (schemas.enable=false; of a changefeed "
+                    "enriched_properties='source' alone), and upload the objects again",
                 )
     for side in ("after", "before"):
         if side in fields:

@@ -224,6 +224,10 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
         [goldengate("I", 1, after=WIDE), goldengate("U", 2, before={"id": 1}, after={**WIDE, "id": 5})],
         [{**WIDE, "id": 5}],
     ),
+    "goldengate, an update of the key by a word of its own": (
+        [goldengate("I", 1, after=WIDE), goldengate("K", 2, before=WIDE, after={**WIDE, "id": 5})],
+        [{**WIDE, "id": 5}],
+    ),
     "goldengate, a truncate": ([goldengate("I", 1, after=WIDE), goldengate("T", 2)], []),
     "goldengate, later objects of the trail come first": (
         [goldengate("D", 3, before=WIDE), goldengate("U", 2, before=WIDE, after=WIDE), goldengate("I", 1, after=WIDE)],
@@ -526,6 +530,7 @@ REFUSED = {
         "max-message-bytes",
     ),
     "cockroachdb": ([cockroach(1, None, key=[1, 2])], "record_key"),
+    "cockroachdb, a deletion of no row": ([cockroach(1, None)], "key_in_value"),
     "dynamodb_export": ([exported(1, OldImage={"other": {"N": "1"}}, Keys={"other": {"N": "1"}})], "record_key"),
 }
 
@@ -602,15 +607,26 @@ def test_messages_in_the_wire_format_of_a_registry_are_named(begin: bytes) -> No
         assert "wire format" in played.reasons[0] and "AvroConverter" in played.reasons[0]
 
 
-def test_changes_of_spanner_that_carry_a_schema_are_refused_by_name() -> None:
+@pytest.mark.parametrize(("product", "field"), [("Spanner", "value_capture_type"), ("CockroachDB", "changefeed_sink")])
+def test_changes_that_carry_a_schema_are_refused_by_their_products_name(product: str, field: str) -> None:
     fields = [{"field": "id", "type": "int64", "optional": True}]
-    source = [{"field": name, "type": "string", "optional": True} for name in ("connector", "value_capture_type")]
+    source = [{"field": name, "type": "string", "optional": True} for name in ("connector", field)]
     sides = [{"field": side, "type": "struct", "optional": True, "fields": fields} for side in ("before", "after")]
     named = {"field": "source", "type": "struct", "fields": source}
     schema = {"type": "struct", "name": "E", "fields": [*sides, named, {"field": "op", "type": "string"}]}
-    change = debezium("spanner", "u", {"id": 1}, value_capture_type="OLD_AND_NEW_VALUES")
-    played = rows_of({"schema": schema, "payload": change})
-    assert played.refused == ["unusable_schema"] and "Spanner" in played.reasons[0]
+    played = rows_of({"schema": schema, "payload": debezium("x", "u", {"id": 1}, **{field: "y"})})
+    assert played.refused == ["unusable_schema"] and product in played.reasons[0]
+
+
+def test_what_no_row_shows_is_set_aside() -> None:
+    row = {"table": "S.CUST", "op_ts": "2026-11-27 09:00:00", "pos": "9", "op_type": "K", "id": 5}
+    played = rows_of(row, {**row, "op_type": "I"}, format="goldengate")
+    assert (len(played.rows), played.refused) == (1, ["unusable_schema"]) and "delete-insert" in played.reasons[0]
+    truncate = {key: value for key, value in row.items() if key != "id"} | {"op_type": "T"}
+    marked = {"position": "pos", "delete_when": {"column": "op_type", "values": ["D"]}}
+    bodies = {f"topics/s.cust/{n}.json": lines(it) for n, it in enumerate(({**row, "op_type": "I"}, truncate))}
+    played = play(bodies, rules({**PLAIN, **marked}))
+    assert (len(played.rows), played.refused) == (1, ["unordered_change"]) and "truncate" in played.reasons[0]
 
 
 @pytest.mark.parametrize("named", [False, True])

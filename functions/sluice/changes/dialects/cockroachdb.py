@@ -59,6 +59,12 @@ class Changefeed:
         op = record.get("op", DELETE if after is None else UPDATE)
         if op == DELETE and before is None:
             before = _key_of(record, reading)
+            if before is None:
+                raise UnusableSchema(
+                    "A deletion of CockroachDB has neither the row before it nor a key",
+                    next_step="Let the changefeed write one: diff, or key_in_value",
+                    column="key",
+                )
         return [change(op, before, after, source)]
 
 

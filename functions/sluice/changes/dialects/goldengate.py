@@ -11,6 +11,7 @@ from typing import Any
 
 from sluice.changes.dialects.nested import ChangePaths, Reading, Record, TypedForm, placed, whole
 from sluice.changes.hidden_columns import CREATE, DELETE, TRUNCATE, UPDATE
+from sluice.errors import UnusableSchema
 
 _METADATA = frozenset("table op_type op_ts current_ts pos primary_keys tokens csn xid".split())
 _WORDS = {
@@ -20,6 +21,8 @@ _WORDS = {
     "delete": DELETE,
     "truncate": TRUNCATE,
 }  # insertOpKey and its like
+_NEW_KEYS = ("k", "p", "pk")
+_BOTH = "Let GoldenGate write a deletion and an insert: gg.handler.<name>.format.pkUpdateHandling=delete-insert"
 _MISSING = "_isMissing"  # with includeIsMissingFields, of a column that the trail lacks
 
 
@@ -50,7 +53,7 @@ _OPERATIONS = ChangePaths(
     "goldengate",
     fields=frozenset(("table", "op_type", "op_ts")),
     operation="op_type",
-    operations={"i": CREATE, "u": UPDATE, "d": DELETE, "t": TRUNCATE, **_WORDS},
+    operations={"i": CREATE, **dict.fromkeys("ukp", UPDATE), "d": DELETE, "t": TRUNCATE, **_WORDS},
     row="after",
     before="before",
     place=_place,
@@ -84,8 +87,10 @@ class GoldenGate:
         return of_rows and str(record.get("op_type")).lower() in _OPERATIONS.operations
 
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
-        """The changes. Those by row hold the row before a deletion as those by operation do."""
+        """The changes. Those by row hold the row before a deletion as those by operation do. Raises UnusableSchema."""
         if "before" not in record and "after" not in record and record.get("op_type") != "T":
+            if str(record["op_type"]).lower() in _NEW_KEYS:
+                raise UnusableSchema("An update of the key in GoldenGate's rows lacks the former key", next_step=_BOTH)
             row = {name: value for name, value in record.items() if name not in _METADATA}
             record = {**record, "before" if str(record["op_type"]).lower() == "d" else "after": row}
         return _OPERATIONS.changes(record, reading)
