@@ -5,8 +5,10 @@ Names are compared as a table stores them, in any case. Each vocabulary is that 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from sluice.names import stored_name
@@ -78,16 +80,40 @@ _NUMBERED: Mapping[str, Vocabulary] = {
     "_change_type": _DIFFERENCES,
     "mz_diff": _words("-1", "-1", "1", "-1"),
     "_sign": _words("-1", "", "1", "-1"),  # ClickHouse
-    "dml_action": _words("delete", "before", "insert after update", "DELETE"),  # Dynamics 365
+    "dml_action": _words("delete", "before before_update", "insert after update after_update after_insert", "DELETE"),
     "type": _words(  # SingleStore's OBSERVE
         "delete", "", "insert update beginsnapshot commitsnapshot begintransaction committransaction", "Delete"
     ),
     "diff_type": _words("removed", "", "added modified", "removed"),  # Dolt
+    "revtype": _words("2", "", "0 1", "2"),  # Hibernate's Envers
+    "history_type": _words("-", "", "+ ~", "-"),  # Django's simple history
+    "_value_kind": _words("3", "1", "0 2", "3"),  # Paimon
+    "change_code": _words("2", "", "0 1 3", "2"),  # DataStage
+    "mz_state": _words("delete", "", "insert update upsert key_violation", "delete"),  # Materialize's sinks
+    "_tp_delta": _words("-1", "", "1", "-1"),  # Timeplus
+    "__rowmarker__": _words("2", "", "0 1 4", "2"),  # Microsoft Fabric's open mirroring
+    **dict.fromkeys(  # SAP's extractors: a reverse image takes the row back
+        ("recordmode", "_0recordmode"), Vocabulary(frozenset("dr"), frozenset("x"), frozenset(("", *"nay")))
+    ),
     "operation_": Vocabulary(frozenset(("d", "d ")), frozenset(("uo", "uu")), frozenset(("i", "i ", "un"))),  # Oracle
     **dict.fromkeys(
         ("a_enttyp", "_enttyp"), _words("dl dr", "ub br", "pt px up ur rr cr", "DL")
     ),  # IBM's journal entries
 }
+# A column that no capture is known by holds operations if its name says so, or else its words do, and a deletion is
+# among them: letters count beside a part of a name of the first kind, and words beside one of the second.
+NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_OF_OPERATIONS = frozenset("op ops opr oper operation opcode optype dml cdc iud crud".split())
+_OF_EVENTS = frozenset("event action change mod mutation modification audit command cmd".split())
+_EVENTS = _words(
+    "d delete deleted del remove removed destroy destroyed erase erased",
+    "update_before",
+    "i u insert inserted ins create created add added update updated upd update_after upsert upserted modify modified "
+    "change changed edit merge replace load read snapshot refresh truncate index",
+)
+_OPERATIONS = Vocabulary(_EVENTS.deletions, _EVENTS.before, _EVENTS.others | set("crlt"))
+_ANYWHERE = _words("d delete remove", "", "i u insert update upsert modify merge replace load truncate snapshot")
+_WRITES = frozenset("i insert ins update upsert modify merge replace".split())
 # Columns of flags and of times of deletion: the values that mark one, none where any value but null does.
 _FLAGS: Mapping[str, tuple[str, ...]] = {
     "_ab_cdc_deleted_at": (),  # Airbyte
@@ -106,11 +132,21 @@ _FLAGS: Mapping[str, tuple[str, ...]] = {
     "hvr_is_deleted": ("1", "true"),
     "_is_delete": ("true", "1"),  # Upsolver
     **dict.fromkeys(("_deleted", "_is_deleted"), ("true", "1")),  # CouchDB, Iceberg
-    "isdelete": ("true", "1"),  # Azure Synapse Link for Dataverse
+    **dict.fromkeys(("isdelete", "isdeleted"), ("true", "1")),  # Azure Synapse Link for Dataverse; Salesforce
     "deleted_ts": (),  # dlt
 }
 # Names that others have, too, and the column beside them that tells the capture.
-_BESIDE: Mapping[str, str] = {"deleted_ts": "_dlt_load_id", "isdelete": "sinkmodifiedon", "type": "internalid"}
+_BESIDE: Mapping[str, str] = {
+    "deleted_ts": "_dlt_load_id",
+    "isdelete": "sinkmodifiedon",
+    "isdeleted": "systemmodstamp",
+    "type": "internalid",
+}
+# Other flags, in the form of those above: a loader's own columns begin with `_`. Debezium's `__deleted` is read.
+_FORMS_OF_FLAGS = (
+    (re.compile(r"_(?!_deleted$).*(?:deleted|tombstone|delete_sign)_*|.*_cdc_deleted|kbc__deleted"), ("true", "1")),
+    (re.compile(r"_.*_deleted_at"), ()),
+)
 # Where a deletion that this other column marks as well is the first half of an update.
 _OF_UPDATES: Mapping[str, str] = {"metadata_action": "METADATA_ISUPDATE"}  # Snowflake's streams
 
@@ -137,29 +173,68 @@ def vocabulary(column: str) -> Vocabulary | None:
     return _COMMON if name in _COMMON_COLUMNS else _NUMBERED.get(name)
 
 
+@lru_cache(maxsize=8192)
+def _flag(column: str) -> tuple[str, ...] | None:
+    """The values by which a column flags deleted rows, none for any but null; None for a column that is no flag."""
+    name = stored_name(column).lower()
+    return _FLAGS.get(name, next((values for form, values in _FORMS_OF_FLAGS if form.fullmatch(name)), None))
+
+
 def is_flag(column: str) -> bool:
     """True for the column by which a capture flags deleted rows."""
-    return stored_name(column).lower() in _FLAGS
+    return _flag(column) is not None
+
+
+@lru_cache(maxsize=8192)
+def _apparent_words(column: str) -> Vocabulary:
+    """The words of a column of operations by no known name."""
+    parts = {part.lower() for part in NAME_PARTS.findall(column)}
+    return _OPERATIONS if parts & _OF_OPERATIONS else _EVENTS if parts & _OF_EVENTS else _ANYWHERE
+
+
+def may_mark(column: str, value: Any) -> bool:
+    """Whether a column with such a value may be one of operations, whatever its name is (`deletion_marks`)."""
+    words = _apparent_words(column)
+    return isinstance(value, (str, bytes)) and (words is _OPERATIONS or (mark_text(value) or "").lower() in words.words)
+
+
+def says_operation(field: str, value: Any) -> bool:
+    """Whether a field of metadata says what a change does: by its name, and a word of one of the captures."""
+    words = _apparent_words(field)
+    return words is not _ANYWHERE and isinstance(value, str) and value.lower() in words.words
 
 
 def marking_columns(names: Iterable[str]) -> tuple[str, ...]:
-    """The columns that captures mark deletions in."""
+    """The columns that captures mark deletions in, by their names."""
     stored = {name: stored_name(name).lower() for name in names}
     marking = (name for name in stored if vocabulary(name) is not None or is_flag(name))
     return tuple(name for name in marking if _BESIDE.get(stored[name], stored[name]) in stored.values())
 
 
-def deletion_marks(column: str, values: Collection[Any]) -> tuple[str, ...] | None:
-    """The values of a capture's column that mark deletions, as a rule would name them; none: any value but null.
+def deletion_marks(column: str, values: Collection[Any], *, named: bool = True) -> tuple[str, ...] | None:
+    """The values of a column that mark deletions, as a rule would name them; none: any value but null.
 
-    None for a column of another name or of other words, so that it holds data. A column of operations has at least one
-    of them.
+    None for a column that holds data: one of other words, or one that isn't `named` by a capture (`marking_columns`)
+    and has no deletion. A column of operations has at least one of them.
     """
     texts = {mark_text(value) for value in values if value is not None}
-    flag = _FLAGS.get(stored_name(column).lower())
+    flag = _flag(column) if named else None
     if flag is not None:
         return tuple(sorted(text for text in texts if text and text.lower() in flag)) or flag
-    return _operations_marking(vocabulary(column), texts)
+    marks = _operations_marking(vocabulary(column) if named else None, texts)
+    return _apparently_marking(_apparent_words(column), texts) if marks is None else marks
+
+
+def _apparently_marking(words: Vocabulary, texts: Collection[str | None]) -> tuple[str, ...] | None:
+    """The deletions among operations in a column by no known name; None where they may be data."""
+    lowered = {"" if text is None else text.lower() for text in texts}
+    deletions = tuple(sorted(text for text in texts if text is not None and text.lower() in words.deletions))
+    if words is _OPERATIONS and any(len(text) > 2 for text in deletions):  # whatever the others are called
+        return deletions
+    letters = all(len(text) == 1 for text in lowered)
+    certain = words is _OPERATIONS or words is _EVENTS and not letters
+    shown = lowered >= set("iud") if words is _ANYWHERE and letters else lowered & _WRITES
+    return deletions if deletions and lowered <= words.words and (certain or shown) else None
 
 
 def common_operations_marking(texts: Collection[str | None]) -> tuple[str, ...] | None:
@@ -189,9 +264,9 @@ def _in_the_form_of(operations: Sequence[str]) -> str:
 
 
 def other_deletions(column: str, texts: Iterable[str | None], values: Collection[str]) -> tuple[str, ...]:
-    """The deletions of a capture's column that a rule doesn't name among its `values`."""
+    """The deletions of a column that a rule doesn't name among its `values`: by its capture, or in another case."""
     words = vocabulary(column)
-    deletions = frozenset() if words is None else words.deletions
+    deletions = {value.lower() for value in values}.union(() if words is None else words.deletions)
     return tuple(sorted(text for text in texts if text and text.lower() in deletions and text not in values))
 
 

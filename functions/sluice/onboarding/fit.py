@@ -188,9 +188,10 @@ def unmarked_operations(sample: TopicSample, writer: WriterSchema) -> tuple[str,
     Without values any but null marks one.
     """
     written = {column.written_name: column for column in writer.row.columns if not writer.of_changes}
-    for name in marking_columns(written):
+    named = marking_columns(written)
+    for name in (*named, *(name for name in written if name not in named)):
         column = written[name]
-        marks = deletion_marks(name, [row.values.get(column.name) for row in sample.rows])
+        marks = deletion_marks(name, [row.values.get(column.name) for row in sample.rows], named=name in named)
         if marks is not None:
             return column.name, marks
     return None

@@ -12,18 +12,19 @@ from sluice.changes.capture_marks import (
     is_flag,
     mark_text,
     marking_columns,
+    may_mark,
     other_deletions,
-    vocabulary,
 )
 from sluice.config.delete_when import written_marks
 from sluice.names import stored_name
 from sluice.schema.avro import WriterSchema
 from sluice.schema.concealment import ruled
-from sluice_formats.captures.wrapped import nested_rows
+from sluice_formats.captures.wrapped import changes_in, nested_rows
 from sluice_formats.errors import DeletionsUnmarked
 from sluice_formats.records import ReaderPlan, Record
 
 _MOST_OPERATIONS, _DATA = 100, ""  # a column with more values holds data; empty text is no operation
+_FIRST = 100  # records of a chunk that are looked at
 
 
 class UnmarkedDeletions:
@@ -33,6 +34,8 @@ class UnmarkedDeletions:
         self._plan = plan
         self._values: dict[str, set[str | None]] = {}
         self._named: dict[str, set[str | None]] = {}  # the column of the rule itself
+        self._marking: set[str] = set()  # columns of captures by their names
+        self._data: set[str] = set()  # columns whose values are no operations
 
     def take(self, records: Sequence[Record], writer: WriterSchema) -> None:
         """Add one chunk. Raises DeletionsUnmarked for operations that Debezium doesn't write, and for nested rows."""
@@ -40,21 +43,37 @@ class UnmarkedDeletions:
         if self._plan.append_only or not rule.on or writer.dialect.holds_rows:
             return
         column = ruled(writer.row, self._plan.rules).column(rule.column or "")
-        wrapped = nested_rows(writer, append_only=False, rule=rule)
+        first: dict[str, Any] = next((record for record in records if isinstance(record, dict)), {})
+        wrapped = nested_rows(writer, append_only=False, rule=rule, fields=tuple(first))
         if wrapped is not None:
             raise wrapped
         written = [of_row.written_name for of_row in writer.row.columns]
         if rule.marks and (column is not None or writer.meta.op == rule.column):
             name = str(rule.column) if column is None else column.written_name
-            if rule.is_null is None and vocabulary(name) is not None:
+            if rule.is_null is None:
                 self._add(self._named, name, records)
             return
         if not writer.of_changes:
-            for name in marking_columns(written):
-                self._add(self._values, name, records)
+            self._marking.update(marking_columns(written))
+            for name in written:
+                if name in self._marking or self._may_mark(name, records):
+                    self._add(self._values, name, records)
         elif writer.meta.op is not None:  # now, before each of the rows is refused for itself
             marks = _marks_of(records, writer.meta.op) - {*hidden.OPS, None}
             _refuse_unmarked(writer.meta.op, common_operations_marking(marks), marks)
+
+    def _may_mark(self, name: str, records: Sequence[Record]) -> bool:
+        """Whether a column by another name may hold operations: most columns show by a value that it is data."""
+        if name in self._values or name in self._data:
+            return name in self._values
+        values = (record.get(name) for record in records[:_FIRST] if isinstance(record, dict))
+        first = next((value for value in values if value is not None), None)
+        if first is not None and not may_mark(name, first):
+            self._data.add(name)
+            held = changes_in(name, first)
+            if held is not None:
+                raise held
+        return may_mark(name, first)
 
     def check(self) -> None:
         """Raise DeletionsUnmarked if a column of the object says which rows are deleted, and the rule doesn't read it.
@@ -62,7 +81,7 @@ class UnmarkedDeletions:
         Also where the rule names other values than the deletions there.
         """
         for name, values in self._values.items():
-            _refuse_unmarked(name, deletion_marks(name, values), values)
+            _refuse_unmarked(name, deletion_marks(name, values, named=name in self._marking), values)
         for name, values in self._named.items():
             others = other_deletions(name, values, self._plan.delete_when.values)
             if others:

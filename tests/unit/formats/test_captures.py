@@ -563,6 +563,18 @@ ENVELOPES = {
     "Spanner": {"id": 1, "modType": "INSERT", "rowType": [{}], "mods": [{"keysJson": "{}"}]},
     "Snowflake": {"id": 1, "RECORD_METADATA": {"offset": 1}, "RECORD_CONTENT": WIDE},
     "CockroachDB": {"id": 1, "payload": [{"after": WIDE, "key": [1]}], "length": 1},
+    "CockroachDB's enriched": {"after": {}, "op": "d", "ts_ns": 1, "key": {"id": 1}},
+    "wal-listener": {"id": "u", "schema": "s", "table": "t", "action": "INSERT", "data": WIDE, "commitTime": "2026"},
+    "Prisma": {"id": "e", "modelName": "Cust", "action": "create", "created": WIDE},
+    "Aerospike": {"id": 1, "msg": "delete", "key": ["ns", "set", "d", 1], "gen": 1, "exp": 0, "lut": 5},
+    "CouchDB": {"id": "1", "seq": "5-g1", "changes": [{"rev": "1-a"}], "doc": WIDE},
+    "Canal": {"id": 7, "database": "s", "table": "t", "type": "INSERT", "isDdl": False, "data": None},
+    "rows before and after": {"id": 1, "old_val": None, "new_val": WIDE},
+    "before and after": {"id": 1, "beforeData": None, "data": WIDE, "more": {"x": 1}},
+    "of a capture": {"id": 1, "metadata": {"lsn": 5, "operation": "INSERT"}, "row": WIDE},
+    "form `debezium`": {"id": 1, "value": json.dumps(debezium("postgresql", "c", WIDE))},
+    "around changes": {"id": 1, "value": {"schema": {}, "payload": debezium("postgresql", "c", WIDE)}},
+    "form `maxwell`": {"id": 1, "Message": json.dumps(maxwell("insert", 1, WIDE))},
 }
 
 
@@ -570,7 +582,32 @@ ENVELOPES = {
 def test_an_envelope_that_is_not_read_is_refused_by_its_products_name(product: str) -> None:
     played = rows_of(ENVELOPES[product])
     assert played.refused == ["deletions_unmarked"] and product in played.reasons[0]
-    assert rows_of(ENVELOPES[product], delete_when="off").rows
+    assert rows_of(ENVELOPES[product], delete_when="off").rows or "after" in ENVELOPES[product]
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet", "avro"])
+def test_changes_as_text_in_a_column_are_no_rows_in_any_format(format: str) -> None:
+    row = {"id": 1, "value": json.dumps(debezium("postgresql", "d", None, WIDE))}
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([row]), sink)
+    text = io.StringIO()
+    csv.writer(text).writerows([[*row], [*row.values()]])
+    bodies = {"csv": text.getvalue().encode(), "parquet": sink.getvalue(), "avro": in_avro(row)}
+    played = play({f"topics/s.cust/x.{format}": bodies[format]}, rules(PLAIN))
+    assert played.refused == ["deletions_unmarked"] and "form `debezium`" in played.reasons[0]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"old_address": {"x": 1}, "new_address": {"x": 2}},
+        {"address": {"x": 1}, "previous_address": {"x": 2}},
+        {"metadata": {"op_sys": "linux", "kind": "insert"}, "data": {"op": "insert"}},
+        {"note": "{not JSON", "more": '{"before": 1, "after": 2}'},
+    ],
+)
+def test_rows_with_fields_that_look_like_changes_are_rows(row: dict[str, Any]) -> None:
+    assert rows_of({"id": 1, **row}).refused == []
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.json.gz", "x.json.zst"])

@@ -69,6 +69,11 @@ FEEDS = {
         "DELETE",
         "column: _metadata_change_type, values: [DELETE]",
     ),
+    "sap extractor": ("0RECORDMODE", "N", "X", "A", "D", "column: _0RECORDMODE, values: [D]"),
+    "envers": ("REVTYPE", 0, None, 1, 2, "column: REVTYPE, values: [2]"),
+    "fabric": ("__rowMarker__", 0, None, 4, 2, "column: __rowMarker__, values: [2]"),
+    "paimon, numbers": ("_VALUE_KIND", 0, 1, 2, 3, "column: _VALUE_KIND, values: [3]"),
+    "dynamics": ("DML_Action", "INSERT", "BEFORE_UPDATE", "AFTER_UPDATE", "DELETE", "DML_Action, values: [DELETE]"),
     "dms, bytes": ("Op", b"I", None, b"U", b"D", "column: Op, values: [D]"),
 }
 FLAGS = {
@@ -79,6 +84,8 @@ FLAGS = {
     "datastream": ("_metadata_deleted", True, False, "column: _metadata_deleted, values: [true]"),
     "openflow": ("_snowflake_deleted", True, False, "column: _snowflake_deleted, values: [true]"),
     "hevo": ("__hevo__marked_deleted", True, False, "column: __hevo__marked_deleted, values: [true]"),
+    "rivery": ("__river_deleted", True, False, "column: __river_deleted, values: [true]"),
+    "keboola": ("KBC__DELETED", 1, 0, "column: KBC__DELETED, values: [1]"),
     "sling": ("_sling_deleted_at", "2026-11-27T09:00:00Z", None, "column: _sling_deleted_at, is: not null"),
 }
 
@@ -213,7 +220,8 @@ def test_flags_of_a_capture_are_asked_for_and_then_read(
         read(format, DeleteWhen(), *rows)
     assert setting in refused.value.message
     named = setting.split("column: ")[1].split(",")[0]
-    rule = DeleteWhen(column=named, is_null=False) if "is: " in setting else DeleteWhen(column=named, values=("true",))
+    value = "1" if deleted == 1 and deleted is not True else "true"
+    rule = DeleteWhen(column=named, is_null=False) if "is: " in setting else DeleteWhen(column=named, values=(value,))
     assert [row["__deleted"] for row in read(format, rule, *rows)] == [False, True]
 
 
@@ -251,10 +259,31 @@ def test_changes_whose_row_lies_in_a_field_are_refused_whatever_the_rule_marks(o
     assert len(read("json", DeleteWhen(on=False), change)) == 1
 
 
-def test_data_in_columns_with_such_names_is_data():
-    for values in (["A", "B"], ["insert", "reversal"], ["D", 3]):
-        rows = [{"id": number, "operation": str(value), "seq": number} for number, value in enumerate(values)]
-        assert len(read("json", DeleteWhen(), *rows)) == 2
+@pytest.mark.parametrize(
+    "shown",
+    [
+        *("opcode I U D", "dbz_op c u d", "cdc_op_code D", "operation INS UPD DEL", "op PUT REMOVE", "REC_IND U I D"),
+        *("eventName INSERT MODIFY REMOVE", "eventName REMOVE", "audit_action I D", "kind update delete"),
+    ],
+)
+@pytest.mark.parametrize("format", ["json", "csv", "parquet", "avro"])
+def test_operations_in_a_column_of_no_known_name_are_asked_for(format: str, shown: str):
+    column, *words = shown.split()
+    rows = [{"id": at, column: word, "seq": at, "note": None} for at, word in enumerate(words)]
+    with pytest.raises(DeletionsUnmarked, match=f"holds operations.*column: {column}, values: .{words[-1]}"):
+        read(format, DeleteWhen(), *rows)
+    found = read(format, DeleteWhen(column=column, values=(words[-1],)), *rows)
+    assert [row["__deleted"] for row in found] == [False] * (len(rows) - 1) + [True]
+    with pytest.raises(DeletionsUnmarked, match="doesn't name"):
+        read(format, DeleteWhen(column=column, values=(words[-1].swapcase(),)), *rows)
+
+
+@pytest.mark.parametrize("column", ["operation", "kind", "event", "grade", "change_direction", "privilege"])
+def test_data_in_columns_with_such_names_is_data(column: str):
+    values = {"event": "login delete", "grade": "a d c", "change_direction": "u d", "privilege": "select delete update"}
+    for words in values.get(column, "A B,insert reversal,D 3").split(","):
+        rows = [{"id": number, column: word, "seq": number} for number, word in enumerate(words.split())]
+        assert len(read("json", DeleteWhen(), *rows)) == len(rows)
 
 
 def test_a_deletion_that_has_the_key_alone_says_what_it_lacks():

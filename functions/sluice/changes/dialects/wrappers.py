@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import NamedTuple
+
+from sluice.changes.capture_marks import NAME_PARTS
 
 _TYPED = "Set `format: {}` in the table's rule, push it, and retry"
 _JSON = "Of this form only JSON without a schema is read: let the writer write that, and upload the objects again"
@@ -51,6 +54,7 @@ _DECODED = "Let what writes the objects decode each message, and write the recor
 _TEXTS = (  # names that nothing else has: of text, too
     _wrapper("Airbyte's records without flattening", "_airbyte_data", step=_TYPED.format("airbyte")),
     _wrapper("PeerDB's raw records", "_peerdb_data", step=_TYPED.format("peerdb")),
+    _wrapper("Canal's changes", "type", "isDdl database table", _TYPED.format("canal")),
     _wrapper("MongoDB's change streams", "documentKey", "operationType ns", _TYPED.format("mongodb")),
     _wrapper("Salesforce's change events", "ChangeEventHeader"),
     _wrapper("Azure SQL's change events", "data", "specversion operation logicalid", _CHANGE),
@@ -89,6 +93,13 @@ _RECORDS = (
     *_envelopes(
         "CockroachDB's wrapped changefeeds", "after before", "key", "topic crdb_region", _TYPED.format("cockroachdb")
     ),
+    *_envelopes(
+        "CockroachDB's enriched changefeeds without their source",
+        "after before",
+        "op ts_ns",
+        "key",
+        "Let the changefeed write it: enriched_properties='source'",
+    ),
     _wrapper("Estuary's documents", "_meta", "_meta.op _meta.uuid"),
     _wrapper("records of Aiven's sink beside their Kafka keys", "value", "key offset", _AIVEN),
     *_envelopes(
@@ -98,6 +109,13 @@ _RECORDS = (
         "headers",
         _by("{row: value, key: key, order: metadata.offset}"),
     ),
+    _wrapper(
+        "wal-listener's events",
+        "data",
+        "schema table action commitTime",
+        _by("{row: data, before: dataOld, order: commitTime}", "{column: action, values: [DELETE]}"),
+    ),
+    *(_wrapper("Prisma's events", row, "action modelName") for row in ("created", "after", "deleted")),
     _wrapper("EventBridge's events", "detail", "detail-type source", _CHANGE),
     _wrapper("Hasura's events", "event", "table trigger", _CHANGE),
     _wrapper("Neo4j's changes", "event", "txId seq", _CHANGE),
@@ -214,14 +232,45 @@ _RECORDS = (
     _wrapper("changes of OceanBase's OMS", "postStruct", "recordType", _CHANGE),
     _wrapper("changes of OceanBase's OMS", "prevStruct", "recordType", _CHANGE),
     _wrapper("Aerospike's changes", "metadata", "metadata.msg metadata.digest", _CHANGE),
+    _wrapper("Aerospike's changes", "key", "msg gen lut", _CHANGE),
     _wrapper("SharePlex's changes", "data", "meta", _CHANGE),
     _wrapper("YDB's changefeeds", "newImage", "key", _CHANGE),
     _wrapper("Couchbase's events", "content", "event bySeqno", _CHANGE),
     _wrapper("events of NiFi's CaptureChangeMySQL", "columns", "binlog_filename", "Let NiFi write plain rows"),
     _wrapper("CloudEvents", "data", "specversion type source", _CHANGE),
+    _wrapper("CouchDB's changes", "changes", "seq id", _CHANGE),
+    _wrapper("rows of Hive's transactional files", "row", "operation originalTransaction currentTransaction", _CHANGE),
 )
 _ALONE = _wrapper("DynamoDB's exports", "Item")
 KNOWN = (*_TEXTS, *_RECORDS, _ALONE)
+
+
+# A pair of fields with the row before a change and after it, by the parts of their names.
+_BEFORE, _AFTER = frozenset("old before previous prev former".split()), frozenset("new after current".split())
+_ROWS = frozenset("data row record val value values image payload fields columns doc document state tuple".split())
+
+
+def _images(present: frozenset[str], nested: frozenset[str]) -> Wrapper | None:
+    """The form of records with two rows, one from before a change and one from after it; null may stand for one."""
+    parts = {name: frozenset(part.lower() for part in NAME_PARTS.findall(name)) for name in present}
+    of_rows = {name: its - _BEFORE - _AFTER for name, its in parts.items()}
+    for before in (name for name, its in parts.items() if its & _BEFORE and of_rows[name] <= _ROWS):
+        for after in present - {before}:
+            is_pair = parts[after] & _AFTER or parts[after] and parts[after] == of_rows[before]
+            if is_pair and of_rows[after] == of_rows[before] and not nested.isdisjoint((before, after)):
+                return _wrapper("changes that hold rows before and after", after, step=_CHANGE)
+    return None
+
+
+def beside_operation(path: str) -> Wrapper:
+    """The form of records that say in their metadata, at a path, what a change does."""
+    return _wrapper("changes of a capture", path, step=_CHANGE)
+
+
+def around(field: str, dialect: str) -> Wrapper:
+    """The form of records that hold changes in the form of a dialect in one of their fields."""
+    step = "Let what writes the objects write each change alone, as a record of its own"
+    return _wrapper(f"records around changes in the form `{dialect}`", field, step=step)
 
 
 def wrapper_of(names: Collection[str], records: Collection[str]) -> Wrapper | None:
@@ -229,7 +278,11 @@ def wrapper_of(names: Collection[str], records: Collection[str]) -> Wrapper | No
 
     The fields of a field are named by their path (`_meta.op`), where a schema tells them.
     """
-    present, nested = frozenset(names), frozenset(records)
+    return _wrapper_of(frozenset(names), frozenset(records))
+
+
+@lru_cache(maxsize=1024)
+def _wrapper_of(present: frozenset[str], nested: frozenset[str]) -> Wrapper | None:
     if nested == {_ALONE.row} and all(name.startswith(_ALONE.row) for name in present):
         return _ALONE
     fields = {name.partition(".")[0] for name in present}
@@ -239,4 +292,4 @@ def wrapper_of(names: Collection[str], records: Collection[str]) -> Wrapper | No
         for wrapper in _RECORDS
         if wrapper.row in nested and wrapper.beside <= present and (not wrapper.alone or fields <= wrapper.alone)
     ]
-    return wrappers[0] if wrappers else None
+    return wrappers[0] if wrappers else _images(present, nested)

@@ -309,7 +309,7 @@ DMS = dms(*(("I", id, "") for id in range(20)), ("D", 3, "2023052106152400000000
 
 @pytest.mark.parametrize("capture, marks", [("name", None), ("InternalId", ("type", ("Delete",)))])
 def test_a_name_that_others_have_marks_deletions_only_beside_its_captures_column(capture, marks):
-    rows = [{"id": str(id), "type": "Delete" if id else "Insert", capture: "1"} for id in range(9)]
+    rows = [{"id": str(id), "type": "Delete" if id else "BeginSnapshot", capture: "1"} for id in range(9)]
     assert propose(sample(rows, schema(*((name, "string") for name in rows[0]), meta=[]))).delete_when == marks
 
 
