@@ -65,13 +65,20 @@ def history(draw: random.Random, *, most: int = 14) -> list[Event]:
         else:
             events.append(Event(key, Change(at, "d", True)))
             alive[key] = False
-            if (
-                kind == "move_key"
-            ):  # a new primary key: the old row is deleted and one created, at one position of the log
+            if kind == "move_key":
                 other = draw.choice([one for one in KEYS if one != key])
-                events.append(Event(other, _write(draw, position(number, 1), "c", step >= added)))
+                events.append(Event(other, _moved(_write(draw, position(number, 1), "c", step >= added), at, number)))
                 alive[other] = True
     return events
+
+
+def _moved(created: Change, at: str, number: int) -> Change:
+    """The row under a new key: created, as a source writes a new primary key, or updated where another key is new.
+
+    Of such an update the deletion of the former key's row is made, at its very position, and it has the whole row.
+    """
+    values = {**{name: f"{name}{at[-4:]}" for name in created.unchanged}, **created.values}
+    return created if number % 2 else Change(at, "u", False, values)
 
 
 def _write(draw: random.Random, at: str, op: str, with_late: bool) -> Change:
