@@ -28,6 +28,7 @@ class Explained:
     table: str
     why: str
     reason: str
+    always: bool = True  # False where a run may lack it
 
     def fits(self, cell: Cell) -> bool:
         """True for a cell that differs for this reason."""
@@ -86,6 +87,7 @@ EXPLAINED = (
         "field offset on a hidden class",
         "Seen once: Hudi measures an object by JOL, which Java 17 refused. Its other such readings end as the line for "
         "timestamps says.",
+        always=False,
     ),
 )
 
