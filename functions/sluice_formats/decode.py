@@ -190,6 +190,7 @@ class _Reading:
         self._unexpected: Counter[str] = Counter()
         self._first = self._kafka_records = self._changes = self._decoded_bytes = 0
         self._began = time.thread_time()
+        self._held_at: float | None = None
 
     def chunks(self) -> Iterator[_Prepared]:
         """The chunks in order. Raises what the object as a whole is refused for."""
@@ -217,6 +218,8 @@ class _Reading:
     def decoded(self, chunks: Iterable[_Prepared]) -> Decoded:
         """The object, of its chunks."""
         item, plan, place = self.item, self.plan, self.place
+        if self._held_at is not None:
+            self._began += time.thread_time() - self._held_at
         batches: list[pa.RecordBatch] = []
         self._changes = 0  # what an attempt with others took counts for nothing
         self._unexpected.clear()
@@ -247,6 +250,10 @@ class _Reading:
     def check_limits(self) -> None:
         """Raise ExpansionLimit for an object that takes too much until now."""
         _within_limits(self._first, self._decoded_bytes, time.thread_time() - self._began, self.plan.limits)
+
+    def hold(self) -> None:
+        """Stop the object's clock until it is decoded: meanwhile others take the processor."""
+        self._held_at = time.thread_time()
 
     def as_seen(self, batches: list[pa.RecordBatch]) -> Decoded:
         """The object with these batches, once its chunks were taken."""
@@ -328,6 +335,7 @@ def _read_small(body: bytes, item: ManifestObject, plan: ReaderPlan) -> _Small |
             begun += islice(chunks, 1)
             if len(begun) == 1:
                 reading.check_limits()
+                reading.hold()
                 return _Small(reading, begun[0])
     return reading.decoded(chain(begun, chunks))
 

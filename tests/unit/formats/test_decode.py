@@ -7,6 +7,8 @@ import json
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import fastavro
@@ -933,3 +935,15 @@ def test_small_objects_are_decoded_together_as_each_alone(monkeypatch: pytest.Mo
     batches = [batch for _, found in together if not isinstance(found, SluiceError) for batch in found.batches]
     assert sorted(map(str, made)) == sorted(str(row) for batch in batches for row in batch.to_pylist())
     assert len(batches) == 15
+
+
+def test_a_small_object_takes_no_time_of_those_held_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sluice_formats.decode.time", SimpleNamespace(thread_time=partial(next, count())))
+    schema = flattened(id="int")
+    bodies = [avro_object(schema, [change(lsn=n, id=n)]) for n in range(29)]
+    bodies.append(avro_object(schema, [change(op="u", lsn=-1, id=29)]))  # a row to set aside: each is decoded alone
+    items = [replace(ITEM, key=f"x+0+{n}.avro", offset=500 + n) for n in range(len(bodies))]
+    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    plan = replace(plan, limits=replace(plan.limits, object_seconds=10))
+    held = decode_each(zip(items, (partial(bytes, body) for body in bodies)), plan)
+    assert not [result for _, result in held if isinstance(result, SluiceError)]
