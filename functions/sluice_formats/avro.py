@@ -28,11 +28,10 @@ from sluice.schema.avro import WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.limits import parse_schema, weight_of
 from sluice_formats.avro_header import MAGIC, SYNC_BYTES, AvroHeader, Cut, Head, long_at, parse_header
 from sluice_formats.errors import CorruptObject
-from sluice_formats.records import CHUNK_BYTES, Records, chunked, most_rows, rebased
+from sluice_formats.records import CHUNK_BYTES, SMALL_BYTES, SMALL_ROWS, Records, chunked, most_rows, rebased
 from sluice_formats.zstd import decompress_zstd
 
 _CHECKSUM_BYTES = 4  # after a snappy block: CRC32 of the decompressed bytes
-SMALL_BYTES, FEW_RECORDS = 16 * 1024, 16  # of an object that is read without a container around it
 _XZ_MEMORY = 256 * 1024**2  # the highest preset needs 65 MiB
 
 
@@ -292,7 +291,7 @@ def _few_records(body: bytes, header: AvroHeader) -> int | None:
     """The number of records of a container with one block of a few; None for another."""
     blocks = blocks_of(body, header.end, header.sync)
     block = next(blocks, None)
-    return None if block is None or block.records > FEW_RECORDS or block.end < len(body) else block.records
+    return None if block is None or block.records > SMALL_ROWS or block.end < len(body) else block.records
 
 
 def _plain_header(bare: Any) -> bytes:

@@ -49,7 +49,17 @@ from sluice_formats.errors import NoHashKey, UndecodableValue, UnreadableObject,
 from sluice_formats.json.records import json_records, json_schemas, source_tables
 from sluice_formats.json.text import parse
 from sluice_formats.parquet_records import parquet_records
-from sluice_formats.records import BadRow, BrokenRecord, Chunk, ReaderPlan, Record, Records, sound_batch
+from sluice_formats.records import (
+    SMALL_BYTES,
+    SMALL_ROWS,
+    BadRow,
+    BrokenRecord,
+    Chunk,
+    ReaderPlan,
+    Record,
+    Records,
+    sound_batch,
+)
 
 _READERS: dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
     AVRO: lambda body, item, plan: avro_records(body, plan.limits, plan.form),
@@ -263,7 +273,7 @@ class _Reading:
 
 
 # Objects whose rows come in one batch with those of others: Arrow takes longer for a batch than for a row.
-SMALL_BYTES, SMALL_ROWS, OBJECTS_TOGETHER = 16 * 1024, 16, 256
+OBJECTS_TOGETHER = 256
 
 
 @dataclass(frozen=True)
@@ -369,11 +379,11 @@ def _together(held: Sequence[_Small]) -> Iterator[tuple[ManifestObject, Decoded 
 
 def _in_one_batch(group: Sequence[_Small]) -> list[Decoded] | None:
     """The objects, the last with the batch of all. None for one alone, and where one has a row to set aside."""
+    if len(group) == 1:
+        return None
     plan = group[0].reading.plan
     chunks = [small.prepared.chunk for small in group]
     parts = [ObjectRows(small.reading.item, len(small.prepared.numbers), small.reading.place) for small in group]
-    if len(group) == 1:
-        return None
     try:
         batch = record_batch(
             [record for chunk in chunks for record in chunk.records],  # type: ignore[misc]  # none is broken

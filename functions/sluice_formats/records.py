@@ -31,6 +31,7 @@ from sluice_formats.errors import TooManyBadRows, UndecodableValue
 
 # Limits of the decoded records held as Python objects at a time; finished chunks are kept as Arrow.
 CHUNK_BYTES = 32 * 1024**2  # decompressed
+SMALL_BYTES, SMALL_ROWS = 16 * 1024, 16  # of an object whose overheads take longer than its rows
 CHUNK_ROWS = 20_000
 CHUNK_CELLS = 2_000_000  # a record of thousands of fields takes a hundred kilobytes in memory
 

@@ -27,7 +27,7 @@ from sluice.errors import ExpansionLimit, SluiceError, Unordered
 from sluice.schema.avro import read_writer_schema
 from sluice_aws.errors import too_large
 from sluice_formats.arrow_batches import batch_schema
-from sluice_formats.decode import SMALL_ROWS, decode, decode_each
+from sluice_formats.decode import decode, decode_each
 from sluice_formats.errors import (
     CorruptObject,
     NullRecordKey,
@@ -37,6 +37,7 @@ from sluice_formats.errors import (
     ValueOutOfRange,
 )
 from sluice_formats.json.records import json_schemas
+from sluice_formats.records import SMALL_ROWS
 from sluice_spark.merge.plan import plan_read
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",), generation=3)
