@@ -155,7 +155,7 @@ _Understood = tuple[WriterSchema, Mapping[str, _Reader]]
 
 
 def _records(
-    batch: pa.RecordBatch, names: Sequence[str], readers: Mapping[str, _Reader], first: int
+    batch: pa.RecordBatch, names: tuple[str, ...], readers: Mapping[str, _Reader], first: int
 ) -> Sequence[Record]:
     texts = [column.to_pylist() for column in batch.columns]
     broken: dict[int, UndecodableValue] = {}
@@ -164,6 +164,12 @@ def _records(
         reader = readers.get(name)
         columns.append(column if reader is None else _read(name, column, reader, first, broken))
     records: list[Record] = [dict(zip(names, row)) for row in zip(*columns)]
+    if names[0] in texts[0]:  # files with a header each were put together
+        broken.update(
+            (at, UndecodableValue("The row is the header once more", column=names[0][:100], record=first + at))
+            for at, row in enumerate(zip(*texts))
+            if row == names and len(names) > 1
+        )
     for at, error in broken.items():
         records[at] = BrokenRecord({name: column[at] for name, column in zip(names, texts)}, error)
     return records

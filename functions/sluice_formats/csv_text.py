@@ -97,7 +97,8 @@ def csv_columns(text: bytes, form: CsvForm, limits: Limits) -> CsvColumns:
             what="columns",
         )
     if form.columns:
-        return CsvColumns(form.columns, tuple(first) == form.columns)
+        is_header = sorted(first) == sorted(form.columns)  # then its own order counts
+        return CsvColumns(tuple(first) if is_header else form.columns, is_header)
     value = next((name for name in first if not name.strip() or _VALUE.fullmatch(name.strip())), None)
     if value is not None:
         raise CsvWithoutHeader(

@@ -154,8 +154,18 @@ def test_the_rule_names_the_columns_of_objects_without_a_header():
     table = config(csv=CsvForm(columns=("id", "v")))
     assert picked(rows("1,a\n2,b\n", table), "id", "v") == [("1", "a"), ("2", "b")]
     assert picked(rows("id,v\n1,a\n", table), "id", "v") == [("1", "a")], "and a header is not taken for a row"
+    assert picked(rows("v,id\na,1\n", table), "id", "v") == [("1", "a")], "and its own order counts"
     assert "Row 1 has 3 values for 2 columns" in str(refused("1,a,b\n", table))
     assert "Row 2 has 1 value for 2 columns" in str(refused("1,a\n2\n", table))
+
+
+@pytest.mark.parametrize("types", [{}, {"id": "long"}])
+def test_a_header_between_rows_is_set_aside_as_no_row(types: dict[str, str]):
+    bad: list[RowError] = []
+    found = rows("id,v\n1,a\nid,v\n2,id\n", config(json_types=types), bad)
+    assert [str(row["id"]) for row in found] == ["1", "2"]
+    assert ["header once more" in row.reason for row in bad] == [True]
+    assert picked(rows("id\n1\nid\n"), "id") == [("1",), ("id",)], "a value alone may be the same"
 
 
 @pytest.mark.parametrize("text", ["I,1,Ann,2020-01-01\n", "Ann,Bob,x\n", "v,w\n1,2\n", "1,2\n", "id,,v\n"])
