@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from sluice.admission.routing import is_full_load
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
-from sluice.changes.position import OFFSET_ONLY, encode_arrival, encode_rows, of_snapshot
+from sluice.changes.position import OFFSET_ONLY, among_ties, encode_arrival, encode_rows, of_snapshot, tie_of
 from sluice.changes.source_tables import source_table
 from sluice.config.placeholders import Placeholders, placeholders
 from sluice.config.rules.partition_fields import PartitionField
@@ -49,6 +49,7 @@ _HIDDEN_ARROW: dict[str, pa.DataType] = {
 _NAMES = pa.list_(pa.string())
 _WITHOUT_ROW = frozenset((hidden.TRUNCATE, hidden.MESSAGE))
 T = TypeVar("T")
+_SIZE_WITH_KEY = 1024**2  # of an object: the rows of many such objects may tie, as those of one for each change
 _UNPLACED = frozenset((hidden.SNAPSHOT_READ, hidden.MESSAGE))  # may lack a place in the log
 
 
@@ -219,7 +220,7 @@ def _positions(
     if ordering and len(ordering) == len(plan.position):
         places = [tuple(row[column.written_name] for column in ordering) for row in rows]
         of_loads = _of_rows(parts, lambda part: is_full_load(part.item.key))
-        return capture_positions(places, offsets, ordering, plan, marks, of_loads=of_loads)
+        return _among_ties(capture_positions(places, offsets, ordering, plan, marks, of_loads=of_loads), parts)
     kind, names = writer.meta.position.kind, writer.meta.position.names
     if parts[0].place is not None and kind == OFFSET_ONLY:
         objects = _of_rows(parts, lambda part: part.place or "")
@@ -235,10 +236,18 @@ def _positions(
             for parts, op in zip(components, ops)
         ]
     try:
-        return encode_rows(plan.generation, kind, components, offsets)
+        return _among_ties(encode_rows(plan.generation, kind, components, offsets), parts)
     except Unordered as error:
         field = ", ".join(filter(None, names)) or error.facts["field"]
         raise Unordered(error.message, next_step=error.next_step, **{**error.facts, "field": field}) from error
+
+
+def _among_ties(positions: list[str], parts: Sequence[ObjectRows]) -> list[str]:
+    """The positions of rows, with the places of their objects where these have one."""
+    if parts[0].place is None:
+        return positions
+    ties = _of_rows(parts, lambda part: tie_of(part.place or "", by_key=part.item.size <= _SIZE_WITH_KEY))
+    return [among_ties(position, tie) for position, tie in zip(positions, ties)]
 
 
 class _NoRow(dict[str, Any]):

@@ -146,6 +146,31 @@ def test_the_name_gives_the_order_where_the_pattern_has_a_group_for_it(bench: Wo
     assert prices(bench, config) == DAY_1
 
 
+@pytest.mark.parametrize("in_tasks", [False, True], ids=["driver", "tasks"])
+def test_rows_that_their_position_leaves_tied_are_ordered_by_their_objects(bench: Workbench, in_tasks: bool) -> None:
+    if in_tasks:
+        bench.in_tasks()
+    apart, together = (config_of(name, "cow", position="price") for name in ("apart", "together"))
+    types = {"id": "long", "price": "long", "note": "string"}
+    apart, together = (replace(config, json_types=types) for config in (apart, together))
+    days = [
+        replace(bench.put_bytes(body, key=f"drop/{number}.csv", format="csv"), offset=None, kafka_partition=None)
+        for number, body in enumerate(
+            (
+                b"price,id,note\n7,3,a\n7,1,a\n7,2,a\n",
+                b"price,id,note\n7,1,b\n7,2,b\n8,3,b\n",
+                b"price,id,note\n7,1,c\n7,3,c\n",
+            )
+        )
+    ]
+    days = [replace(day, modified_at=SECOND + number * DAY) for number, day in enumerate(days)]
+    for config, batches in ((apart, [[days[2]], [days[0]], [days[1]]]), (together, [[days[1], days[2], days[0]]])):
+        for batch in batches:
+            assert not bench.merge(config, batch).quarantined
+        assert bench.rows(config, "id", "note") == [(1, "c"), (2, "b"), (3, "b")]
+        assert bench.merge(config, days).instant is None, "the same objects again"
+
+
 def test_a_dump_does_not_win_over_changes_of_a_log(bench: Workbench) -> None:
     config = table("changes")
     first = bench.put_bytes(BODIES["json"](DAY_2), key="topics/x/x+0+0000000000.json", offset=0, format="json")

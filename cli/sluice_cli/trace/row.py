@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sluice.changes.position import BY_ARRIVAL, begins_dump
+from sluice.changes.position import AMONG_TIES, BY_ARRIVAL, OFFSET_DIGITS, begins_dump
 from sluice.changes.row_history import Row
 from sluice.config.table import HARD, IGNORE, TableConfig
 from sluice_aws.clock import epoch_ms
@@ -346,7 +346,7 @@ def short_position(position: str) -> str:
     its time and the row's number in it stay.
     """
     generation, *parts = position.split(".")
-    place = parts[:-1] or parts
+    place = re.sub(AMONG_TIES, "", position[: -OFFSET_DIGITS - 1]).split(".")[1:] or parts
     if re.match(BY_ARRIVAL, position):
         place = [parts[-4].lstrip("t"), parts[-1].zfill(10)[-10:]]
     while len(place) > 1 and not place[-1].strip("0"):

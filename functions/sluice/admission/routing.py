@@ -202,14 +202,11 @@ def first_offset(route: Route, records: int) -> int | None:
 
 
 def by_time(offset: int | None, config: TableConfig | None) -> bool:
-    """Whether nothing but an object's time in S3 may order its rows: no offset, and no column of the rule.
+    """Whether an object's time in S3 may order its rows: it has no offset in its name, which is `offset`.
 
-    `offset` is the one in the object's name. Rows with a position of a log need no time either, but a name alone
-    doesn't tell. Each record of an append-only table is a row of its own.
+    Rows that a log or a column orders need it where they tie. Each record of an append-only table is a row of its own.
     """
-    return offset is None and (
-        config is None or config.position is None and not config.append_only and not config.coordinates
-    )
+    return offset is None and (config is None or not config.append_only and not config.coordinates)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sluice.changes.hidden_columns import SNAPSHOT_READ
-from sluice.changes.position import BEFORE_THE_LOG, BY_ARRIVAL, BY_OFFSET_ALONE
+from sluice.changes.position import BEFORE_THE_LOG, BY_ARRIVAL, BY_OFFSET_ALONE, OFFSET_DIGITS
 
 OUTDATED = "outdated"  # the count of a part
 
@@ -26,7 +26,6 @@ BELOW = "below"  # at a lower offset of its partition, at an unknown time
 
 # PostgreSQL gives the rows of some snapshots the place up to which the log was confirmed, a little back.
 SNAPSHOT_BYTES = 16 * 1024**2
-OFFSET_DIGITS = 20  # at the end of each position
 POSTGRES_PLACE = r"^[0-9]{4}\.[0-9]{20}\.[0-9]{20}$"
 
 

@@ -252,6 +252,24 @@ def encode_arrival(generation: int, place: str, number: int) -> str:
     return "%04d.%s.%020d" % (generation, place, number)  # noqa: UP031
 
 
+OFFSET_DIGITS = 20  # at the end of each position
+AMONG_TIES = r"\.[tw][0-9.]+\.[0-9a-f]+\.[0-9]{3}$"  # what `among_ties` puts in front of them, and of their dot
+
+
+def tie_of(place: str, *, by_key: bool) -> str:
+    """What tells an object's rows from others at their place in a log, or of their value of a column.
+
+    `place` is the object's (`place_of_object`). Without `by_key` its key is left out, which each row would have.
+    """
+    at, key, version = place.rsplit(".", 2)
+    return place if by_key else f"{at}.0.{version}"
+
+
+def among_ties(position: str, tie: str) -> str:
+    """The position of a row that no Kafka offset tells from others at its place: its object does, then its number."""
+    return f"{position[:-OFFSET_DIGITS]}{tie}.{position[-OFFSET_DIGITS:]}"
+
+
 BY_OFFSET_ALONE = r"^[0-9]{4}\.[0-9]{20}$"  # a stored position without a place in any log
 
 

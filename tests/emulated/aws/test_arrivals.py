@@ -52,7 +52,7 @@ def test_the_time_is_the_same_by_a_notice_and_by_a_listing_and_is_kept(drops):
 
 
 def test_an_object_whose_rows_something_else_orders_has_none(drops):
-    drops.configure(TableRule(table="drop.prices", record_key=("id",), topic="drop.prices", position="price"))
+    drops.configure(TableRule(table="drop.prices", record_key=(), topic="drop.prices", append_only=True))
     id = drops.land("topics/drop.prices/a.csv", CSV)
     admit(sqs_event(s3_body(id)), context())
     assert (drops.record(id).state, drops.record(id).modified_at) == ("pending", None)

@@ -312,3 +312,44 @@ def test_a_position_in_bytes_without_a_type_is_read_as_text():
     bad: list[RowError] = []
     read("parquet", rule, {"Op": b"U", "id": 1, "seq": b"\x00\x00\x2a"}, bad=bad)
     assert [row.code for row in bad] == ["unordered_change"]
+
+
+KINESIS = {"record-type": "data", "operation": "update", "commit-timestamp": "2026-11-27T09:00:00.000000Z"}
+WEBHOOK = {"type": "UPDATE", "schema": "s", "table": "cust", "commit_timestamp": "2026-11-27T09:00:00Z"}
+SOURCE = {"connector": "postgresql", "db": "d", "schema": "s", "table": "cust", "lsn": 7}
+BY_COMMIT = {
+    "change": {"row": "record", "before": "old_record", "order": "commit_timestamp"},
+    "delete_when": {"column": "type", "values": ["DELETE"]},
+}
+
+
+@pytest.mark.parametrize(
+    ("write", "record", "rule"),
+    [
+        *(
+            (write, lambda row: {**row, "at": "2026-11-27"}, {"position": "at"})
+            for write in (lines, csv, parquet, avro)
+        ),
+        (
+            lines,
+            lambda row: {**row, "Op": "U", "at": 7},
+            {"position": "at", "delete_when": {"column": "Op", "values": ["D"]}},
+        ),
+        (lines, lambda row: {"data": row, "metadata": {**KINESIS, "schema-name": "s", "table-name": "cust"}}, {}),
+        (lines, lambda row: {**WEBHOOK, "record": row, "old_record": None}, BY_COMMIT),
+        (lines, lambda row: {"op": "u", "before": None, "after": row, "source": SOURCE}, {}),
+        (lines, lambda row: {"op": "r", "before": None, "after": row, "source": {**SOURCE, "lsn": None}}, {}),
+    ],
+)
+def test_changes_at_one_place_are_ordered_by_their_objects_and_then_in_these(write: Any, record: Any, rule: Any):
+    end = {lines: "json", csv: "csv", parquet: "parquet", avro: "avro"}[write]
+    earlier = [record({"id": id, "name": name}) for id, name in ((3, "x"), (1, "a"), (1, "b"), (2, "b"))]
+    objects = {f"topics/s.cust/{number}.{end}": write(*rows) for number, rows in enumerate([earlier, earlier[:0:-1]])}
+    objects[f"topics/s.cust/2.{end}"] = write(record({"id": 1, "name": "c"}))
+    for order in (list(objects), list(objects)[::-1]):
+        played = play(
+            {key: objects[key] for key in order},
+            rules({"topic": "s.cust", "table": "d.cust", "record_key": "id", **rule}),
+        )
+        names = {str(row["id"]): row["name"] for row in played.rows}
+        assert (names, played.refused) == ({"1": "c", "2": "b", "3": "x"}, [])

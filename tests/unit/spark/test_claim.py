@@ -194,6 +194,5 @@ def test_a_claim_asks_for_the_times_that_admission_did_not_and_that_order_rows()
     assert times(first_batch="b-1", replayed_at=8) == (others, {**alike, "3": None})
     assert times(merged=True) == (others, {**alike, "3": None})
     assert times(first_batch="b-1", replayed_at=8, modified_at=7_000) == (others, {**alike, "3": 7_000})
-    for settings in ({"position": "at"}, {"coordinates": ("p", "o")}):
-        assert times(replace(RULE, **settings))[0] == []
+    assert times(replace(RULE, coordinates=("p", "o")))[0] == []
     assert times(replace(RULE, append_only=True, record_key=()))[0] == []

@@ -23,13 +23,12 @@ from sluice.changes.outdated import (
     BELOW,
     LATER,
     MOVED,
-    OFFSET_DIGITS,
     POSTGRES_PLACE,
     REWOUND,
     SNAPSHOT_BYTES,
     UNTIMED,
 )
-from sluice.changes.position import BEFORE_THE_LOG, BY_ARRIVAL, BY_OFFSET_ALONE, is_by_offset_alone
+from sluice.changes.position import BEFORE_THE_LOG, BY_ARRIVAL, BY_OFFSET_ALONE, OFFSET_DIGITS, is_by_offset_alone
 from sluice_spark.merge.by_spark.normalize import quoted
 from sluice_spark.merge.by_spark.shared_keys import shared_columns
 from sluice_spark.merge.by_spark.working_columns import (

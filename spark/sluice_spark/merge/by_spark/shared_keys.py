@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, StructType
 
 from sluice.changes import hidden_columns as hidden
-from sluice.changes.position import BEFORE_THE_LOG, BY_ARRIVAL, BY_OFFSET_ALONE
+from sluice.changes.position import AMONG_TIES, BEFORE_THE_LOG, BY_ARRIVAL, BY_OFFSET_ALONE
 from sluice.changes.recurring_keys import FIRST, ROW_PARTS, SharedNumbers, marks_of_versions
 from sluice.config.table import TableConfig
 from sluice_spark.errors import KeyNotUnique
@@ -42,7 +42,7 @@ def with_snapshots(changes: DataFrame, config: TableConfig, *, unordered: bool) 
     stand still, and an incremental snapshot names no place.
     """
     position = quoted(hidden.POSITION)
-    place = position.substr(F.lit(1), F.length(position) - _OFFSET_LENGTH)
+    place = F.regexp_replace(position.substr(F.lit(1), F.length(position) - _OFFSET_LENGTH), AMONG_TIES, "")
     own = {*hidden.NAMES, hidden.UNCHANGED}
     values = F.xxhash64(*[quoted(name) for name in changes.columns if name not in own]).bitwiseAND(_VALUE_BITS)
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 from sluice.changes.outdated import ChangePlace, suspicion
 from sluice.changes.position import (
+    AMONG_TIES,
+    MYSQL,
+    NUMBER,
     OFFSET_ONLY,
     POSTGRES,
+    among_ties,
     encode,
     encode_arrival,
     generation_of,
@@ -15,8 +22,10 @@ from sluice.changes.position import (
     is_by_offset_alone,
     log_place,
     place_of_object,
+    tie_of,
 )
 from sluice.config.key_pattern import KEY_PATTERN, named_by
+from sluice_cli.trace.row import short_position
 
 SECOND = 1_764_000_000_000
 
@@ -38,6 +47,28 @@ def test_positions_sort_by_time_then_key_then_version_then_place() -> None:
         at("a", SECOND, 0, generation=1),
     ]
     assert sorted(rising) == rising and len(set(rising)) == len(rising)
+
+
+@pytest.mark.parametrize("order", [None, "042026"])
+@pytest.mark.parametrize(("kind", "parts"), [(POSTGRES, (7,)), (MYSQL, ("b.000001", 4, 0)), (NUMBER, (7, 0))])
+def test_changes_at_one_place_sort_as_their_objects_do(kind: str, parts: tuple[Any, ...], order: str | None) -> None:
+    def tied(key: str, time: int, number: int, by_key: bool = True, parts: tuple[Any, ...] = parts) -> str:
+        return among_ties(encode(0, kind, parts, number), tie_of(place_of_object(key, time, order), by_key=by_key))
+
+    rising = [
+        encode(0, kind, parts, 10**20 - 1),  # of an earlier release
+        tied("z", SECOND, 5),
+        tied("z", SECOND + 1_000, 9, by_key=False),
+        tied("a", SECOND + 1_000, 7),
+        tied("b", SECOND + 1_000, 0),
+        tied("b", SECOND + 1_000, 1),
+        tied("b", SECOND + 1_001, 0),
+        encode(0, kind, (*parts[:-1], parts[-1] + 1), 0),
+    ]
+    assert sorted(rising) == rising and len(set(rising)) == len(rising)
+    for position in rising[1:-1]:
+        assert re.sub(AMONG_TIES, "", position[:-21]) == rising[0][:-21]
+        assert short_position(position) == short_position(rising[0])
 
 
 def test_they_are_above_every_other_kind() -> None:
