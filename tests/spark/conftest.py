@@ -67,7 +67,7 @@ def spark(java_environment: dict[str, str], jars: list[Path]) -> Iterator[object
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     resolve_names_once(session)
-    set_jvm_properties(session)
+    set_jvm_properties()
     yield session
     session.stop()
 

@@ -259,7 +259,7 @@ def main() -> None:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     resolve_names_once(spark)
-    set_jvm_properties(spark)
+    set_jvm_properties()
     written: dict[str, Any] = {}
     for table in tried():
         if not only or table.name in only:

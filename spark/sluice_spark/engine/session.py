@@ -85,19 +85,17 @@ def executor_java_options(submitted: Mapping[str, str]) -> str:
     return " ".join([*submitted.get(_EXECUTOR_OPTIONS, "").split(), *own])
 
 
-def set_jvm_properties(session: SparkSession) -> None:
-    """Set JVM_PROPERTIES in the driver's JVM, which runs before this code: they are read with the first upsert."""
-    jvm: Any = session._jvm
+def set_jvm_properties() -> None:
+    """Set JVM_PROPERTIES in the driver's JVM, to which this connects: they are read with the first upsert."""
     for name, value in JVM_PROPERTIES.items():
-        jvm.java.lang.System.setProperty(name, value)
+        SparkContext.setSystemProperty(name, value)
 
 
 def submitted_settings() -> dict[str, str]:
-    """What the driver asks of the settings that the job was submitted with: they are in the JVM. Empty where not set.
+    """What the driver asks of the settings that the job was submitted with: those of the JVM. Empty where not set.
 
     By name: all settings would be two hundred calls of the JVM, before Spark begins to start.
     """
-    SparkContext._ensure_initialized()
     conf = SparkConf()
     return {name: conf.get(name, "") for name in (*_CORES, _EXECUTOR_OPTIONS)}
 
@@ -108,6 +106,7 @@ def create_session() -> SparkSession:
     Raises NoBundle: without Hudi every table would fail, though none is at fault.
     """
     conf = SparkConf()  # empty, and without the JVM that the next call connects to
+    set_jvm_properties()
     submitted = submitted_settings()
     for name, value in required_settings(task_cores(submitted)).items():
         conf.set(name, value)
@@ -115,7 +114,6 @@ def create_session() -> SparkSession:
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     resolve_names_once(session)
-    set_jvm_properties(session)
     try:
         hudi_version(session)
     except NoBundle:

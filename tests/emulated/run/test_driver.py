@@ -203,7 +203,8 @@ def test_settings_that_a_job_was_submitted_with_are_those_of_its_jvm(monkeypatch
     conf = SimpleNamespace(get=lambda name, default: {"spark.executor.cores": "4"}.get(name, default))
     monkeypatch.setattr(session.SparkContext, "_jvm", None)
     start = partial(setattr, session.SparkContext, "_jvm", SimpleNamespace(SparkConf=lambda defaults: conf))
-    monkeypatch.setattr(session.SparkContext, "_ensure_initialized", start)
+    monkeypatch.setattr(session.SparkContext, "setSystemProperty", lambda name, value: start())
+    session.set_jvm_properties()
     assert task_cores(session.submitted_settings()) == 4
 
 
