@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from sluice.admission.verdict import FORGET_AFTER_MS
@@ -52,12 +52,11 @@ class Settings(JobEnvironment):
 
         Raises SettingsMissing, with every variable that is missing, empty, or not a number where one is required.
         """
-        values: dict[str, Any] = {
-            field: environment[name] for field, name in VARIABLES.items() if environment.get(name)
-        }
-        values.setdefault("region", environment.get("AWS_DEFAULT_REGION", ""))
-        if values.get("release") in NO_RELEASE:
-            values.pop("release", None)
+        values: dict[str, Any] = {field.name: "" for field in fields(JobEnvironment) if field.default is MISSING}
+        values |= {field: environment[name] for field, name in VARIABLES.items() if environment.get(name)}
+        values["region"] = values["region"] or environment.get("AWS_DEFAULT_REGION", "")
+        if values["release"] in NO_RELEASE:
+            values["release"] = ""
         wrong = []
         for field, name in (
             ("reconcile_grace_s", "RECONCILE_GRACE_SECONDS"),

@@ -31,15 +31,15 @@ ARCHITECTURES = {"x86_64": "x86_64", "arm64": "arm64"}
 class JobEnvironment:
     """The names of one deployment that a job run's request contains."""
 
-    application_id: str = ""
-    job_role_arn: str = ""
-    region: str = ""
-    release: str = ""
-    ledger_table: str = ""
-    bronze_bucket: str = ""
-    silver_bucket: str = ""
-    artifact_bucket: str = ""
-    hudi_jars: str = ""
+    application_id: str
+    job_role_arn: str
+    region: str
+    release: str
+    ledger_table: str
+    bronze_bucket: str
+    silver_bucket: str
+    artifact_bucket: str
+    hudi_jars: str
     architecture: str = "X86_64"
     stack: str = ""
     key_arn: str = ""  # the customer's key; without one, EMR encrypts logs and disks with its own

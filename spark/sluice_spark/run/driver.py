@@ -18,7 +18,6 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects, ObjectSource, files_beside
 from sluice_aws.s3.schemas import SchemaHistory
-from sluice_aws.settings import Settings
 from sluice_spark.engine.session import SparkProcess
 from sluice_spark.log import RunLog
 from sluice_spark.merge.context import MergeServices
@@ -57,14 +56,13 @@ def _run(
     if job_run_id is None:  # on EMR Serverless it is the id of Spark's application
         job_run_id = job_run_id_of_application(spark.session().result().sparkContext.applicationId)
     log.event("run_began", job_run=job_run_id, attempt=given.attempt)
-    clients = Clients.of(settings_of(given, environment), options=DRIVER)
+    endpoint_url = environment.get("AWS_ENDPOINT_URL") or None  # an emulator's
+    clients = Clients(region=given.region, endpoint_url=endpoint_url, options=DRIVER)
     ledger = Ledger(clients.dynamodb, given.ledger)
     objects = Objects(clients.s3)
     services = MergeServices(
         objects=objects,
-        source=ObjectSource(
-            region=given.region, silver_bucket=given.silver, endpoint_url=environment.get("AWS_ENDPOINT_URL") or None
-        ),
+        source=ObjectSource(region=given.region, silver_bucket=given.silver, endpoint_url=endpoint_url),
         silver_bucket=given.silver,
         tables_uri=f"s3://{given.silver}",
         clock=clock,
@@ -94,18 +92,6 @@ def _run(
             return run_loop(ports, hold, poll_s=given.poll_seconds, scope=given.scope).run()
         finally:
             guard.end()
-
-
-def settings_of(given: Arguments, environment: Mapping[str, str]) -> Settings:
-    """The names of the deployment from the command line, and an emulator's endpoint from the environment."""
-    return Settings(
-        region=given.region,
-        ledger_table=given.ledger,
-        silver_bucket=given.silver,
-        bronze_bucket=given.bronze,
-        artifact_bucket=given.artifacts,
-        endpoint_url=environment.get("AWS_ENDPOINT_URL", ""),
-    )
 
 
 # A poll is one strongly consistent read of the lane: 36,000 read units an hour, half a US cent.

@@ -46,7 +46,6 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import PUSHES
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
-from sluice_aws.settings import Settings
 
 
 def metrics(capsys):
@@ -427,8 +426,7 @@ def test_a_failed_wake_fails_the_invocation(deployment, monkeypatch):
 
 def new_admission():
     """An Admission as a new process makes it."""
-    settings = Settings(region=REGION, ledger_table=LEDGER, silver_bucket=SILVER)
-    clients = Clients.of(settings, session=SHARED)
+    clients = Clients(region=REGION, session=SHARED)
     objects = Objects(clients.s3)
     return Admission(
         ledger=Ledger(clients.dynamodb, LEDGER),

@@ -27,7 +27,7 @@ from sluice_spark.engine.session import SparkProcess, executor_java_options, req
 from sluice_spark.errors import UnknownJobRun
 from sluice_spark.log import Profile, RunLog
 from sluice_spark.run import spark_engine
-from sluice_spark.run.driver import EXIT_OK, Arguments, drive, parse, settings_of
+from sluice_spark.run.driver import EXIT_OK, Arguments, drive, parse
 from sluice_spark.run.hold import job_run_id_from, job_run_id_of_application
 from sluice_spark.run.spark_engine import SparkMerger
 
@@ -88,18 +88,8 @@ def test_an_application_of_another_cluster_manager_is_no_job_run(other):
         job_run_id_of_application(other)
 
 
-def test_an_emulators_address_comes_from_the_environment():
-    settings = settings_of(parse(TOLD), {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566"})
-    assert (settings.region, settings.ledger_table, settings.endpoint_url) == (
-        "eu-central-1",
-        "ledger",
-        "http://127.0.0.1:4566",
-    )
-    assert settings_of(parse(TOLD), {}).endpoint_url == ""
-
-
 def test_a_refused_driver_ends_well_and_stops_the_spark_that_starts_beside_it(monkeypatch):
-    began, stopped = threading.Event(), []
+    began, stopped, addresses = threading.Event(), [], set()
 
     class Session:
         def __init__(self):
@@ -119,10 +109,17 @@ def test_a_refused_driver_ends_well_and_stops_the_spark_that_starts_beside_it(mo
     with emulated_dynamodb() as client:
         Ledger(client, "ledger").lanes.request_start(LANE, "run-of-another", 1)
         out = Out()
-        session = emulated_session("eu-central-1")
+        emulated = emulated_session("eu-central-1")
+
+        def client(service, endpoint_url, **more):
+            addresses.add(endpoint_url)
+            return emulated.client(service, **more)
+
+        session = SimpleNamespace(client=client)
         monkeypatch.setattr("sluice_aws.clients.boto3", SimpleNamespace(Session=lambda **_: session))
-        status = drive(parse(TOLD), {"SERVERLESS_EMR_JOB_ID": "00abc"}, out, spark)
-    assert (status, stopped) == (EXIT_OK, [True])
+        environment = {"SERVERLESS_EMR_JOB_ID": "00abc", "AWS_ENDPOINT_URL": "http://127.0.0.1:4566"}
+        status = drive(parse(TOLD), environment, out, spark)
+    assert (status, stopped, addresses) == (EXIT_OK, [True], {"http://127.0.0.1:4566"})
     assert [json.loads(line)["event"] for line in out.getvalue().splitlines()] == ["run_began", "hold_refused"]
 
 

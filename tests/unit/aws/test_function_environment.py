@@ -83,15 +83,11 @@ def test_settings_have_the_designs_defaults():
 
 
 def test_clients_repeat_within_bounds_and_go_where_the_settings_say():
-    settings = Settings(
-        region="eu-west-1", endpoint_url="http://127.0.0.1:4566", emr_endpoint_url="http://127.0.0.1:9999"
-    )
-    clients = Clients.of(settings)
+    addresses = ("http://127.0.0.1:4566", "http://127.0.0.1:9999")
+    names = ("AWS_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_EMR_SERVERLESS")
+    clients = Clients.of(Settings.from_env(dict(zip(names, ("eu-west-1", *addresses)))))
     assert clients.s3 is clients.s3
-    assert (clients.s3.meta.endpoint_url, clients.emr_serverless.meta.endpoint_url) == (
-        "http://127.0.0.1:4566",
-        "http://127.0.0.1:9999",
-    )
+    assert (clients.s3.meta.endpoint_url, clients.emr_serverless.meta.endpoint_url) == addresses
     config = clients.dynamodb.meta.config
     assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", FUNCTION.attempts)
     assert FUNCTION.attempts * (config.connect_timeout + config.read_timeout) < 25
@@ -180,7 +176,7 @@ def test_an_invocation_ends_with_the_times_of_its_aws_calls(capsys):
         session = boto3.Session(region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
         session.events.register("before-send.dynamodb", lambda request, **_: AWSResponse(request.url, 200, {}, Empty()))
         session.events.register("before-send.s3", refused)
-        clients = Clients.of(Settings(), call_times=telemetry.call_times, session=session)
+        clients = Clients.of(Settings.from_env({}), call_times=telemetry.call_times, session=session)
         for _ in range(2):
             clients.dynamodb.list_tables()
         with pytest.raises(HTTPClientError):

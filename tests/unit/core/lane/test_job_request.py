@@ -201,7 +201,7 @@ def test_tags_of_the_deployment_stand_beside_sluices_own():
     given = {"team": "data", "cost-center": "4=2", "sluice:stack": "s"}
     assert start_job_run(environment, LaneConfig(), RUN)["tags"] == {**given, "sluice:lane": "main", "sluice:run": RUN}
     assert start_trial(environment, TRIAL)["tags"] == {**given, "sluice:trial": TRIAL}
-    assert Settings().tags == ()
+    assert Settings.from_env({}).tags == ()
 
 
 @pytest.mark.parametrize("given, encrypts", [("true", True), ("false", False)])
