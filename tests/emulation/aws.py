@@ -1,20 +1,22 @@
 """AWS in the tests' own process: DynamoDB and S3 are MiniStack, which the local stack runs too, the rest is moto.
 
 Clients are botocore's own. Where botocore would send a request, at its `before-send` event, MiniStack's ASGI
-application answers, as moto answers for the other services. Calls of DynamoDB, which most are, are answered at
-`before-call`: what botocore does between the two takes as long as the answer.
+application answers, as moto answers for the other services. Calls of DynamoDB, which most are, leave botocore after
+their parameters are validated: what it does before and after an answer takes as long as the answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
+import re
 import threading
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, cached_property, partial
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -23,13 +25,15 @@ from boto3 import Session
 from botocore import UNSIGNED
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.config import Config
+from botocore.exceptions import ParamValidationError
 from botocore.loaders import create_loader
 from botocore.parsers import create_parser
+from botocore.validate import ParamValidator
 from ministack.app import app
 from ministack.core.responses import set_request_region
 from ministack.services import dynamodb, s3
-from moto import mock_aws
-from moto.core.models import botocore_stubber
+from moto.core.base_backend import BackendDict
+from moto.core.models import MockAWS, botocore_stubber
 
 #: `moto` runs the same tests on moto's DynamoDB and S3. They take several times as long: moto copies its tables for
 #: every write.
@@ -59,6 +63,7 @@ class MiniStack:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._turn = threading.Lock()
+        self._forms: set[str] = set()
 
     def answer(self, scope: str, request: AWSPreparedRequest, **_: Any) -> AWSResponse:
         """Answer a request that botocore is about to send."""
@@ -69,18 +74,33 @@ class MiniStack:
             status, headers, content = self._loop.run_until_complete(_asked(scope, request, body))
         return AWSResponse(request.url, status, headers, _Body(content))
 
-    def answer_dynamodb(self, region: str, model: Any, params: Mapping[str, Any], **_: Any) -> Any:
-        """Answer a call of DynamoDB that botocore is about to make a request of; None for other services."""
-        if model.service_model.service_name != "dynamodb":
-            return None
+    def answer_dynamodb(self, client: Any, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a call of DynamoDB in place of its client. Raises the client's errors."""
+        services = client.meta.service_model
+        model = services.operation_model(operation)
+        _observe(params, model)
+        form = _form_of_query(params) if operation == "Query" else ""
+        if form not in self._forms:
+            invalid = ParamValidator().validate(params, model.input_shape)
+            if invalid.has_errors():
+                raise ParamValidationError(report=invalid.generate_report())
         with self._turn:
-            status, headers, content = _dynamodb(region, params["headers"], params["body"])
-        about = {"status_code": status, "headers": headers, "body": content, "context": {"operation_name": model.name}}
-        parsed = _json_parser().parse(about, model.output_shape)
-        if status >= 300:
-            shape = model.service_model.shape_for_error_code(parsed.get("Error", {}).get("Code"))
-            parsed |= _json_parser().parse(about, shape) if shape is not None else {}  # the error's own members
-        return SimpleNamespace(status_code=status), parsed
+            set_request_region(client.meta.region_name)
+            if form in self._forms and _is_empty(params):
+                return {"Items": [], "Count": 0, "ScannedCount": 0}
+            status, headers, content = _dynamodb(operation, json.dumps(params, default=_base64).encode())
+        if status < 300:
+            self._forms |= {form} - {""}
+            if operation in _OF_ITEMS:
+                return json.loads(content, object_hook=_with_bytes)  # type: ignore[no-any-return]
+        about = {"status_code": status, "headers": headers, "body": content, "context": {"operation_name": operation}}
+        parsed: dict[str, Any] = _json_parser().parse(about, model.output_shape)
+        if status < 300:
+            return parsed
+        code = parsed.get("Error", {}).get("Code")
+        shape = services.shape_for_error_code(code)
+        parsed |= _json_parser().parse(about, shape) if shape is not None else {}  # the error's own members
+        raise client.exceptions.from_code(code)(parsed, operation)
 
     def reset(self) -> None:
         with self._turn:
@@ -93,11 +113,45 @@ def _json_parser() -> Any:
     return create_parser("json")
 
 
-def _dynamodb(region: str, given: Mapping[str, Any], body: bytes) -> tuple[int, dict[str, str], bytes]:
+_OF_ITEMS = {
+    *("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "Scan"),
+    *("BatchGetItem", "BatchWriteItem", "TransactWriteItems"),
+}
+_PARTITION = re.compile(r"(#\w+) = (:\w+)\b")
+
+
+def _form_of_query(params: Mapping[str, Any]) -> str:
+    """A query without its values. MiniStack checks each form once; after that it isn't asked for empty partitions."""
+    varying = {"ExpressionAttributeValues", "ExclusiveStartKey", "Limit"}
+    return repr(sorted((name, value) for name, value in params.items() if name not in varying))
+
+
+def _is_empty(params: Mapping[str, Any]) -> bool:
+    """Whether the queried partition of a table or an index has no items."""
+    named = _PARTITION.match(params["KeyConditionExpression"])
+    if named is None or "ExclusiveStartKey" in params:
+        return False
+    (value,) = params["ExpressionAttributeValues"][named[2]].values()
+    table = dynamodb._tables.get(params["TableName"])
+    if table is None:
+        return False
+    if "IndexName" not in params:
+        return not table["items"].get(value)
+    members = dynamodb._index_members(table).get(params["IndexName"])
+    return members is not None and not members.get(value)
+
+
+def _base64(value: bytes) -> str:
+    return b64encode(value).decode()
+
+
+def _with_bytes(value: dict[str, Any]) -> dict[str, Any]:
+    return {"B": b64decode(value["B"])} if isinstance(value.get("B"), str) else value
+
+
+def _dynamodb(operation: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
     """DynamoDB's answer, without the application's routing and an event loop."""
-    set_request_region(region)
-    headers = {name.lower(): _bytes(value).decode() for name, value in given.items()}
-    asked = dynamodb.handle_request("POST", "/", headers, body, {})
+    asked = dynamodb.handle_request("POST", "/", {"x-amz-target": f"DynamoDB_20120810.{operation}"}, body, {})
     try:
         asked.send(None)
     except StopIteration as answered:
@@ -142,11 +196,26 @@ def _ministack() -> MiniStack:
     return MiniStack()
 
 
+class _Moto(MockAWS):
+    """moto without its answers to `requests`: nothing here sends any, and to register them takes longer than a test."""
+
+    def reset(self) -> None:
+        BackendDict.reset()
+
+    def _enable_patching(self, reset: bool = True) -> None:
+        botocore_stubber.enabled = True
+        self.reset()
+
+    def _disable_patching(self, remove_data: bool) -> None:
+        botocore_stubber.enabled = False
+        self.reset()
+
+
 @contextmanager
 def emulated_aws() -> Iterator[None]:
     """An empty AWS, empty again at the end."""
     _ministack().reset()
-    with mock_aws():
+    with _Moto():
         yield
     _ministack().reset()
 
@@ -180,8 +249,6 @@ class EmulatedSession:
         session = _session(self.region_name)
         session.events.unregister("before-send", botocore_stubber)  # botocore asks every handler, and moto answers too
         session.events.register("before-send.s3", partial(_ministack().answer, f"{self.region_name}/s3"))
-        # Behind those who only look at the call: the first answer ends the event.
-        session.events.register_last("before-call", partial(_ministack().answer_dynamodb, self.region_name))
         return session
 
     @property
@@ -198,8 +265,8 @@ class EmulatedSession:
             given = arguments.get("config")
             arguments["config"] = given.merge(cheap) if given else cheap
             made = self._made[named] = session.client(service, **arguments)
-            if on_ministack and service == "dynamodb":  # whose calls go nowhere
-                made._resolve_endpoint_ruleset = lambda *_: (made.meta.endpoint_url, {}, {})
+            if on_ministack and service == "dynamodb":
+                made._make_api_call = partial(_ministack().answer_dynamodb, made)
         return self._made[named]
 
 
