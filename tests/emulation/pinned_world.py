@@ -6,10 +6,12 @@ the order in which they would have been. The data of the tables is that of `test
 
 from __future__ import annotations
 
+import copyreg
 import gzip
 import json
 import pickle
 import shutil
+import threading
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from email.utils import formatdate
@@ -24,6 +26,7 @@ import ministack.services.s3
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 from moto.moto_api._internal import mock_random
+from moto.sqs.models import sqs_backends
 from support import builders, judged_schemas
 from support.silver_tables import SILVER_FOLDER, kept_change, put_history
 
@@ -54,7 +57,6 @@ NOON = int(datetime(2026, 11, 21, 12, tzinfo=timezone.utc).timestamp() * 1000)
 EIGHT = NOON - 4 * HOUR  # the tables' commits are of the first seconds after it
 TABLES_YAML = Path(__file__).resolve().parents[1] / "data" / "pins" / "inputs" / "tables.yaml"
 PERSON = f"arn:aws:sts::{DEFAULT_ACCOUNT_ID}:assumed-role/operator/ann"
-_EMULATED = (ministack.services.dynamodb, ministack.services.s3)
 
 
 class Clock:
@@ -534,24 +536,30 @@ def new_folder(folder):
     return folder
 
 
-def saved_state():
-    """What the emulator of S3 and DynamoDB holds, as bytes."""
-    holders = {
-        (module.__name__, name): holder._data
-        for module in _EMULATED
-        for name, holder in vars(module).items()
+def _holders():
+    """What the emulators hold, which `other_services` has filled too."""
+    yield from (
+        holder._data
+        for module in (ministack.services.dynamodb, ministack.services.s3)
+        for _, holder in sorted(vars(module).items())
         if isinstance(getattr(holder, "_data", None), dict)
-    }
-    return pickle.dumps(holders)
+    )
+    jobs = emrserverless_backends[DEFAULT_ACCOUNT_ID][REGION]
+    yield from (sqs_backends[DEFAULT_ACCOUNT_ID][REGION].queues, jobs.applications, jobs.job_runs)
+    yield cloudformation().outputs
+
+
+def saved_state():
+    """What the emulators hold, as bytes."""
+    copyreg.pickle(type(threading.RLock()), lambda lock: (threading.RLock, ()))  # a queue has one
+    return pickle.dumps(list(_holders()))
 
 
 def restore_state(saved):
-    """Have the emulator hold what it held."""
-    by_name = {module.__name__: module for module in _EMULATED}
-    for (module, name), data in pickle.loads(saved).items():
-        holder = getattr(by_name[module], name)
-        holder._data.clear()
-        holder._data.update(data)
+    """Have the emulators hold what they held."""
+    for held, data in zip(_holders(), pickle.loads(saved), strict=True):
+        held.clear()
+        held.update(data)
 
 
 def _put_log(stack, folder):
@@ -573,8 +581,8 @@ class Functions:
         return {}
 
 
-def other_services(stack, monkeypatch, clock, folder):
-    """The services beside S3 and DynamoDB, with messages in the dead-letter queues and job runs that were billed."""
+def other_services(stack, clock):
+    """Messages in the dead-letter queues, and job runs."""
     sqs, emr = SHARED.client("sqs"), SHARED.client("emr-serverless")
     names = {
         "QueueUrl": "notices",
@@ -612,7 +620,11 @@ def other_services(stack, monkeypatch, clock, folder):
         emr.start_job_run(
             applicationId=application["applicationId"], clientToken=name, name=name, executionRoleArn=role
         )
-    runs = emrserverless_backends[DEFAULT_ACCOUNT_ID][REGION].job_runs[application["applicationId"]]
+
+
+def pin_services(monkeypatch, folder):
+    """Let job runs be billed, functions do nothing, and tables be read in a folder."""
+    (runs,) = emrserverless_backends[DEFAULT_ACCOUNT_ID][REGION].job_runs.values()
     billed = {run.id: Billed(run.name, 0.5, 2.0, 0.0) for run in runs if run.name != "trial-1"}
     monkeypatch.setattr("sluice_aws.lanes.job_runs.JobRuns.billed", lambda self, job_run: billed.get(job_run))
     whole = Target.client

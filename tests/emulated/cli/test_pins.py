@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 from emulation.aws import EMULATOR_VARIABLE
-from emulation.pinned_world import NOON, Clock, World, new_folder, other_services, restore_state, saved_state
+from emulation.pinned_world import (
+    NOON,
+    Clock,
+    World,
+    new_folder,
+    other_services,
+    pin_services,
+    restore_state,
+    saved_state,
+)
 from emulation.stack import new_stack
 from support.builders import to_a_terminal, unstyled
 
@@ -89,6 +98,8 @@ def world(tmp_path_factory):
         (home / "work").mkdir()
         with new_stack(patch, home / "work") as stack:
             built_world = World(stack, clock, folder).build()
+            clock.start_ids(1_000_000)
+            other_services(stack, clock)
             return saved_state(), built_world.names(), folder
 
 
@@ -98,11 +109,10 @@ def case(world, monkeypatch, tmp_path):
     saved, names, silver = world
     clock, folder = Clock(), tmp_path / "work"
     shutil.copytree(PINS / "inputs", folder)
-    clock.start_ids(1_000_000)
     clock.pin(monkeypatch)
-    with new_stack(monkeypatch, folder) as stack:
+    with new_stack(monkeypatch, folder):
         restore_state(saved)
-        other_services(stack, monkeypatch, clock, silver)
+        pin_services(monkeypatch, silver)
         assert clock.ms == NOON
         yield clock, names, [(str(folder), "FOLDER"), (silver.as_uri(), "s3://s-silver"), (str(silver), "SILVER")]
 
