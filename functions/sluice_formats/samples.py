@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import fastavro
-
 from sluice.admission.routing import AVRO, CSV, JSON
 from sluice.changes.dialects.nested import CaptureDialect, Reading
 from sluice.changes.dialects.registry import shown_by, translator
@@ -21,8 +19,9 @@ from sluice.config.limits import DEFAULTS
 from sluice.errors import SluiceError
 from sluice.names import stored_name
 from sluice.onboarding.keys import counted
-from sluice_formats.avro import blocks_of, decompressed, replaced_symbols, with_symbols
+from sluice_formats.avro import blocks_of, decoded, decompressed
 from sluice_formats.avro_header import Head, parse_header
+from sluice_formats.avro_values import decoder_of
 from sluice_formats.csv_text import csv_columns, unescaped, without_mark
 from sluice_formats.errors import CorruptObject, NotCsv
 from sluice_formats.gzip import ZSTD_MAGIC, unpacked_head
@@ -74,36 +73,26 @@ def sample_head(
 def _avro(head: Head, rows: int) -> ObjectSample:
     """Read the records of the blocks that are whole in `head`."""
     header = parse_header(head)
-    bare = _bare(header.schema)
-    symbols = replaced_symbols(bare, header.text)
-    schema = fastavro.parse_schema(bare)
     values_read: list[dict[str, Any]] = []
     problem = None
     whole = head.whole
     try:
-        for block in blocks_of(head.data, header.end, header.sync):
+        decode = decoder_of(header.schema, "replace")
+        for number, block in enumerate(blocks_of(head.data, header.end, header.sync)):
             if len(values_read) >= rows:
                 whole = False
                 break
             wanted = min(block.records, rows - len(values_read))
             whole = whole and wanted == block.records
-            plain = io.BytesIO(decompressed(block, header.codec, BLOCK_BYTES))
+            plain, place = decompressed(block, header.codec, BLOCK_BYTES), 0
             for _ in range(wanted):
-                record: Any = fastavro.schemaless_reader(plain, schema, None, handle_unicode_errors="replace")
-                values_read.append(with_symbols(record, symbols) if symbols else record)
+                (record,), place = decoded(decode, plain, place, 1, block=number)
+                values_read.append(record)
     except CorruptObject as error:
-        if head.whole:  # otherwise the head ends inside a block
+        if head.whole or "cause" in error.facts:  # otherwise the head ends inside a block
             problem = str(error)
     except SluiceError as error:
         problem = str(error)
-    except (
-        EOFError,
-        IndexError,
-        ValueError,
-        OverflowError,
-        TypeError,
-    ) as error:  # from decoding damaged bytes
-        problem = f"a record can't be decoded: {error!r}"[:200]
     return ObjectSample(header.schema, tuple(values_read), problem, whole and problem is None)
 
 
@@ -198,12 +187,3 @@ def key_fields(head: Head, format: str, limit: int) -> tuple[str, ...] | None:
         return None
     value = value.get("payload", value) if isinstance(value, dict) and value.keys() == {"schema", "payload"} else value
     return tuple(map(stored_name, value)) if isinstance(value, dict) and value else None
-
-
-def _bare(node: Any) -> Any:
-    """Return a schema without logical types, so that any year and decimal can be decoded."""
-    if isinstance(node, list):
-        return [_bare(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    return {key: _bare(value) for key, value in node.items() if key not in ("logicalType", "default")}

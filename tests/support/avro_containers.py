@@ -10,14 +10,23 @@ from typing import Any
 
 import cramjam
 
-from sluice_formats.avro import encoded_long
-
 SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "V",
     "fields": [{"name": "id", "type": "int"}, {"name": "s", "type": "string"}],
 }
 SYNC = bytes(16)
+
+
+def encoded_long(number: int) -> bytes:
+    """Avro's variable-length zig-zag form of a number from 0."""
+    number <<= 1
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
 
 
 def deflated(plain: bytes) -> bytes:

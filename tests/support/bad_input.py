@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sluice.config.limits import MIB, Limits
-from sluice_formats.avro import encoded_long
-from support.avro_containers import PACK, container
+from support.avro_containers import PACK, container, encoded_long
 from support.builders import avro_object, change
 
 # One table's limits for all of it, so that what is too much is little.

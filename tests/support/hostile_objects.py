@@ -23,8 +23,8 @@ from sluice.objects import ObjectId
 from sluice_aws.admission.admit import Admission
 from sluice_aws.admission.heads import Heads
 from sluice_aws.s3.schemas import SchemaStore
-from sluice_formats.avro import encoded_long
 from sluice_formats.avro_header import Head
+from support.avro_containers import encoded_long
 
 HEADER_BYTES, FOOTER_BYTES = 1024**2 - 1_000, 4 * 1024**2 - 1_000  # a little less than is read at most
 SCHEMA_VALUES, HELD_VALUES = 131_000, 99_000  # likewise, of the values that are taken

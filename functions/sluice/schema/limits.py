@@ -111,7 +111,7 @@ class _Walk:
             return self._repeated(kind, node.get("items" if kind == "array" else "values"), space, depth)
         if kind not in _NAMED:
             return self.cost(kind, space, depth) if isinstance(kind, (Mapping, list, str)) else _VALUE
-        name, inner = _full_name(node, space)
+        name, inner = full_name(node, space)
         if kind == "enum":
             cost = _VALUE
         elif kind == "fixed":
@@ -188,7 +188,7 @@ def _check_names(node: Mapping[str, Any]) -> None:
             )
 
 
-def _full_name(node: Mapping[str, Any], space: str) -> tuple[str, str]:
+def full_name(node: Mapping[str, Any], space: str) -> tuple[str, str]:
     """The full name of a named type, and the namespace of names inside it."""
     name = node.get("name")
     if not isinstance(name, str):

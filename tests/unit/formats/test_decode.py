@@ -237,7 +237,7 @@ def test_an_object_that_breaks_its_reader_costs_itself(monkeypatch: pytest.Monke
         **schema,
         "fields": [{"name": field["name"]} if field["name"] == "__op" else field for field in schema["fields"]],
     }
-    with pytest.raises(UnreadableObject):
+    with pytest.raises(CorruptObject):
         decode(container("null", (1, b"\x02\x00\x00\x02\x02\x00"), schema=without_type), ITEM, plan)
     for trouble, described in (
         (RecursionError("deep"), UnreadableObject),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import tracemalloc
 from dataclasses import replace
 from typing import Any
 
-import fastavro
 import pytest
-from support.avro_containers import PACK, SCHEMA, SYNC, container, deflated, record
+from support.avro_containers import PACK, SCHEMA, container, deflated, encoded_long, record
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.limits import MIB, Limits
@@ -17,7 +15,6 @@ from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.limits import weight_of
-from sluice_formats.avro import PlainContainer, encoded_long
 from sluice_formats.decode import decode
 from sluice_formats.errors import CorruptObject
 from sluice_spark.merge.plan import plan_read
@@ -188,20 +185,3 @@ def test_of_records_with_very_many_columns_few_are_held_at_a_time(monkeypatch: p
         container("null", (25, (b"\x02" + bytes(9)) * 25), schema=schema), ITEM, plan(schema=schema)
     ).batches
     assert [batch.num_rows for batch in batches] == [10, 10, 5]
-
-
-def test_the_container_made_of_blocks_gives_what_is_asked_for_in_any_pieces() -> None:
-    body = io.BytesIO()
-    fastavro.writer(body, fastavro.parse_schema(dict(SCHEMA)), [{"id": n, "s": "x" * n} for n in range(50)])
-    for size in (1, 3, 7, 1_000):
-        made = PlainContainer(b"head", SYNC, iter([(1, b"abc"), (0, b""), (2, b"defg")]))
-        found = b""
-        while True:
-            part = made.read(size)
-            if not part:
-                break
-            found += part
-        assert (
-            found == b"head" + b"\x02\x06abc" + SYNC + b"\x00\x00" + SYNC + b"\x04\x08defg" + SYNC
-            and made.tell() == len(found)
-        )

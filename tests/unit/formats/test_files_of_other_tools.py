@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.avro_containers import container
+from support.avro_containers import container, encoded_long
 from support.shapes import config, item
 
 from sluice.changes.hidden_columns import ROW
@@ -20,7 +20,6 @@ from sluice.schema.avro import read_writer_schema
 from sluice.schema.capture_order import moment_count
 from sluice.schema.columns import TIMESTAMP_MICROS
 from sluice.schema.evolution import evolve
-from sluice_formats.avro import encoded_long
 from sluice_formats.csv_text import csv_schema
 from sluice_formats.decode import Decoded, decode, schemas_of
 from sluice_formats.errors import CsvWithoutHeader
