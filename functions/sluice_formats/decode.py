@@ -22,7 +22,7 @@ from sluice.batch.row_errors import RowError, row_error
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.dialects.nested import Reading, TypedForm
 from sluice.changes.dialects.registry import text_field, translator
-from sluice.changes.log_restart import SeenObject
+from sluice.changes.log_restart import BY_TIME, LOGS, SeenObject
 from sluice.changes.position import ARRIVAL, MYSQL, NAMED, OFFSET_ONLY, binlog_base, encode_floor, place_of_object
 from sluice.config.document import KeyMatch
 from sluice.config.key_pattern import KeyName, named_by
@@ -670,12 +670,15 @@ class ObjectView:
         item, offset = self._item, self._offset
         partition = item.kafka_partition if offset is not None else None
         first = offset or 0
+        last = first + max(records - 1, 0)
+        if offset is None and self._ordered_by is not None and self._kind in LOGS and item.modified_at is not None:
+            partition, first, last = BY_TIME, item.modified_at, item.modified_at
         return SeenObject(
             item.id.hash,
             item.key,
             partition,
             first,
-            first + max(records - 1, 0),
+            last,
             self._kind,
             self._highest,
             self._newest,

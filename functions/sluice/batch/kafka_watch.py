@@ -15,7 +15,7 @@ from typing import Any
 
 from sluice.batch.orders import OrderMark, Place, judge_order, may_be_out_of_order, place_of, short
 from sluice.batch.sources import SourceMark, judge_sources
-from sluice.changes.log_restart import Mark, SeenObject, judge, partition_text, watched_partition
+from sluice.changes.log_restart import Mark, SeenObject, is_by_time, judge, partition_text, watched_partition
 from sluice.changes.outdated import OUTDATED, BatchSigns
 from sluice.changes.position import OFFSET_ONLY
 from sluice.config.table import TableConfig
@@ -153,6 +153,8 @@ def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) 
     present generation is watched: retried objects of an earlier one belong to a log that ended. Each topic that feeds
     the table has partitions of its own.
     """
+    if config.merged:  # several logs, whose objects no Kafka partition keeps in order
+        seen = [replace(item, partition=None) if is_by_time(item.partition) else item for item in seen]
     if config.several_topics:
         seen = [replace(item, partition=watched_partition(item.partition, item.topic, config.topic)) for item in seen]
     if config.append_only:

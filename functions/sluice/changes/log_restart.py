@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timezone
 from typing import Any
 
-from sluice.changes.position import MONGODB, MYSQL, NUMBER, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, log_place
+from sluice.changes.position import (
+    AMONG_TIES,
+    MONGODB,
+    MYSQL,
+    NUMBER,
+    OFFSET_ONLY,
+    ORACLE,
+    POSTGRES,
+    SQLSERVER,
+    log_place,
+)
 
 LOG_RESTARTED = "log_restarted"  # the code under which objects are parked
 SERVERS_KEPT = 32  # ids of servers whose changes were seen
@@ -22,11 +34,14 @@ _KINDS = {
     MONGODB: "MongoDB's",
     NUMBER: "the numbers of commits",
 }
+_TIE_AND_NUMBER = AMONG_TIES[:-1] + r"\.[0-9]+$"
 _MIB = 1024**2
 _FALL_BYTES = 1024 * _MIB  # of PostgreSQL's log: more than a long transaction writes before it commits
 _LEAST_FALL_BYTES = 16 * _MIB  # one segment of it
 _FALL_SCN = 100_000
 _TOPIC = 10**9  # more than any Kafka partition in a name
+BY_TIME = -1  # stands for the partition of objects whose names have no offset: their time in S3 does for it (epoch ms)
+LOGS = (POSTGRES, MYSQL, SQLSERVER, ORACLE)  # whose places tell a fall
 
 
 @dataclass(frozen=True)
@@ -70,6 +85,11 @@ def watched_partition(partition: int | None, topic: str, own_topic: str) -> int 
 def partition_text(partition: int | None) -> str:
     """A watched Kafka partition for people."""
     return f"{(partition or 0) % _TOPIC}{' of another topic' if (partition or 0) >= _TOPIC else ''}"
+
+
+def is_by_time(partition: int | None) -> bool:
+    """Whether a watched partition is BY_TIME, of any topic."""
+    return partition is not None and partition % _TOPIC == BY_TIME % _TOPIC
 
 
 @dataclass(frozen=True)
@@ -209,22 +229,29 @@ def _of_partition(
         if mark is not None and mark.restarted_at is not None and item.first >= mark.restarted_at:
             mark = _fallen_to(mark, item)
             reasons[item.object] = _describe(
-                f"everything from offset {mark.restarted_at} of Kafka partition {partition_text(item.partition)} is of "
-                "a restarted log"
+                f"everything from {_where(item.partition, mark.restarted_at or 0)} on is of a restarted log"
             )
             continue
         before = mark if mark is not None else elsewhere
         if before is not None and (mark is None or item.first > mark.offset):
             why = _restart(before, items[at:])
             if why is not None:
-                where = f"Kafka partition {partition_text(item.partition)} at offset {item.first}"
-                reasons[item.object] = _describe(f"{where} (after {before.offset}): {why}")
+                after = "" if is_by_time(item.partition) else f" (after {before.offset})"
+                reasons[item.object] = _describe(f"{_where(item.partition, item.first)}{after}: {why}")
                 fallen = item.highest if item.kind == POSTGRES and _far_below(before, item) else None
                 several = None if mark is None else mark.several
                 mark = replace(before, restarted_at=item.first, fallen=fallen, several=several)
                 continue
         mark = _advanced(mark, item, generation)
     return mark, reasons
+
+
+def _where(partition: int | None, offset: int) -> str:
+    if is_by_time(partition):
+        return (
+            f"the objects without an offset at {datetime.fromtimestamp(offset / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"
+        )
+    return f"Kafka partition {partition_text(partition)} at offset {offset}"
 
 
 def _describe(what: str) -> str:
@@ -302,7 +329,8 @@ def _restart(mark: Mark, items: Sequence[SeenObject]) -> str | None:
     # The rows of a long transaction arrive at its commit, from far back in PostgreSQL's log. The rows after them don't.
     if item.kind == POSTGRES and not all(_far_below(mark, later) for later in items[1:] if later.first > mark.offset):
         return None
-    at, before = item.highest.partition(".")[2], mark.highest.partition(".")[2]
+    places = (str(highest).partition(".")[2] for highest in (item.highest, mark.highest))
+    at, before = (re.sub(_TIE_AND_NUMBER, "", place) for place in places)
     return f"its changes are later, but are at {at} in the source's log, and those before them at {before}"
 
 
@@ -312,7 +340,9 @@ def _far_below(mark: Mark, item: SeenObject) -> bool:
     before, now = log_place(mark.kind, mark.highest), log_place(item.kind, item.highest)
     if before is None or now is None:
         return False
-    return before - now >= _far(mark.kind, before)
+    # Without offsets, what several writers brought at once may be a little out of order: two log files are needed.
+    files = 2 if is_by_time(item.partition) and mark.kind in (MYSQL, SQLSERVER) else 1
+    return before - now >= _far(mark.kind, before) * files
 
 
 def _far(kind: str, before: int) -> int:

@@ -189,7 +189,7 @@ def of_snapshot(kind: str, components: Sequence[Any]) -> Sequence[Any]:
     under way during the read, and isn't in the row, may precede any known place. Such a row only supplies what the
     table lacks, and never wins over a change. https://github.com/debezium/debezium/pull/3765
     """
-    return _FIRST[kind] if kind in _FIRST and all(part is None or part == "" for part in components) else components
+    return _FIRST[kind] if kind in _FIRST and not any(components) else components
 
 
 def former_of_load(position: str) -> str:

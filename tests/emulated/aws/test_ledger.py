@@ -249,20 +249,22 @@ class TestAdmission:
             freed.parked_generation,
         ) == (1, None, None, None)
 
-    def test_a_parked_object_is_freed_once_its_log_is_one_of_several(self, ledger):
+    @pytest.mark.parametrize(("watched", "partition"), [("0", 0), ("-1", None)], ids=["offsets", "times"])
+    def test_a_parked_object_is_freed_once_its_log_is_one_of_several(self, ledger, watched, partition):
         mark = {"generation": 3, "offset": 7, "kind": "postgres", "highest": "0003.1.1"}
         configuration = Configuration(
             (TableRule("shop.orders", ("id",), topic="shop.orders", lane=LANE, generation=3),)
         )
-        objects = [an_object(n, kafka_partition=0, offset=n) for n in (0, 1)]
+        offsets = (0, 1) if partition is not None else (None, None)
+        objects = [an_object(n, kafka_partition=partition, offset=offset) for n, offset in enumerate(offsets)]
         manifest = claimed(ledger, objects)
         parked = {"parked": (ObjectError(objects[1].id.hash, LOG_RESTARTED, "fell"),), "parked_generation": 3}
-        outcome = committed(manifest, **parked, watch={"marks": {"0": {**mark, "restarted_at": 5}}})
+        outcome = committed(manifest, **parked, watch={"marks": {watched: {**mark, "restarted_at": 5}}})
         assert ledger.batches.settle(LANE, manifest.batch, outcome, [one.id for one in objects], "run-1", NOW)
         ledger.batches.close(LANE, manifest.batch, "run-1", NOW + 6)
         assert unpark(ledger, configuration, lambda: NOW + 9) == Unparked(0, frozenset())
         third = claimed(ledger, [an_object(2)])
-        outcome = committed(third, watch={"marks": {"0": {**mark, "several": True}}})
+        outcome = committed(third, watch={"marks": {watched: {**mark, "several": True}}})
         assert ledger.batches.settle(LANE, third.batch, outcome, [an_object(2).id], "run-1", NOW)
         assert unpark(ledger, configuration, lambda: NOW + 9) == Unparked(1, frozenset({LANE}))
         assert [item.id for item in ledger.pending.oldest(LANE, 10)] == [objects[1].id]

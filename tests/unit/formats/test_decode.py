@@ -20,7 +20,7 @@ from support.shapes import config, item, lines
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
-from sluice.changes.log_restart import judge
+from sluice.changes.log_restart import BY_TIME, judge
 from sluice.config.limits import Limits
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
@@ -173,6 +173,8 @@ def test_an_incremental_snapshot_row_precedes_every_change_and_restarts_no_log()
     ).seen
     before = decode(avro_object(schema, [change(op="u", lsn=5 * 1024**3, id=1)]), at, plan).seen
     assert not judge({}, [before, later], generation=3).parked
+    timed = decode(avro_object(schema, [change(lsn=5, id=1)]), replace(at, offset=None, modified_at=70_000), plan).seen
+    assert (timed.partition, timed.first, timed.last) == (BY_TIME, 70_000, 70_000), "its time is in place of an offset"
 
 
 def test_bytes_of_a_key_and_of_folders_names_are_base64_text() -> None:
@@ -870,7 +872,8 @@ def test_changes_of_a_log_keep_its_position_whatever_their_object_is_called() ->
     (found,) = positions(
         replace(NO_OFFSET, modified_at=1_764_000_000_000), CONFIG, flattened(id="int"), change(op="c", lsn=10, id=1)
     )
-    assert found == "0003.00000000000000000010.00000000000000000000"
+    assert found == "0003.00000000000000000010.t01764000000.6b.000.00000000000000000000"
+    assert positions(NO_OFFSET, CONFIG, flattened(id="int"), change(op="c", lsn=10, id=1))[0] < found, "earlier release"
 
 
 def test_a_record_that_carries_its_offset_is_ordered_by_it() -> None:

@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from sluice.batch.kafka_watch import MOST_CHARACTERS, KafkaWatch, only_partition, watched
-from sluice.changes.log_restart import Mark, SeenObject, began_again, has_several_logs, judge, watched_partition
+from sluice.changes.log_restart import (
+    BY_TIME,
+    Mark,
+    SeenObject,
+    began_again,
+    has_several_logs,
+    judge,
+    watched_partition,
+)
 from sluice.changes.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, encode, log_place
 from sluice.config.table import TableConfig
 
@@ -71,6 +79,33 @@ def test_rising_offsets_with_falling_positions_park_new_objects_but_not_late_one
         [pg(30, 2 * GB, 300), pg(10, 40 * GB, 150), pg(40, 3 * GB, 400)],
     )
     assert parked(before, after) == ["o0-30", "o0-40"] if split else parked(before + after) == ["o0-30", "o0-40"]
+
+
+@pytest.mark.parametrize("topic", ["", "src.public.t", "src.other"])
+def test_objects_without_offsets_are_judged_by_their_time_in_s3(topic: str) -> None:
+    merged = replace(CONFIG, record_key=("__db", "id"))
+    batches = [
+        [pg(1_000, 40 * GB, 100, last=1_000)],
+        [pg(2_000, 2 * GB, 90, last=2_000), pg(3_000, 41 * GB, 110, last=3_000)],  # one that comes late
+        [pg(4_000, 41 * GB - GB // 2, 120, last=4_000)],
+        [pg(5_000, 2 * GB, 130, last=5_000), pg(6_000, 3 * GB, 140, last=6_000)],
+        [pg(7_000, 50 * GB, 150, last=7_000)],
+    ]
+    watch, found = KafkaWatch(), list[str]()
+    for batch in batches:
+        seen = [replace(item, partition=BY_TIME, topic=topic) for item in batch]
+        judged = watched(watch, seen, CONFIG if topic != "src.other" else merged)
+        watch, found = KafkaWatch.from_dict(json.loads(json.dumps(judged.watch.to_dict()))), found + [*judged.parked]
+        assert all("objects without an offset at 1970-01-01 00:00:05" in why for why in judged.parked.values())
+    assert found == ["o0-5000", "o0-6000", "o0-7000"]
+    own = [replace(item, partition=BY_TIME) for batch in batches for item in batch]
+    assert not watched(KafkaWatch(), own, replace(CONFIG, merged=True)).parked
+
+
+def test_a_binlog_that_comes_late_without_offsets_is_no_restart() -> None:
+    files = [mysql(at, f"b.{number:06d}", at) for at, number in ((1, 11), (2, 10), (3, 12), (4, 10))]
+    assert parked([replace(item, partition=BY_TIME, last=item.first) for item in files]) == ["o4"]
+    assert parked([replace(item, last=item.first) for item in files]) == ["o2", "o3", "o4"]
 
 
 def test_what_follows_stays_parked_also_when_the_new_log_has_grown_past_the_old_one() -> None:

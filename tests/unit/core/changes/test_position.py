@@ -43,8 +43,10 @@ def test_a_sqlserver_snapshot_row_precedes_the_changes_of_its_commit():
     [
         ("postgres", (None,), (1,)),
         ("mysql", ("", None, None), ("b.000001", 4, 0)),
+        ("mysql", ("", 0, 0), ("b.000001", 4, 0)),
         ("sqlserver", (None, None, None), ("00000001:00000000:0000", None, None)),
         ("oracle", (None, None, None, None), (None, "1", None, None)),
+        ("oracle", (None, None, None, 0), (None, "1", None, None)),
         ("mongodb", (None, None), (1, 0)),
     ],
 )
