@@ -180,7 +180,7 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
     as a whole.
     """
     wrapped: Wrapped | None = None
-    first = True
+    first, of_changes = True, False
     for number, content in enumerate(lines(text)):
         if number >= limits.object_rows:
             raise ExpansionLimit.beyond(
@@ -189,6 +189,8 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
                 limit=limits.object_rows,
                 unit="records",
             )
+        if of_changes and content == b"null":  # a tombstone: the deletion before it names its row
+            continue
         schema: Mapping[str, Any] | None = None
         try:
             _within(len(content), limits.block_bytes // _PARSED, number)
@@ -225,6 +227,7 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
             yield Line(wrapped.schema if wrapped is not None else None, broken, content, number)
             continue
         first = False
+        of_changes = of_changes or any(_OF_ENVELOPE <= change.keys() for change in changes)
         for change in changes:
             yield Line(schema, change, content, number)
 
@@ -306,13 +309,15 @@ def _schema_part(text: str) -> tuple[Any, int] | None:
     return (schema, between.end()) if between is not None else None
 
 
+_OF_ENVELOPE = frozenset(("before", "after", "source", "op"))
+_NULL_LINE = re.compile(rb"null[ \t\r]*(?:\n|\Z)")  # a tombstone that is its object's first record
 _ARRAY_OF_OBJECTS = re.compile(rb"\[[ \t\r\n]*([{\]]|\Z)")
 
 
 def _check_begin(text: bytes) -> None:
     begin = _blank_until(text, 0)
     first = text[begin : begin + 1]
-    if first and first != b"{" and not _ARRAY_OF_OBJECTS.match(text, begin):
+    if first and first != b"{" and not _ARRAY_OF_OBJECTS.match(text, begin) and not _NULL_LINE.match(text, begin):
         other = begins_as(text, NotJsonLines.code)
         raise NotJsonLines(
             f"The object does not begin as a JSON object but as {other.name if other else 'something else'}",

@@ -491,6 +491,18 @@ def test_a_record_that_is_not_json_costs_itself_and_keeps_its_bytes(body: bytes,
     assert [(row.record, row.code, row.content_bytes) for row in bad] == [(1, code, len(body.splitlines()[1]))]
 
 
+def test_tombstones_beside_envelopes_are_passed_over_and_count_as_offsets() -> None:
+    source = {"connector": "postgresql", "lsn": 7, "ts_ms": 1}
+    made, gone = (
+        {"op": op, "before": None, "after": {"id": 1}, "source": source, **more}
+        for op, more in (("c", {}), ("d", {"before": {"id": 1}, "after": None}))
+    )
+    first: list[RowError] = []
+    found = json_rows(lines("null", made, gone, "null", made), bad=first)
+    assert picked(found, "_sluice_offset") == [(501,), (502,), (504,)]
+    assert [(row.record, row.code) for row in first] == [(0, "not_json_lines")], "before the form is known"
+
+
 def test_the_place_in_a_broken_line_is_not_called_the_first_line_of_its_file() -> None:
     bad: list[RowError] = []
     json_rows(lines(ONE, '{"id": 5, "who": "bro'), bad=bad)
