@@ -35,6 +35,7 @@ from sluice_formats.arrow_columns import (
     spark_type,
 )
 from sluice_formats.captures.rows import MarkedRows, capture_positions, marked_rows
+from sluice_formats.checks.deletion_keys import is_marked_deleted
 from sluice_formats.checks.expectations import first_failure
 from sluice_formats.checks.stored_keys import check_folder_texts, check_key_texts, check_key_times
 from sluice_formats.errors import NoCoordinates, NullRecordKey, UnexpectedValue, UnsupportedOperation
@@ -226,7 +227,7 @@ def _positions(
         objects = _of_rows(parts, lambda part: part.place or "")
         return [encode_arrival(plan.generation, place, offset) for place, offset in zip(objects, offsets)]
     components: list[Sequence[Any]] = (
-        list(zip(*(_part(source, name) for name in names))) if names else [()] * len(offsets)
+        list(zip(*(_numbers(_part(source, name)) for name in names))) if names else [()] * len(offsets)
     )
     if names and ops is None:  # without operations only a snapshot read may lack a place in the log
         components = [of_snapshot(kind, parts) for parts in components]
@@ -415,6 +416,13 @@ def _part(records: Sequence[Any], name: str) -> list[Any]:
     return [record[name] for record in records] if name else [None] * len(records)
 
 
+def _numbers(values: list[Any]) -> list[Any]:
+    """The values, with a number for digits as text."""
+    if str not in map(type, values):
+        return values
+    return [int(it) if isinstance(it, str) and it.isascii() and it.isdigit() and len(it) <= 20 else it for it in values]
+
+
 def _source_tables(records: Sequence[Any], names: Sequence[str]) -> list[str | None] | None:
     """The source table of each record; None where no record names it. Nearly all objects are of one."""
     if not names:
@@ -437,7 +445,7 @@ def _deleted(records: Sequence[Any], ops: list[Any] | None, name: str | None, ma
     """Which records are deletes: by operation, by Debezium's mark of its `rewrite` mode, or by the rule's `marks`."""
     deleted_flags: list[bool] = [False] * len(records)
     if name is not None:
-        deleted_flags = [record[name] in ("true", True) for record in records]
+        deleted_flags = [is_marked_deleted(record[name]) for record in records]
     if marks is not None:
         deleted_flags = [mark or deleted for mark, deleted in zip(deleted_flags, marks.deleted)]
     return deleted_flags if ops is None else [mark or op == hidden.DELETE for mark, op in zip(deleted_flags, ops)]

@@ -14,8 +14,13 @@ from sluice.schema.concealment import ruled
 from sluice_formats.errors import DeleteWithoutKey
 from sluice_formats.records import BrokenRecord, Chunk, ReaderPlan, Record
 
-DELETED = ("true", True)  # Debezium's mark
+_TRUE = frozenset(("true", "t", "1", "yes", "y"))  # as writers of CSV and of text make them of a boolean
 _IMAGE = "BI_"  # of DMS's transformation add-before-image-columns, by its documentation's examples
+
+
+def is_marked_deleted(value: Any) -> bool:
+    """Whether a value of Debezium's mark (`__deleted`) says that the row was deleted."""
+    return value != "false" and str(value).lower() in _TRUE
 
 
 def keyless_set_aside(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
@@ -31,7 +36,12 @@ def keyless_set_aside(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
         at
         for at, record in enumerate(chunk.records)
         if isinstance(record, dict)
-        and (op is not None and record.get(op) == hidden.DELETE or flag is not None and record.get(flag) in DELETED)
+        and (
+            op is not None
+            and record.get(op) == hidden.DELETE
+            or flag is not None
+            and is_marked_deleted(record.get(flag))
+        )
     )
     deleted = {at: row for at in marked if (row := _row_of(chunk.records[at], writer)) is not None}
     lacking = _lacking(deleted, deleted, chunk, plan)

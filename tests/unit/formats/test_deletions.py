@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.bad_input import plain_parquet
 from support.builders import avro_object, change, flattened
+from support.captures import play, rules
 from support.shapes import config, item, json_rows, lines, picked
 
 from sluice.batch.manifest import ManifestObject
@@ -149,6 +150,33 @@ def test_debeziums_own_operations_and_marks_need_no_rule():
     rows = [change(op=op, id=id) for id, op in enumerate("rcud")]
     found = rows_of(avro_object(flattened({"id": "long"}), rows), config("id"), item("avro"))
     assert picked(found, "_sluice_op", "__deleted") == [("r", False), ("c", False), ("u", False), ("d", True)]
+
+
+@pytest.mark.parametrize("deleted", ["true", "True", "TRUE", "t", "1", True, 1])
+@pytest.mark.parametrize("alive", ["false", "False", "f", "0", "", False, 0, None])
+def test_debeziums_mark_is_read_as_other_writers_write_it(deleted: Any, alive: Any):
+    rows = [{"id": 1, "__deleted": alive, "__lsn": 1}, {"id": 2, "__deleted": deleted, "__lsn": 2}]
+    if type(deleted) is type(alive) or alive is None:
+        assert [row["__deleted"] for row in json_rows(lines(*rows), config("id"))] == [False, True]
+    if isinstance(deleted, str) and isinstance(alive, str):
+        played = play(
+            {"topics/s.t/s.t+0+0.csv": csv(rows)}, rules({"topic": "s.t", "table": "d.t", "record_key": "id"})
+        )
+        assert [row["id"] for row in played.rows] == ["1"]
+
+
+@pytest.mark.parametrize("place", [{"__lsn": "9"}, {"__file": "b.000001", "__pos": "9", "__row": "0"}])
+def test_places_in_a_log_that_another_writer_made_texts_are_compared_as_numbers(place: dict[str, str]):
+    rows = [
+        {"id": 1, "__op": "u", **place},
+        {"id": 1, "__op": "u", **{name: it.replace("9", "10") for name, it in place.items()}},
+    ]
+    first, second = (row["_sluice_position"] for row in json_rows(lines(*rows), config("id")))
+    assert first < second
+
+
+def csv(rows: list[dict[str, Any]]) -> bytes:
+    return "".join(f"{','.join(map(str, row))}\n" for row in (rows[0], *(row.values() for row in rows))).encode()
 
 
 def test_operations_of_metadata_that_debezium_does_not_write_refuse_the_object():
