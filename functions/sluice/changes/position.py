@@ -192,15 +192,16 @@ def of_snapshot(kind: str, components: Sequence[Any]) -> Sequence[Any]:
     return _FIRST[kind] if kind in _FIRST and not any(components) else components
 
 
-def former_of_load(position: str) -> str:
-    """The position that earlier releases gave a row of a full load: the time of its load alone (`encode_load_order`).
+def former_positions(position: str) -> tuple[str, str]:
+    """The positions that earlier releases gave a row: without its object's place where it ties (`among_ties`).
 
-    Any other position is returned as it is.
+    Of a full load also the time of its load alone (`encode_load_order`).
     """
+    position = re.sub(AMONG_TIES, "", position[: -OFFSET_DIGITS - 1]) + position[-OFFSET_DIGITS - 1 :]
     parts = position.split(".")
     half = (len(parts) - 2) // 2  # the places of the load, and as many zeros before them
     of_load = half > 0 and len(parts) == 2 * half + 2 and parts[1 : half + 1] == ["0" * 27] * half
-    return ".".join([parts[0], *parts[half + 1 :]]) if of_load else position
+    return position, ".".join([parts[0], *parts[half + 1 :]]) if of_load else position
 
 
 ADOPTED = "0000.-"  # begins the position of a row of another tool's table, before the instant that wrote the row there

@@ -14,7 +14,7 @@ from typing import Any
 
 from sluice.changes import source_tables
 from sluice.changes.hidden_columns import CREATE
-from sluice.changes.position import former_of_load, is_adopted
+from sluice.changes.position import former_positions, is_adopted
 from sluice.changes.source_tables import Floors
 
 NEVER = source_tables.NEVER  # known at no position: lower than every position
@@ -159,7 +159,7 @@ def disagreement(expected: Row | None, stored: Row | None, *, purged: str = NEVE
         return LOST if not expected.deleted else NO_TOMBSTONE if expected.position > purged else None
     if expected.deleted != stored.deleted:
         return BACK if expected.deleted else LOST
-    if stored.position not in (expected.position, former_of_load(expected.position)):
+    if stored.position not in (expected.position, *former_positions(expected.position)):
         return OTHER_POSITION
     if dict(expected.values) != dict(stored.values):
         return OTHER_VALUES

@@ -3,6 +3,7 @@
 import pytest
 from support.merge_cases import COLUMNS, EMPTIED, EVERY, KEEPING, KEEPING_ALL, TRUNCATED_AT, UNCHANGED_NULLS, row_text
 
+from sluice.changes.position import among_ties, place_of_object, tie_of
 from sluice.changes.row_history import (
     BACK,
     LOST,
@@ -92,6 +93,8 @@ def test_a_loaded_row_of_an_earlier_release_agrees_under_the_time_of_its_load(pl
     before = ["0" * 27] * len(places)
     now, then = (".".join(["0000", *parts, "0" * 20]) for parts in ([*before, *places], places))
     assert disagreement(Row(now, False, {"a": 1}), Row(then, False, {"a": 1})) is None
+    tied = among_ties(now, tie_of(place_of_object("k", 5_000, "017"), by_key=True))
+    assert {disagreement(Row(tied, False), Row(former, False)) for former in (tied, now, then)} == {None}
     assert disagreement(Row(now, False, {"a": 1}), Row(then, False, {"a": 2})) == OTHER_VALUES
     assert disagreement(Row(then, False, {"a": 1}), Row(now, False, {"a": 1})) == OTHER_POSITION
     assert disagreement(Row(now, False), Row(".".join(["0000", *before, "0" * 20]), False)) == OTHER_POSITION
