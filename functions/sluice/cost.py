@@ -61,7 +61,9 @@ class Assumptions:
     ledger_writes: float = 20.0  # write units per object, which is admitted, claimed and settled in transactions
     ledger_reads: float = 8.0
     polls_s: float = 10.0  # reads of the lane per second while a run lives
-    s3_puts: float = 25.0  # per commit of a table
+    s3_puts: float = 25.0  # per commit of a table that writes few files
+    few_files: int = 4
+    file_puts: float = 2.0  # for each further file: itself, and its marker
     s3_gets: float = 60.0
     object_gets: float = 2.0  # the head by admit, the whole object by the job
     look_s: float = 600.0  # between two scheduled checks of table services; each batch has one too
@@ -145,12 +147,16 @@ def sluice_monthly(
 
 @dataclass(frozen=True)
 class Throughput:
-    """The work of a pipeline. A batch has one commit per table; `up_s` counts the seconds in which the lane was up."""
+    """The work of a pipeline. A batch has one commit per table; `up_s` counts the seconds in which the lane was up.
+
+    `files` are those that the commits wrote beyond `few_files` each.
+    """
 
     objects: float
     batches: float
     commits: float
     up_s: float
+    files: float = 0.0
 
 
 def other_usd(through: Throughput, given: Assumptions = Assumptions()) -> dict[str, float]:
@@ -168,6 +174,7 @@ def other_usd(through: Throughput, given: Assumptions = Assumptions()) -> dict[s
         "dynamodb": writes / MILLION * given.prices.other.dynamodb_writes_million
         + reads / MILLION * given.prices.other.dynamodb_reads_million,
         "s3": commits * given.s3_puts / MILLION * given.prices.other.s3_puts_million
+        + files_usd(through.files, given)
         + (commits * given.s3_gets + objects * given.object_gets) / MILLION * given.prices.other.s3_gets_million,
         "sqs": objects * 3 / MILLION * given.prices.other.sqs_requests_million,
         "lambda": gb_s * given.prices.other.lambda_gb_second
@@ -176,6 +183,11 @@ def other_usd(through: Throughput, given: Assumptions = Assumptions()) -> dict[s
         "eventbridge": batches / MILLION * given.prices.other.events_million,
         "logs": (objects + commits) * 1_500 / 1e9 * given.prices.other.cloudwatch_logs_gb,
     }
+
+
+def files_usd(files: float, given: Assumptions = Assumptions()) -> float:
+    """The cost in US dollars of the requests by which so many files are written."""
+    return files * given.file_puts / MILLION * given.prices.other.s3_puts_million
 
 
 def upkeep_monthly(load: Load, given: Assumptions = Assumptions()) -> dict[str, float]:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sluice.cost import (
-    Assumptions,
-    Throughput,
-    other_usd,
-    smallest_run_bill,
-)
+from sluice.cost import Assumptions, Throughput, files_usd, other_usd, smallest_run_bill
 from sluice.prices import PriceList
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.stack import LOCAL, Target
-from sluice_cli.terminal.output import (
-    counted,
-)
+from sluice_cli.terminal.output import counted, visible
 
 GB = 1e9
 OWN = ("run-", "trial-")  # prefixes of runs and trials; an existing application may have other jobs too
@@ -47,10 +41,12 @@ def besides_runs(runs: Iterable[RunCost], batches: Iterable[PastBatch], given: A
     """
     listed = list(runs)
     names = {one.run for one in listed}
-    manifests = [batch.manifest for batch in batches if batch.manifest.run in names]
+    own = [batch for batch in batches if batch.manifest.run in names]
+    manifests = [batch.manifest for batch in own]
+    files = sum(_further_files(batch, table, given) for batch in own for table in batch.outcomes)
     parts = [part for manifest in manifests for part in manifest.tables.values()]
     up_s = sum(one.vcpu_hours for one in listed) * 3600 / (given.driver_vcpu + given.executor_vcpu)
-    through = Throughput(sum(len(part.objects) for part in parts), len(manifests), len(parts), up_s)
+    through = Throughput(sum(len(part.objects) for part in parts), len(manifests), len(parts), up_s, files)
     return {
         "objects": through.objects,
         "batches": through.batches,
@@ -59,13 +55,25 @@ def besides_runs(runs: Iterable[RunCost], batches: Iterable[PastBatch], given: A
     }
 
 
-def by_table(usd: Mapping[str, float], batches: Iterable[PastBatch]) -> dict[str, dict[str, Any]]:
-    """The cost of runs by table, in proportion to the bytes in their batches. A run without batches is "(idle)"."""
+def _further_files(batch: PastBatch, table: str, given: Assumptions) -> int:
+    """How many files a table's commit wrote beyond the few that each commit writes."""
+    return max(0, batch.outcomes[table].counts.get("files_written", 0) - given.few_files)
+
+
+def by_table(usd: Mapping[str, float], batches: Iterable[PastBatch], given: Assumptions) -> dict[str, dict[str, Any]]:
+    """The cost of runs by table, in proportion to the bytes in their batches. A run without batches is "(idle)".
+
+    `files_usd` is the cost of writing the files of the table's commits beyond a few each, which grows with partitions.
+    """
     sizes: dict[str, dict[str, int]] = {}
+    files: Counter[str] = Counter()
     for batch in batches:
-        of_run = sizes.setdefault(batch.manifest.run, {})
+        run = batch.manifest.run
+        of_run = sizes.setdefault(run, {})
         for table, part in batch.manifest.tables.items():
             of_run[table] = of_run.get(table, 0) + part.bytes
+        if run in usd:
+            files.update({table: _further_files(batch, table, given) for table in batch.outcomes})
     gb: dict[str, float] = {}
     cost: dict[str, float] = {}
     for run, dollars in usd.items():
@@ -75,9 +83,25 @@ def by_table(usd: Mapping[str, float], batches: Iterable[PastBatch]) -> dict[str
             gb[table] = gb.get(table, 0.0) + size / GB
             cost[table] = cost.get(table, 0.0) + dollars * (size / whole if whole else 1 / len(parts))
     return {
-        table: {"gb": gb[table], "usd": cost[table], "usd_per_gb": cost[table] / gb[table] if gb[table] else None}
+        table: {
+            "gb": gb[table],
+            "usd": cost[table],
+            "usd_per_gb": cost[table] / gb[table] if gb[table] else None,
+            "files_usd": files_usd(files[table], given),
+        }
         for table in sorted(cost)
     }
+
+
+def dear_files(tables: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """What helps tables whose commits write so many files that these cost more than the runs."""
+    for table, cost in tables.items():
+        if cost["files_usd"] > cost["usd"]:
+            yield (
+                f"{visible(table)}: the files of its commits cost {_usd(cost['files_usd'])} US dollars, more than the "
+                "runs: a longer `freshness` makes fewer commits, `bucket(n)` in `partition_by` fewer files in each "
+                "(docs/cost.md)"
+            )
 
 
 def _ended(target: Target, prices: PriceList) -> Iterator[RunCost]:

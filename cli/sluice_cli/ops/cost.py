@@ -33,7 +33,7 @@ from sluice.errors import UsageError
 from sluice.prices import PriceList
 from sluice_aws.stack import LOCAL
 from sluice_cli.account.region_prices import prices_for, prices_of
-from sluice_cli.ops.bills import _ended, _line, _remarks, _usd, besides_runs, by_table
+from sluice_cli.ops.bills import _ended, _line, _remarks, _usd, besides_runs, by_table, dear_files
 from sluice_cli.terminal.options import TimeSpan, at_least, option, seconds
 from sluice_cli.terminal.output import (
     Json,
@@ -94,8 +94,9 @@ def runs(
     past = target.past_batches()
     batches = list(past.newest(at_most=20 * limit))
     say_skipped(past.skipped)
-    tables = by_table({one.run: one.usd for one in costs if one.usd is not None}, batches)
-    besides = besides_runs(costs, batches, Assumptions(prices))
+    given = Assumptions(prices)
+    tables = by_table({one.run: one.usd for one in costs if one.usd is not None}, batches, given)
+    besides = besides_runs(costs, batches, given)
     if as_json:
         print_json(
             {
@@ -118,13 +119,15 @@ def runs(
     )
     if tables:  # none where no run has a bill yet, as was said
         print_table(
-            ("table", "GB", "USD", "USD/GB"),
+            ("table", "GB", "USD", "USD/GB", "files USD"),
             [
-                (name, f"{described['gb']:.6f}", _usd(described["usd"]), _usd(described["usd_per_gb"]))
-                for name, described in tables.items()
+                (name, f"{cost['gb']:.6f}", *(_usd(cost[column]) for column in ("usd", "usd_per_gb", "files_usd")))
+                for name, cost in tables.items()
             ],
-            right=(1, 2, 3),
+            right=(1, 2, 3, 4),
         )
+        for line in dear_files(tables):
+            say(line)
     say(
         f"other services, estimated, for {counted(besides['objects'], 'object')} in "
         f"{counted(besides['batches'], 'batch', 'batches')}: "

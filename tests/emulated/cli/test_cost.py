@@ -40,7 +40,7 @@ def test_the_last_runs_are_listed_with_their_billed_usage(ended, capsys, monkeyp
     answer = describe(capsys)
     usd = prices.spark_usd("X86_64", vcpu_hours=1, memory_gb_hours=4)
     assert {one["run"]: one["usd"] for one in answer["runs"]} == {"run-1": pytest.approx(usd), "run-2": None}
-    assert answer["tables"] == {"(idle)": {"gb": 0.0, "usd": pytest.approx(usd), "usd_per_gb": None}}
+    assert answer["tables"] == {"(idle)": {"gb": 0.0, "usd": pytest.approx(usd), "usd_per_gb": None, "files_usd": 0}}
     assert run(["ops", "cost", "runs"]) == 0
     shown = capsys.readouterr()
     assert "1 run has no bill yet: EMR Serverless reports it some time after the run's end" in shown.err

@@ -31,26 +31,41 @@ from sluice.cost import (
 )
 from sluice_cli.account.region_prices import prices_of
 from sluice_cli.main import run
-from sluice_cli.ops.bills import RunCost, besides_runs, by_table
+from sluice_cli.ops.bills import RunCost, besides_runs, by_table, dear_files
 from sluice_cli.ops.cost import LOADS, crossover_lines, on_top_of, services_of, table_of
 from sluice_cli.status.overview import lane_advice
 
 DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "cost.md"
 
 
-def batch(run_id, **sizes):
-    return SimpleNamespace(
-        manifest=SimpleNamespace(run=run_id, tables={name: SimpleNamespace(bytes=size) for name, size in sizes.items()})
-    )
+def batch(run_id, files=4, **sizes):
+    parts = {name: SimpleNamespace(bytes=size) for name, size in sizes.items()}
+    outcomes = dict.fromkeys(sizes, SimpleNamespace(counts={"files_written": files}))
+    return SimpleNamespace(manifest=SimpleNamespace(run=run_id, tables=parts), outcomes=outcomes)
 
 
 def test_a_runs_whole_cost_is_divided_among_its_tables_by_bytes():
     summary = by_table(
         {"r1": 1.0, "r2": 0.5, "r3": 0.2},
         [batch("r1", a=3 * 10**9), batch("r1", b=10**9), batch("r2", a=0, b=0), batch("older", a=1)],
+        Assumptions(),
     )
-    assert summary["a"] == {"gb": 3.0, "usd": pytest.approx(0.75 + 0.25), "usd_per_gb": pytest.approx(1 / 3)}
+    assert summary["a"] == {
+        "gb": 3.0,
+        "usd": pytest.approx(0.75 + 0.25),
+        "usd_per_gb": pytest.approx(1 / 3),
+        "files_usd": 0.0,
+    }
     assert summary["(idle)"]["usd"] == 0.2 and sum(one["usd"] for one in summary.values()) == pytest.approx(1.7)
+
+
+def test_files_that_cost_more_than_the_runs_are_named_with_what_helps():
+    """A commit to two thousand partitions takes some four thousand puts: two cents."""
+    batches = [batch("r1", files=2_004, parts=10**6), batch("r1", flat=10**6), batch("other", files=10**6, flat=1)]
+    summary = by_table({"r1": 0.02}, batches, Assumptions())
+    assert summary["parts"]["files_usd"] == pytest.approx(2_000 * 2 * 5 / 1e6) and summary["flat"]["files_usd"] == 0
+    (line,) = dear_files(summary)
+    assert line.startswith("parts: ") and "freshness" in line and "bucket(n)" in line
 
 
 def test_a_trickle_keeps_one_lane_up_and_bursts_pay_for_their_minutes_alone():
@@ -122,13 +137,14 @@ def test_what_runs_cost_besides_spark_is_reckoned_from_their_own_batches():
             manifest=SimpleNamespace(
                 run=run_id,
                 tables={str(number): SimpleNamespace(objects=range(count)) for number, count in enumerate(objects)},
-            )
+            ),
+            outcomes={"0": SimpleNamespace(counts={"files_written": 10}), "1": SimpleNamespace(counts={})},
         )
 
     given, runs = Assumptions(), [RunCost("r1", "SUCCESS", 4.0, 14.0, 1.0)]
     summary = besides_runs(runs, [batch("r1", 3, 1), batch("r1", 2), batch("another", 9)], given)
     assert (summary["objects"], summary["batches"], summary["commits"]) == (6, 2, 3)
-    assert summary["usd"] == other_usd(Throughput(6, 2, 3, 3600.0))
+    assert summary["usd"] == other_usd(Throughput(6, 2, 3, 3600.0, files=12))
     transitions = (
         2 * given.look_transitions + 3 * given.sync_transitions + 2 / given.looks_a_service * given.service_transitions
     )
