@@ -263,10 +263,18 @@ def _in_the_form_of(operations: Sequence[str]) -> str:
     return mark if one.upper() == one else mark.lower()
 
 
+# How writers write true and false.
+_BOOLEANS = (frozenset("true t 1 yes y".split()), frozenset("false f 0 no n".split()))
+
+
 def other_deletions(column: str, texts: Iterable[str | None], values: Collection[str]) -> tuple[str, ...]:
-    """The deletions of a column that a rule doesn't name among its `values`: by its capture, or in another case."""
-    words = vocabulary(column)
-    deletions = {value.lower() for value in values}.union(() if words is None else words.deletions)
+    """The deletions of a column that a rule doesn't name among its `values`.
+
+    They are those of its capture, and the rule's in another case, or as another word for true or false.
+    """
+    words, named = vocabulary(column), {value.lower() for value in values}
+    alike = (forms for forms in _BOOLEANS if not named.isdisjoint(forms))
+    deletions = named.union(() if words is None else words.deletions, *alike)
     return tuple(sorted(text for text in texts if text and text.lower() in deletions and text not in values))
 
 

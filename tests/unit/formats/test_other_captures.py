@@ -15,6 +15,7 @@ from support.captures import play, rules
 from support.shapes import config, item, lines, picked
 
 from sluice.batch.row_errors import RowError
+from sluice.changes.capture_marks import mark_text
 from sluice.config.delete_when import DeleteWhen
 from sluice.errors import Incompatible
 from sluice.schema.avro import read_writer_schema
@@ -248,6 +249,30 @@ def test_deletions_under_another_word_than_the_rules_refuse_the_object():
         with pytest.raises(DeletionsUnmarked, match="holds D, which"):
             read("json", DeleteWhen(column="op_type", values=values), *rows)
     assert read("json", DeleteWhen(column="op_type", values=("D", "T")), *rows)[1]["__deleted"]
+
+
+@pytest.mark.parametrize(
+    ("value", "held"), [("true", "t"), ("true", 1), ("true", "yes"), ("1", True), ("false", 0), ("Y", "1")]
+)
+@pytest.mark.parametrize("format", ["json", "parquet"])
+def test_deletions_under_another_word_for_a_boolean_refuse_the_object(format: str, value: str, held: Any):
+    rule = DeleteWhen(column="gone", values=(value,))
+    with pytest.raises(DeletionsUnmarked, match="gone holds (t|1|yes|true|0), which"):
+        read(format, rule, {"id": 1, "gone": None, "seq": 1}, {"id": 2, "gone": held, "seq": 2})
+
+
+@pytest.mark.parametrize(
+    ("named", "held"), [("DELETE", "delete"), ("DELETE", "D"), ("D", "delete"), (True, "True"), (True, 1)]
+)
+def test_deletions_at_a_path_under_another_word_are_set_aside(named: Any, held: Any):
+    change = {"row": "payload.new", "order": "seq"}
+    rule = {"topic": "s.t", "table": "d.t", "record_key": "id", "change": change}
+    made = [{"payload": {"op": op, "new": {"id": 1}}, "seq": seq} for seq, op in enumerate((0, held))]
+    played = play(
+        {"topics/s.t/1.json": lines(*made)}, rules({**rule, "delete_when": {"column": "payload.op", "values": [named]}})
+    )
+    assert (played.rows, played.refused) == ([{"id": 1}], ["unusable_schema"])
+    assert f"holds {mark_text(held)} at `payload.op`, a deletion" in played.reasons[0]
 
 
 @pytest.mark.parametrize("owner", ["database", "schema"])

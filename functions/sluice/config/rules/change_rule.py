@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
+from sluice.changes.capture_marks import mark_text, other_deletions
 from sluice.changes.dialects.nested import ChangePaths, Reading, Record, at, clock, lsn, nanos, placed, whole
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.setting import Value, setting
@@ -83,7 +84,22 @@ class ChangeRule:
 
 
 def _is_deletion(rule: DeleteWhen, record: Record) -> bool:
-    return rule.is_deletion(at(record, rule.column or ""))
+    value = at(record, rule.column or "")
+    if rule.is_deletion(value):
+        return True
+    text = mark_text(value) if rule.is_null is None else None
+    if text is not None and _is_other_deletion(str(rule.column), text, rule.values):
+        raise UnusableSchema(
+            f"A change holds {text[:100]} at `{rule.column}`, a deletion that the rule's `delete_when` doesn't name",
+            column=str(rule.column)[:100],
+            next_step="Add the word to `values` of `delete_when` and push it, then `sluice quarantine retry`",
+        )
+    return False
+
+
+@lru_cache(maxsize=1024)
+def _is_other_deletion(path: str, text: str, values: tuple[str, ...]) -> bool:
+    return bool(other_deletions(path.rpartition(".")[2], (text,), values))
 
 
 def _place(order: tuple[str, ...], record: Record, reading: Reading) -> Mapping[str, Any]:
