@@ -181,6 +181,7 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
     """
     wrapped: Wrapped | None = None
     first, of_changes = True, False
+    nulls: list[int] = []  # before the first sound record, which tells what they are
     for number, content in enumerate(lines(text)):
         if number >= limits.object_rows:
             raise ExpansionLimit.beyond(
@@ -189,7 +190,8 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
                 limit=limits.object_rows,
                 unit="records",
             )
-        if of_changes and content == b"null":  # a tombstone: the deletion before it names its row
+        if content == b"null" and (first or of_changes):  # a tombstone: the deletion before it names its row
+            nulls += [number] * first
             continue
         schema: Mapping[str, Any] | None = None
         try:
@@ -228,8 +230,15 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
             continue
         first = False
         of_changes = of_changes or any(_OF_ENVELOPE <= change.keys() for change in changes)
+        yield from () if of_changes else map(_null_line, nulls)
+        nulls = []
         for change in changes:
             yield Line(schema, change, content, number)
+    yield from map(_null_line, nulls)
+
+
+def _null_line(number: int) -> Line:
+    return Line(None, NotJsonLines("The record is null, and no JSON object", record=number), b"null", number)
 
 
 def _check_placed(value: dict[str, Any]) -> None:

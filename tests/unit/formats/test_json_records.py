@@ -497,10 +497,11 @@ def test_tombstones_beside_envelopes_are_passed_over_and_count_as_offsets() -> N
         {"op": op, "before": None, "after": {"id": 1}, "source": source, **more}
         for op, more in (("c", {}), ("d", {"before": {"id": 1}, "after": None}))
     )
-    first: list[RowError] = []
-    found = json_rows(lines("null", made, gone, "null", made), bad=first)
+    found = json_rows(lines("null", made, gone, "null", made))
     assert picked(found, "_sluice_offset") == [(501,), (502,), (504,)]
-    assert [(row.record, row.code) for row in first] == [(0, "not_json_lines")], "before the form is known"
+    bad: list[RowError] = []
+    assert picked(json_rows(lines("null", ONE, "null"), bad=bad), "_sluice_offset") == [(501,)]
+    assert [(row.record, row.code, row.content_bytes) for row in bad] == [(at, "not_json_lines", 4) for at in (0, 2)]
 
 
 def test_the_place_in_a_broken_line_is_not_called_the_first_line_of_its_file() -> None:
