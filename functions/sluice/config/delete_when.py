@@ -62,9 +62,9 @@ class DeleteWhen:
         return self.on and self.column is not None
 
     def is_deletion(self, value: Any) -> bool:
-        """True if a value of the column marks a deletion."""
+        """True if a value of the column marks a deletion. Empty text is none: CSV in quotes has no other null."""
         if self.is_null is not None:
-            return (value is None) == self.is_null
+            return (value is None or value in ("", b"")) == self.is_null
         return mark_text(value) in self.values
 
     def is_loaded(self, value: Any) -> bool:

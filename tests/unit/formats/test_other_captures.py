@@ -231,8 +231,8 @@ def test_null_marks_a_deletion_where_the_rule_says_so(format: str):
     rows = [{"id": 1, "valid_from": "2026-01-01", "seq": 1}, {"id": 2, "valid_from": None, "seq": 2}]
     found = read(format, DeleteWhen(column="valid_from", is_null=True), *rows)
     assert [row["__deleted"] for row in found] == [False, True]
-    found = read(format, DeleteWhen(column="valid_from", is_null=False), *rows)
-    assert [row["__deleted"] for row in found] == [True, False]
+    found = read(format, DeleteWhen(column="valid_from", is_null=False), *rows, {**rows[0], "valid_from": ""})
+    assert [row["__deleted"] for row in found] == [True, False, False], "empty text is no value"
 
 
 @pytest.mark.parametrize("format", ["parquet", "json", "csv", "avro"])
