@@ -206,11 +206,11 @@ def path_values(key: str, declared: Sequence[tuple[str, str]]) -> Chunk:
     """
     fields = [{"name": name, "type": ["null", declared_type(kind)]} for name, kind in declared]
     writer, readers = _understood(json.dumps({"type": "record", "name": "sluice.csv.Path", "fields": fields}))
-    values_by_name = folder_values(key)
+    values_by_name = {name.lower(): text for name, text in folder_values(key).items()}  # Hive writes lower case
     values: dict[str, Any] = {}
     for name, _ in declared:
         broken: dict[int, UndecodableValue] = {}
-        reader, text = readers.get(name), values_by_name.get(name)
+        reader, text = readers.get(name), values_by_name.get(name.lower())
         values[name] = text if reader is None else _read(name, [text], reader, 0, broken)[0]
         if broken:
             raise broken[0]
