@@ -371,36 +371,49 @@ def _together(held: Sequence[_Small]) -> Iterator[tuple[ManifestObject, Decoded 
             group.append(small)
     decoded: dict[int, Decoded | SluiceError] = {}
     for group in groups:
-        own: Sequence[Decoded | SluiceError] | None = _in_one_batch(group)
-        decoded.update(zip(map(id, group), own or [small.alone() for small in group]))
+        decoded.update(zip(map(id, group), _of_group(group)))
     for small in held:
         yield small.reading.item, decoded[id(small)]
 
 
+def _of_group(group: Sequence[_Small]) -> Sequence[Decoded | SluiceError]:
+    """The objects of a group in order. Raises what the common batch raised if no object alone has a defect."""
+    defect: Exception | None = None
+    if len(group) > 1:
+        try:
+            together = _in_one_batch(group)
+        except SluiceError:  # also a limit that all of them together are beyond
+            pass
+        except Exception as error:  # bytes of others may raise any kind
+            defect = error
+        else:
+            if together is not None:
+                return together
+    alone = [small.alone() for small in group]
+    if defect is not None and not any(isinstance(one, SluiceError) or one.rows for one in alone):
+        raise defect
+    return alone
+
+
 def _in_one_batch(group: Sequence[_Small]) -> list[Decoded] | None:
-    """The objects, the last with the batch of all. None for one alone, and where one has a row to set aside."""
-    if len(group) == 1:
-        return None
+    """The objects, the last with the batch of all; None where it is too large. Raises what a bad record raises."""
     plan = group[0].reading.plan
     chunks = [small.prepared.chunk for small in group]
     parts = [ObjectRows(small.reading.item, len(small.prepared.numbers), small.reading.place) for small in group]
-    try:
-        batch = record_batch(
-            [record for chunk in chunks for record in chunk.records],  # type: ignore[misc]  # none is broken
-            numbers=list(chain.from_iterable(small.prepared.numbers for small in group)),
-            offsets=list(chain.from_iterable(small.prepared.offsets for small in group)),
-            writer=chunks[0].writer,
-            parts=parts,
-            plan=plan,
-        )
-        if batch.get_total_buffer_size() > plan.limits.decoded_bytes:
-            return None
-        first = 0
-        for small, part in zip(group, parts):
-            small.reading.take(small.prepared, batch.slice(first, part.rows))
-            first += part.rows
-    except Exception:  # of any kind: each alone raises its own
+    batch = record_batch(
+        [record for chunk in chunks for record in chunk.records],  # type: ignore[misc]  # none is broken
+        numbers=list(chain.from_iterable(small.prepared.numbers for small in group)),
+        offsets=list(chain.from_iterable(small.prepared.offsets for small in group)),
+        writer=chunks[0].writer,
+        parts=parts,
+        plan=plan,
+    )
+    if batch.get_total_buffer_size() > plan.limits.decoded_bytes:
         return None
+    first = 0
+    for small, part in zip(group, parts):
+        small.reading.take(small.prepared, batch.slice(first, part.rows))
+        first += part.rows
     return [small.reading.as_seen([batch] if small is group[-1] else []) for small in group]
 
 

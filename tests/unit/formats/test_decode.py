@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import random
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -12,6 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support import builders
 from support.avro_containers import container
@@ -26,8 +30,9 @@ from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
 from sluice.schema.avro import read_writer_schema
 from sluice_aws.errors import too_large
-from sluice_formats.arrow_batches import batch_schema
-from sluice_formats.decode import decode, decode_each
+from sluice_formats.arrow_batches import batch_schema, record_batch
+from sluice_formats.avro_header import Head, parse_header
+from sluice_formats.decode import decode, decode_each, schemas_of
 from sluice_formats.errors import (
     CorruptObject,
     NullRecordKey,
@@ -37,7 +42,8 @@ from sluice_formats.errors import (
     ValueOutOfRange,
 )
 from sluice_formats.json.records import json_schemas
-from sluice_formats.records import SMALL_ROWS
+from sluice_formats.parquet_footer import read_footer
+from sluice_formats.records import SMALL_ROWS, ReaderPlan
 from sluice_spark.merge.plan import plan_read
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",), generation=3)
@@ -925,12 +931,17 @@ def test_small_objects_are_decoded_together_as_each_alone(monkeypatch: pytest.Mo
             raise too_large(2, 1)
         return body
 
-    together = list(decode_each(zip(items, (partial(body_of, body) for body in bodies)), plan))
+    assert batches_of_all(items, [partial(body_of, body) for body in bodies], plan) == 15
+
+
+def batches_of_all(items: list[ManifestObject], bodies: list[Callable[[], bytes]], plan: ReaderPlan) -> int:
+    """The number of batches of objects that are decoded together, each of which is as it would be alone."""
+    together = list(decode_each(zip(items, bodies), plan))
     assert [item for item, _ in together] == items
     made: list[dict[str, Any]] = []
     for own, body, (_, found) in zip(items, bodies, together):
         try:
-            alone = decode(body_of(body), own, plan)
+            alone = decode(body(), own, plan)
         except SluiceError as error:
             assert isinstance(found, SluiceError) and (type(found), str(found)) == (type(error), str(error))
             continue
@@ -938,7 +949,66 @@ def test_small_objects_are_decoded_together_as_each_alone(monkeypatch: pytest.Mo
         made += [row for batch in alone.batches for row in batch.to_pylist()]
     batches = [batch for _, found in together if not isinstance(found, SluiceError) for batch in found.batches]
     assert sorted(map(str, made)) == sorted(str(row) for batch in batches for row in batch.to_pylist())
-    assert len(batches) == 15
+    return len(batches)
+
+
+def parquet(row: dict[str, Any]) -> bytes:
+    body = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([row]), body, compression="none")
+    return body.getvalue()
+
+
+SMALL: dict[str, Callable[[dict[str, Any]], bytes]] = {
+    "avro": lambda row: avro_object(flattened(**{name: ["null", "long"] for name in row} | {"name": "string"}), [row]),
+    "json": lambda row: lines(row),
+    "csv": lambda row: f"{','.join(row)}\n{','.join(map(str, row.values()))}\n".encode(),
+    "parquet": parquet,
+}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # pyarrow's, of a row that isn't UTF-8
+@pytest.mark.parametrize("format", SMALL)
+def test_damaged_small_objects_take_no_neighbour_with_them(format: str) -> None:
+    chances = random.Random(format)
+    whole = [SMALL[format]({"id": n, "seq": 10 + n, "name": f"é{n}", "size": n * n}) for n in range(60)]
+    table = config("id", position="seq", json_types={"seq": "long", "id": "long"} if format == "csv" else {})
+    schema = {
+        "avro": lambda: parse_header(Head(whole[0], True)).schema,
+        "parquet": lambda: read_footer(whole[0], True).schema,
+    }.get(format, lambda: schemas_of(whole[0], format, table)[0][0])()
+    items = [replace(item(format), key=f"x+0+{n}.{format}", offset=None, kafka_partition=None) for n in range(60)]
+    inferred = {one.id.hash: json.dumps(schema) for one in items} if format in ("json", "csv") else {}
+    writer = read_writer_schema(json.loads(json.dumps(schema)))
+    plan = plan_read(table, batch="b", writers=[writer], stored=None, inferred=inferred).plan
+    assert batches_of_all(items, [partial(bytes, body) for body in whole], plan) == 1
+    for _ in range(3):
+        bodies = [bytearray(body) for body in whole]
+        for body in chances.sample(bodies, 15):
+            for _ in range(chances.choice([1, 1, 3])):
+                body[chances.randrange(len(body))] = chances.randrange(256)
+            if chances.random() < 0.2:
+                del body[chances.randrange(len(body)) :]
+        batches_of_all(items, [partial(bytes, body) for body in bodies], plan)
+
+
+@pytest.mark.parametrize("raised", [IndexError("short"), ValueError("lengths differ")], ids=repr)
+def test_a_defect_of_the_common_batch_is_raised_where_no_object_has_one(
+    monkeypatch: pytest.MonkeyPatch, raised: Exception
+) -> None:
+    def for_one(*given: Any, parts: Any, **more: Any) -> Any:
+        if len(parts) > 1:
+            raise raised
+        return record_batch(*given, parts=parts, **more)
+
+    monkeypatch.setattr("sluice_formats.decode.record_batch", for_one)
+    schema = flattened(id="int")
+    items = [replace(ITEM, key=f"x+0+{n}.avro", offset=500 + n) for n in range(3)]
+    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    bodies = [avro_object(schema, [change(lsn=n, id=n)]) for n in range(3)]
+    with pytest.raises(type(raised), match=str(raised)):
+        list(decode_each(zip(items, (partial(bytes, body) for body in bodies)), plan))
+    bodies[1] = avro_object(schema, [change(lsn=-1, id=1)])
+    assert batches_of_all(items, [partial(bytes, body) for body in bodies], plan) == 2
 
 
 def test_a_small_object_takes_no_time_of_those_held_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
