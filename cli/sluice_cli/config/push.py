@@ -227,6 +227,12 @@ def _planned(
     """Return the plan, the warnings that the stack gives, and the configuration in force."""
     ledger = target.ledger
     before = configuration_in_force(target)
+    if not configuration.rules and before is not None and len(before.rules) > 1:
+        raise ChangeRefused(
+            f"`tables` is empty, and {len(before.rules):,} rules are in force: a mistake would stop all tables",
+            next_step="Take out all rules but one and push; then push `tables: []`",
+            refusals=(),
+        )
     claimed, first, states = with_open_batches(target, before)
     in_use = known_tables(ledger, before, states)
     reviewed = review(

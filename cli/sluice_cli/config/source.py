@@ -36,7 +36,7 @@ NO_MAPPING = "must be a mapping of keys to values"
 def read_tables(text: str, *, defaults: Mapping[str, Any] | None = None, may_be_empty: bool = False) -> Configuration:
     """Read the text of a tables.yaml. `defaults` replace keys of the file's own `defaults:`.
 
-    With `may_be_empty`, `tables:` may be an empty list or nothing, to which rules will be added.
+    `tables: []` has no rules. With `may_be_empty`, `tables:` may hold nothing, to which rules will be added.
     Raises ConfigurationMistakes with every mistake of the file.
     """
     return read_with_warnings(text, defaults=defaults, may_be_empty=may_be_empty)[0]
@@ -62,10 +62,9 @@ def read_with_warnings(
     ignore = Ignore() if written_ignore is None else Ignore(**field_values(Ignore, written_ignore))
     rules: list[tuple[int, TableRule]] = []
     listed = raw.get("tables")
-    empty = "tables" in raw and listed in (None, [])
-    if not isinstance(listed, list) or empty:
-        if not (empty and may_be_empty):
-            tree.mistake(("tables",), "must be a list of rules, at least one")
+    if not isinstance(listed, list):
+        if not (may_be_empty and "tables" in raw and listed is None):
+            tree.mistake(("tables",), "must be a list of rules")
         listed = []
     before = field_values(TableSettings, settings)
     _check_lane(tree, before, ("defaults",), lanes)

@@ -1,5 +1,7 @@
 """`sluice table drop`: what goes and what stays, what it waits for, and the way back from bronze."""
 
+from pathlib import Path
+
 import pytest
 from driving.lane import LANE
 from emulation.stack import SHARED
@@ -83,6 +85,30 @@ def test_data_and_states_go_and_backfill_makes_the_table_again(dropping):
     batches = [batch for batch, table, _ in world.lane.tables.commits if table == "crm.user"]
     assert len(batches) == len(set(batches)) == 2
     assert world.stack.ledger.tables.get("crm.user").totals["objects"] == 4
+
+
+def test_the_last_table_goes_with_an_empty_list_of_rules(world):
+    world.push(BOTH)
+    Path("tables.yaml").write_text("tables: []\n")
+    assert run(["config", "push", "tables.yaml", "--yes"]) == run(["config", "plan", "tables.yaml"]) == 1
+    assert "`tables` is empty, and 2 rules are in force" in world.capsys.readouterr().err
+    world.push(RAW)
+    objects = world.write()
+    world.command("backfill", "--yes")
+    world.merge()
+    world.stack.ledger.tables.pin("crm.user", {"topic": "crm.user", "record_key": ["id"]})
+    for text, code in (("", 1), ("tables:\n", 1), ("tables: []\n", 2)):  # the last asks, and nobody answers
+        Path("tables.yaml").write_text(text)
+        assert run(["config", "push", "tables.yaml"]) == code
+    world.push("tables: []\n")
+    assert world.command("config", "show")["rules"] == []
+    assert world.command("table", "drop", "crm.user", "--yes")["objects"] == 2
+    assert not world.stack.ledger.pending.oldest(LANE, 10) and world.merge()
+    assert world.command("config", "push", "tables.yaml", "--yes")["changed"] is False
+    world.push(RAW)
+    assert world.command("backfill", "--yes")["admitted"] == {PENDING: 2}
+    world.merge()
+    assert [states["crm.user"] for states in world.states(*objects)] == ["committed"] * 2
 
 
 def test_kept_data_is_moved_aside(dropping):
