@@ -20,10 +20,11 @@ from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import ObjectError
 from sluice.changes.log_restart import SeenObject
 from sluice.errors import SluiceError
-from sluice_aws.s3.objects import READ_AHEAD_OBJECTS, Objects, ObjectSource, task_objects
+from sluice_aws.s3.objects import READ_AHEAD_OBJECTS, Objects, ObjectSource
 from sluice_formats.arrow_batches import spark_fields
 from sluice_formats.decode import decode_each
 from sluice_formats.records import ReaderPlan
+from sluice_spark.engine.tasks import task_objects
 from sluice_spark.merge.set_aside import leave_error, leave_rows
 
 # A task reads ahead while it decodes: small objects would otherwise wait one round trip each.

@@ -29,10 +29,11 @@ from sluice.schema.history import StoredColumns, seen
 from sluice.schema.table_row import row_for_table
 from sluice.silver_keys import schema_key
 from sluice_aws.admission.heads import read_head
-from sluice_aws.s3.objects import Objects, ObjectSource, task_objects
+from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_formats.decode import is_scanned, read_or_refused, schemas_of
 from sluice_formats.json.schema import agreed
+from sluice_spark.engine.tasks import task_objects
 from sluice_spark.merge.driver_limits import for_driver
 from sluice_spark.merge.plan import column_types
 from sluice_spark.merge.read import bodies, shared_out

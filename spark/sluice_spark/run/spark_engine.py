@@ -23,7 +23,7 @@ from sluice.config.table import TableConfig
 from sluice.ports import Log
 from sluice.services.requests import SliceDone
 from sluice_spark.engine.session import SparkProcess
-from sluice_spark.engine.tasks import work_on
+from sluice_spark.engine.tasks import leave_pandas_out, work_on
 from sluice_spark.errors import SparkDied
 from sluice_spark.merge.context import MergeServices
 
@@ -147,6 +147,7 @@ class SparkMerger:
     @contextmanager
     def _pool(self, table: str, work: str) -> Iterator[SparkSession]:
         spark = self._spark.session().result()
+        leave_pandas_out()
         try:
             with work_on(spark, table, work):
                 yield spark
@@ -208,5 +209,6 @@ def warm_python_workers(spark: SparkSession) -> None:
 
 
 def _imports(batches: Iterable[Any]) -> Iterator[Any]:
+    leave_pandas_out()
     importlib.import_module(_READING)  # so that the next task of this worker finds everything imported
     yield from batches

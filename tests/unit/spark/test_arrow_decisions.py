@@ -243,5 +243,9 @@ def test_dates_and_times_beyond_pythons_are_compared_as_counts(values: Any, kind
 
 
 def test_merges_leave_pandas_out() -> None:
-    code = "import sys, sluice_spark.merge.part; sys.exit('pandas' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    """Importing them converts no value; the driver and its tasks have pandas left out before they do."""
+    convert = "from sluice_spark.engine.tasks import leave_pandas_out; leave_pandas_out(); pyarrow.array([1])"
+    code = "import sys, pyarrow, sluice_spark.merge.part; print('pandas' in sys.modules)"
+    code += f"; {convert}; print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True)
+    assert done.stdout.split() == ["False", "False"], done.stderr

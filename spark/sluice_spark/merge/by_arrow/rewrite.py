@@ -17,7 +17,8 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from sluice.hudi.file_slices import FileSlice
-from sluice_aws.s3.objects import Objects, ObjectSource, task_objects
+from sluice_aws.s3.objects import Objects, ObjectSource
+from sluice_spark.engine.tasks import task_objects
 from sluice_spark.errors import RowsDiffer
 from sluice_spark.hudi.facts import BaseFile, LogFile
 from sluice_spark.hudi.logs import log_of, new_blocks

@@ -207,5 +207,5 @@ def _of_each(raw: pa.Array, convert: Callable[[Any], Any], kind: pa.DataType) ->
 
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
-_THOUSAND = pa.scalar(1_000, pa.int64())
+_THOUSAND = 1_000
 _USUAL_TIMESTAMP = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-](0\d|1[0-7]):[0-5]\d)$"

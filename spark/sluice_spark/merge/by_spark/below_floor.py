@@ -13,7 +13,8 @@ from sluice.batch.manifest import ManifestObject
 from sluice.batch.row_errors import JSON_TEXT, MAX_CONTENT_BYTES, RowError, from_lines
 from sluice.changes import hidden_columns as hidden
 from sluice.silver_keys import row_count_key, rows_key
-from sluice_aws.s3.objects import Objects, ObjectSource, task_objects
+from sluice_aws.s3.objects import Objects, ObjectSource
+from sluice_spark.engine.tasks import task_objects
 from sluice_spark.errors import BelowPurgeFloor
 from sluice_spark.merge.by_spark.normalize import quoted
 from sluice_spark.merge.by_spark.working_columns import CONTENT

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
-from sluice_aws.s3.objects import task_objects
+from sluice_spark.engine.tasks import task_objects
 from sluice_spark.errors import RowsDiffer
 from sluice_spark.hudi.facts import BaseFile, LogFile
 from sluice_spark.hudi.own_files import NewFiles

@@ -40,7 +40,7 @@ def messages_of(batches: Iterable[pa.RecordBatch], plan: LoadPlan, parts: int) -
     sent = [0] * parts
     for gathered in _gathered(batches, plan):
         if plan.history:
-            no_row = pc.is_in(gathered.column(hidden.OP), value_set=NO_ROW)
+            no_row = pc.is_in(gathered.column(hidden.OP), value_set=pa.array(NO_ROW))
             if pc.any(pc.equal(gathered.column(hidden.OP), hidden.TRUNCATE)).as_py():
                 yield parts, "truncate"  # it ends the states of rows
                 return
@@ -65,7 +65,7 @@ def messages_of(batches: Iterable[pa.RecordBatch], plan: LoadPlan, parts: int) -
 
 def _by_part(rows: pa.Table, plan: LoadPlan, parts: int) -> Iterator[tuple[int, pa.Table]]:
     ops = rows.column(hidden.OP)
-    beside = pc.is_in(ops, value_set=NO_ROW)
+    beside = pc.is_in(ops, value_set=pa.array(NO_ROW))
     if pc.any(beside).as_py():
         truncates = rows.filter(pc.equal(ops, hidden.TRUNCATE))
         if truncates.num_rows:

@@ -31,7 +31,7 @@ from sluice_spark.merge.by_arrow.unchanged_values import completed_rows, is_part
 # Columns beside the table's own: Hudi's text of a row's key; the number of the slice that holds the key, null for none;
 # the partition that the row belongs to and its bytes, both where rows are counted alone.
 KEY, FILE, PATH, BYTES = "key", "file", "path", "bytes"
-NO_ROW = pa.array([hidden.TRUNCATE, hidden.MESSAGE])
+NO_ROW = (hidden.TRUNCATE, hidden.MESSAGE)
 BYTES_OF_ROW = 200  # of one whose values aren't at hand where rows are counted
 
 
@@ -97,7 +97,7 @@ def decided_part(
     """
     ops = changes.column(hidden.OP)
     truncates = changes.filter(pc.equal(ops, hidden.TRUNCATE))
-    beside = pc.is_in(ops, value_set=NO_ROW)
+    beside = pc.is_in(ops, value_set=pa.array(NO_ROW))
     rows = changes.filter(pc.invert(beside)) if pc.any(beside).as_py() else changes
     raised = [(source, position) for source, position in zip(_sources(truncates), _texts(truncates, hidden.POSITION))]
     floors = rules.floors.raised(raised)

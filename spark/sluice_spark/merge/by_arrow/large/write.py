@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.changes import hidden_columns as hidden
-from sluice_aws.s3.objects import Objects, task_objects
+from sluice_aws.s3.objects import Objects
+from sluice_spark.engine.tasks import task_objects
 from sluice_spark.hudi.facts import BaseFile, LogFile
 from sluice_spark.hudi.logs import RECORD_KEY
 from sluice_spark.hudi.own_files import NewFiles, partition_metadata
