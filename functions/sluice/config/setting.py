@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from typing import Any, Callable, TypeVar
 
 _METADATA = "setting"
@@ -144,7 +145,7 @@ def restored(kind: type[_Settings], values: Mapping[str, Any]) -> _Settings:
 
     Raises TypeError for a name that is no field.
     """
-    by_name = {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
+    by_name = {item.name: item for item in _fields_of(kind)}  # type: ignore[arg-type]
     return kind(
         **{name: _typed(value, _default(by_name[name])) if name in by_name else value for name, value in values.items()}
     )
@@ -171,8 +172,14 @@ def with_differences(default: _Settings, values: Mapping[str, Any]) -> _Settings
 
 
 def _values(settings: Any) -> Iterator[tuple[Field[Any], Any]]:
-    for item in fields(settings):
+    for item in _fields_of(type(settings)):  # type: ignore[arg-type]
         yield item, getattr(settings, item.name)
+
+
+@cache
+def _fields_of(kind: type) -> tuple[Field[Any], ...]:
+    """Looked up once: a configuration of hundreds of tables asks for them thousands of times."""
+    return fields(kind)
 
 
 def _plain(value: Any) -> Any:
