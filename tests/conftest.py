@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -57,6 +58,17 @@ def pytest_configure() -> None:
 
     settings.register_profile("sluice", deadline=None)
     settings.load_profile("sluice")
+    gc.set_threshold(100_000, 20, 100)  # emulators and syntax trees are a million objects, which stay
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of all collections of garbage, but the last."""
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Have the last collection find what libraries count as leaked."""
+    gc.unfreeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -22,14 +22,15 @@ FILES = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("queries")
     for name, sql in FILES.items():
-        (tmp_path / f"{name}.sql").write_text(sql)
-    return tmp_path
+        (folder / f"{name}.sql").write_text(sql)
+    return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(folder):
     return TestClient(api(SilverFolder(SILVER_FOLDER), queries=saved_queries(folder)))
 
@@ -129,10 +130,11 @@ def test_the_description_has_each_query_and_its_parameters(client):
         ("Bad name", "SELECT 1", "a-z"),
     ],
 )
-def test_a_file_that_is_no_query_is_refused_by_name(folder, name, sql, said):
-    (folder / f"{name}.sql").write_text(sql)
+def test_a_file_that_is_no_query_is_refused_by_name(folder, tmp_path, name, sql, said):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / f"{name}.sql").write_text(sql)
     with pytest.raises(UsageError) as refused:
-        saved_queries(folder)
+        saved_queries(tmp_path)
     assert said in str(refused.value)
 
 
@@ -154,7 +156,8 @@ def test_without_the_token_nothing_but_health_is_answered(folder, given):
     assert document["security"] == [{"token": []}] and document["paths"]["/health"]["get"]["security"] == []
 
 
-def test_metrics_count_requests_by_path_and_answers_by_source(client):
+def test_metrics_count_requests_by_path_and_answers_by_source(folder):
+    client = TestClient(api(SilverFolder(SILVER_FOLDER), queries=saved_queries(folder)))
     for path in ("/allworks", "/allworks", "/worksbyartist/x", "/no/such/path", "/tables/moma.artists"):
         client.get(path)
     answer = client.get("/metrics")

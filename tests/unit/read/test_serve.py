@@ -18,7 +18,7 @@ from sluice_read.silver import Silver
 WORKS = "/tables/moma.works/rows"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client():
     return TestClient(api(SilverFolder(SILVER_FOLDER)))
 
