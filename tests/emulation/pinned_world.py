@@ -6,12 +6,9 @@ the order in which they would have been. The data of the tables is that of `test
 
 from __future__ import annotations
 
-import copyreg
 import gzip
 import json
-import pickle
 import shutil
-import threading
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from email.utils import formatdate
@@ -21,12 +18,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from uuid import UUID
 
-import ministack.services.dynamodb
-import ministack.services.s3
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 from moto.moto_api._internal import mock_random
-from moto.sqs.models import sqs_backends
 from support import builders, judged_schemas
 from support.silver_tables import SILVER_FOLDER, kept_change, put_history
 
@@ -534,32 +528,6 @@ def new_folder(folder):
     text = properties.read_text().replace("table.name=user", "table.name=orders")
     properties.write_text(text.replace("database.name=crm", "database.name=shop"))
     return folder
-
-
-def _holders():
-    """What the emulators hold, which `other_services` has filled too."""
-    yield from (
-        holder._data
-        for module in (ministack.services.dynamodb, ministack.services.s3)
-        for _, holder in sorted(vars(module).items())
-        if isinstance(getattr(holder, "_data", None), dict)
-    )
-    jobs = emrserverless_backends[DEFAULT_ACCOUNT_ID][REGION]
-    yield from (sqs_backends[DEFAULT_ACCOUNT_ID][REGION].queues, jobs.applications, jobs.job_runs)
-    yield cloudformation().outputs
-
-
-def saved_state():
-    """What the emulators hold, as bytes."""
-    copyreg.pickle(type(threading.RLock()), lambda lock: (threading.RLock, ()))  # a queue has one
-    return pickle.dumps(list(_holders()))
-
-
-def restore_state(saved):
-    """Have the emulators hold what they held."""
-    for held, data in zip(_holders(), pickle.loads(saved), strict=True):
-        held.clear()
-        held.update(data)
 
 
 def _put_log(stack, folder):

@@ -53,7 +53,7 @@ def record(version: str) -> Path:
         clock.start_ids(1)
         clock.pin(patch)
         (Path(home) / "work").mkdir()
-        with new_stack(patch, Path(home) / "work") as stack:
+        with new_stack(patch, Path(home) / "work", anew=True) as stack:
             World(stack, clock, folder).build()
             world = {
                 "version": version,

@@ -1,14 +1,22 @@
 """A deployed stack for tests of the commands: S3, DynamoDB and SQS on an emulator, and answers of CloudFormation."""
 
+import copyreg
 import json
+import os
+import pickle
+import threading
 from contextlib import contextmanager
 from functools import cache
 from types import SimpleNamespace
 from xml.sax.saxutils import escape
 
 from botocore.parsers import create_parser
+from ministack.services import dynamodb, s3
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.emrserverless.models import emrserverless_backends
+from moto.sqs.models import sqs_backends
 
-from emulation.aws import emulated_aws, emulated_session
+from emulation.aws import EMULATOR_VARIABLE, emulated_aws, emulated_session
 from emulation.ledger_table_schema import create_ledger_table
 from sluice.batch.manifest import ManifestObject
 from sluice.ledger import keys as items
@@ -79,18 +87,53 @@ def cloudformation():
     return CloudFormation()
 
 
-class Stack:
-    """A deployed stack, and what its parts would have written."""
+def _holders():
+    """What the emulators hold."""
+    yield from (
+        holder._data
+        for module in (dynamodb, s3)
+        for _, holder in sorted(vars(module).items())
+        if isinstance(getattr(holder, "_data", None), dict)
+    )
+    jobs = emrserverless_backends[DEFAULT_ACCOUNT_ID][REGION]
+    yield from (sqs_backends[DEFAULT_ACCOUNT_ID][REGION].queues, jobs.applications, jobs.job_runs)
+    yield cloudformation().outputs
 
-    def __init__(self):
+
+def saved_state():
+    """What the emulators hold, as bytes."""
+    copyreg.pickle(type(threading.RLock()), lambda lock: (threading.RLock, ()))  # a queue has one
+    return pickle.dumps(list(_holders()))
+
+
+def restore_state(saved):
+    """Have the emulators hold what they held."""
+    for held, data in zip(_holders(), pickle.loads(saved), strict=True):
+        held.clear()
+        held.update(data)
+
+
+RESTORES = os.environ.get(EMULATOR_VARIABLE) != "moto"
+#: Of a stack in which nothing was done, once it was made in this process.
+_new: list[bytes] = []
+
+
+class Stack:
+    """A deployed stack, and what its parts would have written. `anew`: by calls, with the next ids of emulators."""
+
+    def __init__(self, anew=False):
         described = cloudformation()
+        described.parameters, described.tags = {}, {}
         self.s3, self.dynamodb = SHARED.client("s3"), SHARED.client("dynamodb")
+        self.ledger = Ledger(self.dynamodb, "s-ledger")
+        if _new and not anew:
+            restore_state(_new[0])
+            return
         for bucket in BUCKETS.values():
             self.s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
         self.s3.put_bucket_versioning(Bucket="s-bronze", VersioningConfiguration={"Status": "Enabled"})
         create_ledger_table(self.dynamodb, "s-ledger")
         queue = SHARED.client("sqs").create_queue(QueueName="dead-letters")["QueueUrl"]
-        described.parameters, described.tags = {}, {}
         described.outputs = {
             **BUCKETS,
             "LedgerTable": "s-ledger",
@@ -98,7 +141,8 @@ class Stack:
             "SuperviseFunction": "s-supervise",
             "DeadLetterQueueUrl": queue,
         }
-        self.ledger = Ledger(self.dynamodb, "s-ledger")
+        if not anew and RESTORES:
+            _new.append(saved_state())
 
     def write(self, key, body=b"x"):
         return ObjectId("s-bronze", key, self.s3.put_object(Bucket="s-bronze", Key=key, Body=body)["VersionId"])
@@ -145,7 +189,7 @@ class Stack:
 
 
 @contextmanager
-def new_stack(monkeypatch, tmp_path):
+def new_stack(monkeypatch, tmp_path, *, anew=False):
     """A stack in its region, and a folder of its own for what the commands write."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": "x",
@@ -164,7 +208,7 @@ def new_stack(monkeypatch, tmp_path):
         LedgerTable, "map", lambda self, function, arguments: [function(argument) for argument in arguments]
     )
     with emulated_aws():
-        yield Stack()
+        yield Stack(anew)
 
 
 def record_invocations(monkeypatch):

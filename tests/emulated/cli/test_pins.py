@@ -12,17 +12,8 @@ from pathlib import Path
 
 import pytest
 from emulation.aws import EMULATOR_VARIABLE
-from emulation.pinned_world import (
-    NOON,
-    Clock,
-    World,
-    new_folder,
-    other_services,
-    pin_services,
-    restore_state,
-    saved_state,
-)
-from emulation.stack import new_stack
+from emulation.pinned_world import NOON, Clock, World, new_folder, other_services, pin_services
+from emulation.stack import new_stack, restore_state, saved_state
 from support.builders import to_a_terminal, unstyled
 
 from sluice_cli.main import run
@@ -96,7 +87,7 @@ def world(tmp_path_factory):
         clock.start_ids(1)
         clock.pin(patch)
         (home / "work").mkdir()
-        with new_stack(patch, home / "work") as stack:
+        with new_stack(patch, home / "work", anew=True) as stack:
             built_world = World(stack, clock, folder).build()
             clock.start_ids(1_000_000)
             other_services(stack, clock)

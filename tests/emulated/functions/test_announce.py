@@ -223,8 +223,7 @@ def test_a_batch_says_what_it_set_aside_and_which_columns_changed(bus, deploymen
         "columns": [{"column": "email", "change": "added", "from": None, "to": "string"}],
     }
     deployment.dynamodb.put_item(
-        TableName="sluice-ledger",
-        Item=codec.item({"pk": "batch#b-1", "sk": "table#a.x", "table": "a.x", **part}),
+        TableName="sluice-ledger", Item=codec.item({"pk": "batch#b-1", "sk": "table#a.x", "table": "a.x", **part})
     )
     assert failed_items(handler({"Records": [record(BATCH, {**BATCH, "state": "claimed"})]}, context())) == []
     assert [entry["DetailType"] for entry, _ in bus] == ["Batch Committed", "Object Quarantined", "Schema Changed"]

@@ -158,10 +158,7 @@ def test_the_backlog_of_each_table_is_measured():
         [waiting("shop.orders", "o", 100), waiting("shop.orders", "o", 90), waiting("shop.slow", "s", 60)],
         NOW,
     )
-    assert found.tables == (
-        TableBacklog("shop.orders", 2, 60, 40.0),
-        TableBacklog("shop.slow", 1, 7200, 0.0),
-    )
+    assert found.tables == (TableBacklog("shop.orders", 2, 60, 40.0), TableBacklog("shop.slow", 1, 7200, 0.0))
 
 
 class Emr:

@@ -292,9 +292,7 @@ def test_objects_of_logs_that_share_a_partition_are_freed_however_old(deployment
 ELSEWHERE = TableRule("public.people", ("id",), topic=TOPIC, lane="side")
 
 
-def test_an_object_admitted_by_a_replaced_configuration_goes_to_its_new_table(
-    settled,
-):
+def test_an_object_admitted_by_a_replaced_configuration_goes_to_its_new_table(settled):
     id = settled.land(key(1), avro())
     admit(sqs_event(s3_body(id)), context())
     before = settled.record(id)

@@ -48,10 +48,9 @@ def refused_by(role):
     def refused(resource, data):
         if all([role.allows(one) for one in asked(resource, data)]):
             return None
-        return {
-            ASK: "EmrServerless.AccessDeniedException",
-            UPDATE: "DynamoDB.AccessDeniedException",
-        }.get(resource, "Lambda.AWSLambdaException")
+        return {ASK: "EmrServerless.AccessDeniedException", UPDATE: "DynamoDB.AccessDeniedException"}.get(
+            resource, "Lambda.AWSLambdaException"
+        )
 
     return refused
 
@@ -94,12 +93,7 @@ ENDINGS = {
 
 
 def test_every_task_is_allowed_and_nothing_is_allowed_that_no_task_asks_for():
-    data = {
-        "ApplicationId": APPLICATION,
-        "JobRunId": "1",
-        "TableName": "ledger",
-        "Key": {"pk": {"S": "x"}},
-    }
+    data = {"ApplicationId": APPLICATION, "JobRunId": "1", "TableName": "ledger", "Key": {"pk": {"S": "x"}}}
     called = {action for task in TASKS.values() for action, _, _ in asked(task["Resource"], data)}
     granted = {action for sid, action in Role(ROLE, NAMES).grants if sid not in BY_STEP_FUNCTIONS}
     assert called == granted

@@ -31,9 +31,8 @@ from sluice_spark.run.driver import EXIT_OK, Arguments, drive, parse
 from sluice_spark.run.hold import job_run_id_from, job_run_id_of_application
 from sluice_spark.run.spark_engine import SparkMerger
 
-TOLD = (
-    "--lane main --run run-1 --region eu-central-1 --ledger ledger --silver silver --artifacts artifacts --bronze bronze"
-).split()
+NAMES = "--ledger ledger --silver silver --artifacts artifacts --bronze bronze"
+TOLD = f"--lane main --run run-1 --region eu-central-1 {NAMES}".split()
 
 
 def test_the_command_line_is_what_the_start_request_writes():

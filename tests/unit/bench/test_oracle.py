@@ -10,16 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 import yaml
-from faulting.oracle import (
-    MASKED,
-    Change,
-    changes_in,
-    compared_changes,
-    compared_rows,
-    hashed,
-    rows_after,
-    unlike,
-)
+from faulting.oracle import MASKED, Change, changes_in, compared_changes, compared_rows, hashed, rows_after, unlike
 from faulting.world import RULES, SETTINGS, TABLES, Made, Put, World
 from soaking.world import TABLES as SOAKED
 from soaking.world import SoakWorld

@@ -413,13 +413,7 @@ def test_a_timestamp_to_the_minute_has_its_seconds() -> None:
     texts = ["2024-01-01T10:30Z", "2024-01-01T10:30-01:30", None, "infinity", "2024-01-01T10:30:00.5Z"]
     assert [
         row["at"] for row in decoded(schema, [change(op="c", lsn=n, id=n, at=text) for n, text in enumerate(texts)])
-    ] == [
-        "2024-01-01T10:30:00Z",
-        "2024-01-01T10:30:00-01:30",
-        None,
-        "infinity",
-        "2024-01-01T10:30:00.5Z",
-    ]
+    ] == ["2024-01-01T10:30:00Z", "2024-01-01T10:30:00-01:30", None, "infinity", "2024-01-01T10:30:00.5Z"]
 
 
 def test_a_key_of_more_digits_than_its_type_is_no_key_beside_another_unit_either() -> None:

@@ -79,9 +79,7 @@ def test_nothing_names_the_application_any_more(template: dict[str, Any]) -> Non
     assert APPLICATION not in text
 
 
-def test_without_a_bucket_code_stays_for_sam_to_build_and_functions_name_their_own(
-    template: dict[str, Any],
-) -> None:
+def test_without_a_bucket_code_stays_for_sam_to_build_and_functions_name_their_own(template: dict[str, Any]) -> None:
     made = overlay(template, Surroundings("id", "arn", "http://e"))
     functions = {
         name: resource["Properties"]
