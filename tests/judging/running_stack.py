@@ -109,12 +109,7 @@ class RunningStack:
         Raises CommandFailed when an object is left, parked, or (`strict`) quarantined.
         """
         started = time.monotonic()
-        self.sluice(
-            "wait",
-            "--timeout",
-            str(int(patient(timeout_s))),
-            *(["--strict"] if strict else []),
-        )
+        self.sluice("wait", "--timeout", str(int(patient(timeout_s))), *(["--strict"] if strict else []))
         return time.monotonic() - started
 
     def ledger_objects(self, bucket: str, *, prefix: str) -> list[dict[str, Any]]:

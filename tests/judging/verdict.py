@@ -53,11 +53,7 @@ def judge_rows(folder: Path, rows: Path, phase: str, environment: Mapping[str, s
     else:
         candidates = (each / "judge.py" for each in (*shared_folders(environment), BUNDLED))
         program = next(path for path in candidates if path.exists())
-    done = subprocess.run(
-        [sys.executable, str(program), *command],
-        capture_output=True,
-        text=True,
-    )
+    done = subprocess.run([sys.executable, str(program), *command], capture_output=True, text=True)
     if done.returncode not in (EQUAL, DIFFERENT):
         raise JudgeFailed(f"{program.name} ended with {done.returncode}: {done.stderr.strip()[-2000:]}")
     return Verdict(done.returncode == EQUAL, json.loads(done.stdout))

@@ -126,9 +126,7 @@ class TestRuns:
             put_at[manifest_key("main", manifest.batch)] = began
         listed = Objects.documents
         monkeypatch.setattr(
-            Objects,
-            "documents",
-            lambda *given: (replace(batch, put_at=put_at[batch.key]) for batch in listed(*given)),
+            Objects, "documents", lambda *given: (replace(batch, put_at=put_at[batch.key]) for batch in listed(*given))
         )
         assert run(["ops", "runs", "--before", iso(NOW + 60_000), "--json"]) == 0
         document = describe(capsys)

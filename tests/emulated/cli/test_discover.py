@@ -226,12 +226,7 @@ def test_a_column_of_the_rule_that_only_some_objects_lack_is_marked_by_a_push(st
 
 @pytest.mark.parametrize(
     "column, value, hinted",
-    [
-        ("row_deleted", "true", True),
-        ("is_deleted", False, True),
-        ("deleted", "3", False),
-        ("undeleted", True, False),
-    ],
+    [("row_deleted", "true", True), ("is_deleted", False, True), ("deleted", "3", False), ("undeleted", True, False)],
 )
 def test_a_column_that_seems_to_mark_deletions_is_named(stack, capsys, tmp_path, column, value, hinted):
     waiting_rows(stack, 1, {"id": 1, column: value})

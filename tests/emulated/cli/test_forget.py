@@ -63,10 +63,7 @@ def put_users(stack, *, aside, schema=None):
     outcome = Outcome(manifest.batch, TABLE, COMMITTED, NOW, instant="20260101000000000", quarantined_rows=counted)
     stack.aside = rows_key(manifest.batch, TABLE, hash)
     stack.put_documents(manifest, outcome)
-    for name, text in (
-        (stack.aside, to_lines(aside)),
-        (f"_sluice/replaced/{TABLE}/0001700000000/rebuild.json", "{}"),
-    ):
+    for name, text in ((stack.aside, to_lines(aside)), (f"_sluice/replaced/{TABLE}/0001700000000/rebuild.json", "{}")):
         stack.s3.put_object(Bucket="s-silver", Key=name, Body=text.encode())
     stack.items = items
     return stack

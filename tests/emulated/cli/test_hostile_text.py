@@ -33,7 +33,7 @@ SCHEMA = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "long
 ELSEWHERE = {
     "config schema", "demo", "doctor", "local down", "local info", "local up", "ops adopt-bucket", "ops catalog show",
     "ops catalog sync", "ops cost estimate", "ops cost runs", "ops services run", "package", "serve",
-    "standstill begin", "standstill end", "table list",
+    "standstill begin", "standstill end", "table list"
 }  # fmt: skip
 SELECT = f"select '{HOSTILE}' as \"{HOSTILE}\", [{{'a': '{HOSTILE}'}}] as nested"
 COMMANDS = {

@@ -60,10 +60,7 @@ UNKNOWN = {
         "quarantine list --topic shop.public.usr",
         "quarantine discard --topic shop.public.usr --yes",
     ],
-    "There is no lane 'mian'; did you mean main?": [
-        "ops runs --lane mian",
-        "pause mian",
-    ],
+    "There is no lane 'mian'; did you mean main?": ["ops runs --lane mian", "pause mian"],
     MISTYPED_PREFIX: [
         "ops replay --prefix topics/crm.public.cty/ --yes",
         "ops replay --prefix topics/crm.public.cty/ --dry-run --json",

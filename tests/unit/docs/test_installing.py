@@ -52,12 +52,7 @@ for module in sys.argv[2:]:
     except ModuleNotFoundError as error:
         print("module", module, file=sys.stderr)
 """
-ARGUMENTS = {
-    "config discover": [],
-    "query": ["select 1"],
-    "diff": ["a.b", "--from", "1h"],
-    "row": ["a.b", "1"],
-}
+ARGUMENTS = {"config discover": [], "query": ["select 1"], "diff": ["a.b", "--from", "1h"], "row": ["a.b", "1"]}
 # Verbs that ask the stack before they load the module that needs the extra.
 LOADED_LATER = {
     "config push": "sluice_cli.config.waiting",
@@ -82,7 +77,7 @@ def test_every_verb_that_needs_the_extra_read_is_said_to(tmp_path):
     stack = {
         "stack": "s", "region": "us-east-1", "endpoint": "http://127.0.0.1:9", "ledger": "l",
         "buckets": {"bronze": "b", "silver": "s", "artifacts": "a"},
-        "credentials": {"access_key_id": "test", "secret_access_key": "test"},
+        "credentials": {"access_key_id": "test", "secret_access_key": "test"}
     }  # fmt: skip
     (tmp_path / "local.json").write_text(json.dumps(stack))
     verbs = list(verbs_of_read())

@@ -13,13 +13,13 @@ ROOT = Path(__file__).resolve().parents[3]
 GUARANTEES = ROOT / "docs" / "evidence" / "guarantees.md"
 INVARIANTS = {
     "one-state", "equals-its-source", "newer-wins", "one-writer", "failures-stay-apart", "whole-commits",
-    "nothing-silent", "outcome-before-ledger",
+    "nothing-silent", "outcome-before-ledger"
 }  # fmt: skip
 RULES = {
     "wake-after-write", "claimable", "hold-before-write", "resolve-before-write", "services-in-the-run", "one-identity",
     "newest-instant", "ordering-properties", "three-readers", "compact-before-wider-types", "batch-id-on-commits",
     "drop-what-loses", "floor-before-purge", "truncate-is-a-position", "known-at", "overlapping-offsets", "log-restart",
-    "pinned-settings", "one-source-table",
+    "pinned-settings", "one-source-table"
 }  # fmt: skip
 HEADING = re.compile(r"^### ([a-z-]+)\. (.+)$")
 NAMED = re.compile(r"`(tests/[^`\s]+)`")

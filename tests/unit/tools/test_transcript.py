@@ -1,13 +1,6 @@
 """The demonstration's page holds the shortened output of a run, and README an excerpt."""
 
-from tools.transcript import (
-    DEMO_PAGE,
-    EXCERPT,
-    EXCERPT_LINES,
-    README,
-    WIDTH,
-    with_transcript,
-)
+from tools.transcript import DEMO_PAGE, EXCERPT, EXCERPT_LINES, README, WIDTH, with_transcript
 
 LOG = (
     """Starting the emulator
