@@ -127,11 +127,11 @@ _made: list[tuple[bytes, dict]] = []
 
 
 def merged_stack(stack):
-    """Two commits after an archived one, a batch without a change, and objects in other states."""
+    """What `merged_into` makes of a new stack."""
     if not RESTORES:
-        return _merged_stack(stack)
+        return merged_into(stack)
     if not _made:
-        made = _merged_stack(stack)
+        made = merged_into(stack)
         _made.append((saved_state(), {name: vars(made)[name] for name in ("batch", "first", "second", "bad", "waits")}))
     state, names = _made[0]
     restore_state(state)
@@ -140,7 +140,8 @@ def merged_stack(stack):
     return merged
 
 
-def _merged_stack(stack):
+def merged_into(stack):
+    """Two commits after an archived one, a batch without a change, and objects in other states."""
     merged = Merged(stack)
     merged.merge("old", at=1, archived=True)
     merged.batch, (merged.first, merged.second, merged.bad) = merged.merge("a", "b", "bad", at=2, bad=["bad"])

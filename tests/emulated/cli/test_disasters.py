@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from emulation.merged_stack import merged_stack
+from emulation.merged_stack import merged_into
 
 from sluice_aws.s3.objects import Objects
 from sluice_cli.main import run
@@ -17,7 +17,7 @@ def merged(stack, invoked, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tables.yaml").write_text("tables: [{topic: crm.public.user, table: crm.user, record_key: id}]")
     assert run(["config", "push", "tables.yaml", "--yes"]) == 0
-    made = merged_stack(stack)
+    made = merged_into(stack)
     lanes = stack.ledger.lanes
     lanes.pause("main")
     assert lanes.release("main", "run-1", lanes.get("main").arrivals, None, 0)
