@@ -84,9 +84,9 @@ def {name}(b, p):
   r[k], p = read(b, p)
  return r, p
 """
-_ARRAY = """
+_ITEMS = """
 def {name}(b, p):
- items = []
+ items = {empty}
  while True:
   c, p = long_at(b, p)
   if c < 0:
@@ -95,23 +95,8 @@ def {name}(b, p):
    return items, p
   for _ in range(c):
    {read}
-   items.append(v)
 """
-_MAP = """
-def {name}(b, p):
- pairs = {}
- while True:
-  c, p = long_at(b, p)
-  if c < 0:
-   c, (_, p) = -c, long_at(b, p)
-  if not c:
-   return pairs, p
-  for _ in range(c):
-   {key}
-   k = v
-   {read}
-   pairs[k] = v
-"""
+_ARRAY, _MAP = _ITEMS.replace("{empty}", "[]"), _ITEMS.replace("{empty}", "{}")
 _VALUE = """
 def {name}(b, p):
  {read}
@@ -129,10 +114,12 @@ def decoder_of(schema: Any, errors: str = "surrogateescape") -> Decoder:
     try:
         read = code.read(schema, "")
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptObject("The Avro header's schema has a type that Avro doesn't have", cause=repr(error)) from error
+        raise CorruptObject(
+            "The Avro header's schema has a type that Avro doesn't have", cause=repr(error)[:200]
+        ) from error
     code.text.append(_with(_DECODE, read=read))
     # The text has no word of the schema, and reaches no built-in but those that are named here.
-    exec("\n".join(code.text), code.names)  # noqa: S102  # nosec B102
+    exec("\n".join(code.text), code.names)  # nosec B102
     decoder: Decoder = code.names["decode"]
     return decoder
 
@@ -166,9 +153,10 @@ class _Code:
             return self._named[full] if full in self._named else self._named[node]
         kind = node["type"]
         if kind == "array":
-            return self._call(_ARRAY, read=self.read(node["items"], space))
+            return self._call(_ARRAY, read=(*self.read(node["items"], space), "items.append(v)"))
         if kind == "map":
-            return self._call(_MAP, key=_PRIMITIVES["string"], read=self.read(node["values"], space))
+            value = self.read(node["values"], space)
+            return self._call(_MAP, read=(*_PRIMITIVES["string"], "k = v", *value, "items[k] = v"))
         if kind not in ("record", "error", "enum", "fixed"):
             return self.read(kind, space)
         full, inner = full_name(node, space)
@@ -176,7 +164,13 @@ class _Code:
             symbols = self._constant([str(symbol) for symbol in node["symbols"]])
             self._named[full] = (*_LONG, f"v = {symbols}[v if v >= 0 else len({symbols})]")
         elif kind == "fixed":
-            self._named[full] = (f"e = p + {_size(node['size'])}", "v = b[p:e]", "p = e")
+            self._named[full] = (
+                f"e = p + {_size(node['size'])}",
+                "v = b[p:e]",
+                "if e > len(b):",  # no byte of it would be missed in a list without end
+                " raise ValueError('a value is cut')",
+                "p = e",
+            )
         else:
             self._named[full] = self._record(node["fields"], inner)
         return self._named[full]

@@ -139,6 +139,18 @@ def test_code_of_very_many_fields_is_bounded() -> None:
     assert peak < 32 * 1024**2 and decoded["R4"]["c3999"] is None
 
 
+def test_a_list_of_more_fixed_values_than_bytes_ends_with_the_bytes() -> None:
+    decode = decoder_of({"type": "array", "items": {"type": "fixed", "name": "F", "size": 4}})
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="cut"):
+            decode(encoded_long(2**20) + b"abcd", 0, 1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1024**2
+
+
 @pytest.mark.parametrize(
     "schema, body",
     [
