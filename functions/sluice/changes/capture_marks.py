@@ -263,8 +263,7 @@ def _in_the_form_of(operations: Sequence[str]) -> str:
     return mark if one.upper() == one else mark.lower()
 
 
-# How writers write true and false.
-_BOOLEANS = (frozenset("true t 1 yes y".split()), frozenset("false f 0 no n".split()))
+TRUE, FALSE = frozenset("true t 1 yes y".split()), frozenset("false f 0 no n".split())  # as writers write them
 
 
 def other_deletions(column: str, texts: Iterable[str | None], values: Collection[str]) -> tuple[str, ...]:
@@ -273,7 +272,7 @@ def other_deletions(column: str, texts: Iterable[str | None], values: Collection
     They are those of its capture, and the rule's in another case, or as another word for true or false.
     """
     words, named = vocabulary(column), {value.lower() for value in values}
-    alike = (forms for forms in _BOOLEANS if not named.isdisjoint(forms))
+    alike = (forms for forms in (TRUE, FALSE) if not named.isdisjoint(forms))
     deletions = named.union(() if words is None else words.deletions, *alike)
     return tuple(sorted(text for text in texts if text and text.lower() in deletions and text not in values))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from array import array
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -181,7 +182,7 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
     """
     wrapped: Wrapped | None = None
     first, of_changes = True, False
-    nulls: list[int] = []  # before the first sound record, which tells what they are
+    nulls = array("Q")  # numbers of lines before the first sound record, which tells what they are
     for number, content in enumerate(lines(text)):
         if number >= limits.object_rows:
             raise ExpansionLimit.beyond(
@@ -191,7 +192,8 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
                 unit="records",
             )
         if content == b"null" and (first or of_changes):  # a tombstone: the deletion before it names its row
-            nulls += [number] * first
+            if first:
+                nulls.append(number)
             continue
         schema: Mapping[str, Any] | None = None
         try:
@@ -231,7 +233,7 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
         first = False
         of_changes = of_changes or any(_OF_ENVELOPE <= change.keys() for change in changes)
         yield from () if of_changes else map(_null_line, nulls)
-        nulls = []
+        nulls = array("Q")
         for change in changes:
             yield Line(schema, change, content, number)
     yield from map(_null_line, nulls)
