@@ -85,23 +85,35 @@ def routed_rows(messages: Iterable[Message], plan: LoadPlan, places: Mapping[Pla
     stays, leaving = stays_of(rows, paths, plan)
     files = pc.if_else(stays, rows.column(FILE), pa.scalar(None, pa.int32()))
     rows = rows.drop_columns([FILE]).append_column(FILE, files)
-    own = list(zip(paths.to_pylist(), pc.fill_null(files, NEW).to_pylist()))
-    targets = {place: places[place] for place in set(own)}
-    chosen = by_key_of(rows.column(KEY), [targets[place].tasks for place in own]).to_pylist()
-    groups = [(*_place(targets[place]), task) for place, task in zip(own, chosen)]
-    numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
-    by_number = list(numbers)
-    for number, share in divided(rows, pa.array([numbers[group] for group in groups], pa.int32())):
-        partition, file, task = by_number[number]
+    for place, task, share in _shares(rows, paths, files, places):
         for message in in_messages(share):
-            yield Routed(task, (partition, file), message)
+            yield Routed(task, place, message)
     for number, keys in leaving.items():
         place = (plan.slices[number].partition, number)
         yield Routed(places[place].tasks.start, place, rows.slice(0, 0), keys)
 
 
-def _place(destination: Destination) -> Place:
-    return destination.partition, destination.number
+def _shares(
+    rows: pa.Table, paths: pa.Array, files: pa.Array, places: Mapping[Place, Destination]
+) -> Iterator[tuple[Place, int, pa.Table]]:
+    """The rows for each file and task. `files` has the number of the slice that each row stays in, or null."""
+    if not rows.num_rows:
+        return
+    partitions, slices = paths.dictionary_encode(), pc.fill_null(files, NEW).combine_chunks().dictionary_encode()
+    width = len(slices.dictionary)
+    own = pc.add(pc.multiply(partitions.indices.cast(pa.int64()), width), slices.indices).dictionary_encode()
+    names, numbers = partitions.dictionary.to_pylist(), slices.dictionary.to_pylist()
+    targets = [places[names[code // width], numbers[code % width]] for code in own.dictionary.to_pylist()]
+    if all(len(target.tasks) == 1 for target in targets):
+        tasks = pa.array([target.tasks.start for target in targets], pa.int64()).take(own.indices)
+    else:
+        tasks = by_key_of(rows.column(KEY), [targets[number].tasks for number in own.indices.to_pylist()])
+    written = list(dict.fromkeys((target.partition, target.number) for target in targets))
+    at = {place: number for number, place in enumerate(written)}
+    files_of_rows = pa.array([at[target.partition, target.number] for target in targets], pa.int64()).take(own.indices)
+    most = max(target.tasks.stop for target in targets)
+    for code, share in divided(rows, pc.add(pc.multiply(files_of_rows, most), tasks)):
+        yield written[code // most], code % most, share
 
 
 def stays_of(rows: pa.Table, paths: pa.Array, plan: LoadPlan) -> tuple[pa.Array, dict[int, list[str]]]:
