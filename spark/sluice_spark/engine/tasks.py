@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Callable
+from zipimport import zipimporter
 
 from pyspark.sql import SparkSession
 
@@ -63,8 +64,9 @@ def end_tasks(
 
 
 def task_objects(source: objects.ObjectSource) -> objects.Objects:
-    """S3 for the process of a task, which decodes without pandas from now on."""
+    """S3 for the process of a task, which decodes without pandas from now on, and begins its next task at once."""
     leave_pandas_out()
+    forget_archives()
     return objects.task_objects(source)
 
 
@@ -91,3 +93,15 @@ def leave_pandas_out() -> None:
         pa.array([None])
     finally:
         sys.meta_path.remove(_PandasLeftOut)
+
+
+def forget_archives() -> None:
+    """Drop Python's finders of modules in archives; the next import makes them anew of what Python keeps of each.
+
+    Before each task PySpark has all finders forget what they know (`worker.py`), and from Python 3.10 on those of
+    archives then read the directory at once: of this code's archive once for each package, and of Spark's jar. That
+    takes longer than a small task.
+    """
+    for path, finder in list(sys.path_importer_cache.items()):
+        if isinstance(finder, zipimporter):
+            del sys.path_importer_cache[path]
