@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -118,11 +118,14 @@ class ClaimPlan:
 
     `next_due_at` (epoch ms) is now when the budget left claimable objects behind, and None when only objects of paused
     or unconfigured tables are pending. `isolated`: the objects are a cohort, and are merged with nothing beside them.
+    `unfinished` are the tables that the batch doesn't bring up to date: it is full, or their first one, during which
+    the rest of a load arrives. What waits of them after it doesn't wait for their freshness.
     """
 
     objects: Mapping[str, tuple[PendingObject, ...]] = field(hash=False)
     next_due_at: int | None = None
     isolated: bool = False
+    unfinished: frozenset[str] = frozenset()
 
     @property
     def empty(self) -> bool:
@@ -233,25 +236,33 @@ def ready_tables(
     states: Mapping[str, TableState],
     now: int,
     settling: Settling | None = None,
+    unfinished: Collection[str] = (),
 ) -> frozenset[str]:
-    """The tables of which some pending object may be claimed now."""
+    """The tables of which some pending object may be claimed now; the arguments are those of `plan_claim`."""
     kinds: dict[tuple[str, bool], list[PendingObject]] = {}
     for item in pending:
         if feeds(item, configs.get(item.table)):
             kinds.setdefault((item.table, item.cohort is not None), []).append(item)
     moments = {
-        (table, isolated): _due_at(items, configs.get(table), states.get(table, TableState(table)), settling, now)
+        (table, isolated): _due_at(
+            items, configs.get(table), states.get(table, TableState(table)), settling, now, table in unfinished
+        )
         for (table, isolated), items in kinds.items()
     }
     return frozenset(table for (table, _), at in moments.items() if at is not None and at <= now)
 
 
 def _due_at(
-    items: Sequence[PendingObject], config: TableConfig | None, state: TableState, settling: Settling | None, now: int
+    items: Sequence[PendingObject],
+    config: TableConfig | None,
+    state: TableState,
+    settling: Settling | None,
+    now: int,
+    unfinished: bool,
 ) -> int | None:
     """When (epoch ms) a run may claim these objects, all of one cohort or of none; None as `claimable_at` has it."""
     isolated = items[0].cohort is not None
-    at = claimable_at(config, state, isolated=isolated)
+    at = claimable_at(config, state, isolated=isolated or unfinished)
     if at is None or isolated or settling is None or state.last_commit_at is not None:
         return at
     return max(at, settling.until(items, now))
@@ -289,13 +300,15 @@ def plan_claim(
     *,
     isolated_next: bool = False,
     settling: Settling | None = None,
+    unfinished: Collection[str] = (),
 ) -> ClaimPlan:
     """Take objects from the tables in turns, starting with the table that has waited longest, oldest objects first.
 
     A table whose next object would exceed the budget of bytes or rows gets no further turn. The very first object is
     always taken: one larger than the budget would otherwise wait for ever. A table that is being rebuilt gives objects
     of its lowest generation only. Objects of a topic that doesn't feed their table stay pending (`fed_by`). A table
-    missing from `states` was never committed: its objects are taken once no more of them come (`settling`).
+    missing from `states` was never committed: its objects are taken once no more of them come (`settling`). Of
+    `unfinished` tables, by the plan before, objects are taken whatever their freshness.
 
     Objects of a cohort are taken with no others: where nothing else is claimable, or where it is their turn
     (`isolated_next`). The cohort that was divided least comes first, so that what is least suspect is merged first.
@@ -307,7 +320,8 @@ def plan_claim(
     later: list[int] = []
     groups: dict[tuple[str, str | None], deque[PendingObject]] = {}
     for (table, cohort), items in waiting.items():
-        at = _due_at(items, configs.get(table), states.get(table, TableState(table)), settling, now)
+        state = states.get(table, TableState(table))
+        at = _due_at(items, configs.get(table), state, settling, now, table in unfinished)
         if at is not None and at > now:
             later.append(at)
         elif at is not None:
@@ -327,7 +341,12 @@ def plan_claim(
     if any(groups.values()):
         later.append(now)
     objects = {table: tuple(items) for table, items in taken.items()}
-    return ClaimPlan(objects, min(later) if later else None, isolated)
+    full = sum(map(len, objects.values())) >= budget.objects  # more may wait than was read
+    never = {table for table in objects if states.get(table, TableState(table)).last_commit_at is None}
+    left = {table for (table, _), queue in groups.items() if queue}
+    return ClaimPlan(
+        objects, min(later) if later else None, isolated, frozenset(left | never.union(objects if full else ()))
+    )
 
 
 def merged_as(config: TableConfig, items: Sequence[PendingObject]) -> TableConfig:

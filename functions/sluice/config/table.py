@@ -139,7 +139,7 @@ class TableSettings:
     freshness_s: int = setting(
         60,
         DURATION,
-        "How old the table may get: it is not committed more often. `0` is for demonstrations.",
+        "How old the table may get: it is committed no more often, but for what a full batch left. `0` is for demos.",
         key="freshness",
     )
     time_travel_h: int = setting(168, HOURS, "How far back earlier states of the table can be read.", key="time_travel")

@@ -112,11 +112,13 @@ class ClaimStep:
         self._new_profile = new_profile
         self._refusals: set[tuple[str, str]] = set()
         self._isolated_next = False
+        self._unfinished: frozenset[str] = frozenset()  # tables of the batch before this look, if one was
 
     def take(self, unresolved: frozenset[str]) -> Claimed | NothingClaimable:
         """Claim what is claimable. `unresolved` tables have a part that must be finished before they get another."""
         profile = self._new_profile()
         lane_name = self._hold.identity.lane
+        unfinished, self._unfinished = self._unfinished, frozenset()
         with profile.stage("pending"):
             refreshed = self._background.submit(self._configuration.refresh)
             lane = self._configuration.current.lane(lane_name)
@@ -133,12 +135,20 @@ class ClaimStep:
             configs = self._without_refused(fed_by(configuration, lane_name, configs, states), states)
             now = self._clock.now_ms()
         with profile.stage("pending"):
-            pending = self._filled(pending, configs, states, configuration.lane(lane_name).batch_objects, now)
+            most = configuration.lane(lane_name).batch_objects
+            pending = self._filled(pending, configs, states, most, now, unfinished)
         with profile.stage("plan"):
             budget = budget_of(configuration.lane(lane_name))
             routed = still_routed(configuration, lane_name, pending)
             plan = plan_claim(
-                routed, configs, states, budget, now, isolated_next=self._isolated_next, settling=SETTLING
+                routed,
+                configs,
+                states,
+                budget,
+                now,
+                isolated_next=self._isolated_next,
+                settling=SETTLING,
+                unfinished=unfinished,
             )
             plan = self._dumps.checked(plan, pending, configs, configuration)
             self._report_others(
@@ -146,7 +156,7 @@ class ClaimStep:
             )
         if plan.empty:
             return NothingClaimable(plan.next_due_at, stays_for(plan, pending, configs, states, now))
-        self._isolated_next = not plan.isolated
+        self._isolated_next, self._unfinished = not plan.isolated, plan.unfinished
         return self._open(plan, configs, states, configuration, now, profile)
 
     def _filled(
@@ -156,6 +166,7 @@ class ClaimStep:
         states: Mapping[str, TableState],
         objects: int,
         now: int,
+        unfinished: frozenset[str],
     ) -> list[PendingObject]:
         """Read more of the tables that can be claimed now, up to what the batch can take.
 
@@ -164,7 +175,7 @@ class ClaimStep:
         by_table: dict[str, list[PendingObject]] = {}
         for item in pending:
             by_table.setdefault(item.table, []).append(item)
-        ready = sorted(ready_tables(pending, configs, states, now, SETTLING))
+        ready = sorted(ready_tables(pending, configs, states, now, SETTLING, unfinished))
         requested = dict.fromkeys(ready, min(FIRST_LOOK, objects))
         while True:
             wanted = still_wanted({table: len(by_table[table]) for table in ready}, requested, objects)

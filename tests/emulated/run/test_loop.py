@@ -137,6 +137,31 @@ def test_objects_that_wait_for_freshness_keep_the_run_alive_until_they_are_due(c
     assert settled[1] - settled[0] >= 100_000
 
 
+def test_what_a_full_batch_left_does_not_wait_for_freshness(client):
+    simulated = SimulatedLane(client, configuration(freshness_s=7_200, batch_objects=2))
+    backlog = simulated.put(n=7)
+    late = []
+    simulated.clock.at(30, lambda: late.extend(simulated.put()))
+    assert simulated.run().batches == 4
+    assert simulated.states(backlog) == {"committed": 7}
+    assert simulated.states(late) == {"pending": 1}
+    assert simulated.clock.seconds < 75
+
+
+def test_what_comes_during_the_first_load_of_a_table_does_not_wait_for_freshness(client):
+    simulated = SimulatedLane(client, configuration(freshness_s=7_200))
+    first, during, late = simulated.put(), [], []
+
+    def arrive():
+        simulated.merger.during["shop.orders"] = lambda: late.extend(simulated.put() if not late else ())
+        during.extend(simulated.put())
+
+    simulated.merger.during["shop.orders"] = arrive
+    assert simulated.run().batches == 2
+    assert simulated.states(first + during) == {"committed": 2}
+    assert simulated.states(late) == {"pending": 1}
+
+
 def test_a_freshness_of_hours_keeps_no_run_alive_and_the_schedule_starts_the_next(client):
     simulated = SimulatedLane(client, configuration(freshness_s=7_200))
     simulated.put()
