@@ -341,12 +341,20 @@ def plan_claim(
     if any(groups.values()):
         later.append(now)
     objects = {table: tuple(items) for table, items in taken.items()}
-    full = sum(map(len, objects.values())) >= budget.objects  # more may wait than was read
+    return ClaimPlan(objects, min(later) if later else None, isolated, _unfinished(objects, queues, states, budget))
+
+
+def _unfinished(
+    objects: Mapping[str, Sequence[PendingObject]],
+    queues: Mapping[str, Collection[PendingObject]],
+    states: Mapping[str, TableState],
+    budget: Budget,
+) -> frozenset[str]:
+    """The tables that a batch with these objects doesn't bring up to date; `queues` are the objects that it left."""
+    if sum(map(len, objects.values())) >= budget.objects:  # more may wait than was read
+        return frozenset(objects)
     never = {table for table in objects if states.get(table, TableState(table)).last_commit_at is None}
-    left = {table for (table, _), queue in groups.items() if queue}
-    return ClaimPlan(
-        objects, min(later) if later else None, isolated, frozenset(left | never.union(objects if full else ()))
-    )
+    return frozenset(never.union(table for table, queue in queues.items() if queue))
 
 
 def merged_as(config: TableConfig, items: Sequence[PendingObject]) -> TableConfig:

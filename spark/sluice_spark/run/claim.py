@@ -156,7 +156,7 @@ class ClaimStep:
             )
         if plan.empty:
             return NothingClaimable(plan.next_due_at, stays_for(plan, pending, configs, states, now))
-        self._isolated_next, self._unfinished = not plan.isolated, plan.unfinished
+        self._isolated_next, self._unfinished = not plan.isolated, unfinished if plan.isolated else plan.unfinished
         return self._open(plan, configs, states, configuration, now, profile)
 
     def _filled(
