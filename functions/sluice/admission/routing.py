@@ -55,16 +55,8 @@ _DMS_DATE = re.compile(r"[0-9_-]+")
 _TOPICS_FOLDER = "topics"
 # Folders in which writers work, or keep their logs, wherever they lie.
 _WORK_FOLDERS = frozenset({"_temporary", "_delta_log", "_spark_metadata", "_tmp", ".tmp", ".hoodie", "+tmp"})
-# Written with every state of a Delta table, and once for a table of Hudi.
-_LOG_OF_A_TABLE = re.compile(r"(?:.*/)?(?:_delta_log/[0-9]{20}\.json|\.hoodie/hoodie\.properties)")
 _STAGING = (".spark-staging", ".hive-staging")
 _TOMBSTONE_FOLDER = "tombstone"
-
-
-TABLE_IN_FOLDER = (
-    "its folder is a table of Delta Lake or Hudi, whose objects don't say which rows were deleted: let the writer "
-    "write changes, or leave the folder out by `ignore`"
-)
 
 
 @dataclass(frozen=True)
@@ -121,7 +113,7 @@ def classify(key: str, size: int | None, match: KeyMatch | None = None) -> Route
 
     Markers, and the keys, headers and tombstones that Kafka Connect's sinks write beside the values, are ignored by a
     named rule, matched or not: so that a rule for `.*` takes no marker. Any other key without a topic is unroutable,
-    and its object is parked for an operator, as is what tells that a folder is a table, whose files are no changes.
+    and its object is parked for an operator.
     """
     folders, _, file = key.rpartition("/")
     if not file:
@@ -149,8 +141,6 @@ def classify(key: str, size: int | None, match: KeyMatch | None = None) -> Route
     if name is None and file.startswith(("_", ".")) or file.endswith("._COPYING_"):
         return Route(IGNORED, rule="hidden_file")
     if _in_hidden_folder(folders.split("/"), topic, match, by_sink=name is not None):
-        if _LOG_OF_A_TABLE.fullmatch(key):
-            return Route(UNROUTABLE, reason=TABLE_IN_FOLDER)
         return Route(IGNORED, rule="hidden_folder")
     if match is not None:
         return _matched(match, None if extension == ".gz" else file_format)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.admission.routing import TABLE_IN_FOLDER, Route, classify, first_offset, identities, route_of
+from sluice.admission.routing import classify, first_offset, identities, route_of
 from sluice.config.document import Configuration
 from sluice.config.rules.ignore import Ignore
 from sluice.config.rules.snapshot import SnapshotRule
@@ -203,9 +203,7 @@ def test_what_a_sink_writes_beside_json_and_parquet_is_ignored_too():
         ("topics/t/dt=1/_work/x.json", "hidden_folder"),
         ("topics/t/.part/x.parquet", "hidden_folder"),
         ("topics/+tmp/t/partition=0/t+0+0000000000.avro", "hidden_folder"),
-        ("exports/t/_delta_log/00000000000000000010.checkpoint.parquet", "hidden_folder"),
-        ("exports/t/_delta_log/_last_checkpoint", "hidden_file"),
-        ("topics/t/.hoodie/20261129000000000.commit", "hidden_folder"),
+        ("exports/t/_delta_log/00000000000000000000.json", "hidden_folder"),
         ("exports/t/_spark_metadata/0", "hidden_folder"),
         ("_temporary/0/public/user/LOAD00000001.csv", "hidden_folder"),
         ("topics/t/", "folder_marker"),
@@ -215,18 +213,6 @@ def test_what_a_sink_writes_beside_json_and_parquet_is_ignored_too():
 def test_what_is_written_beside_the_changes_is_ignored_by_name(key, rule):
     route = classify(key, 0)
     assert (route.kind, route.rule) == ("ignored", rule)
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "topics/t/_delta_log/00000000000000000000.json",
-        "exports/t/_delta_log/00000000000000000007.json",
-        "topics/t/.hoodie/hoodie.properties",
-    ],
-)
-def test_what_tells_that_a_folder_is_a_table_is_parked(key):
-    assert classify(key, 0) == Route("unroutable", reason=TABLE_IN_FOLDER)
 
 
 @pytest.mark.parametrize(
