@@ -118,8 +118,8 @@ class ClaimPlan:
 
     `next_due_at` (epoch ms) is now when the budget left claimable objects behind, and None when only objects of paused
     or unconfigured tables are pending. `isolated`: the objects are a cohort, and are merged with nothing beside them.
-    `unfinished` are the tables that the batch doesn't bring up to date: it is full, or their first one, during which
-    the rest of a load arrives. What waits of them after it doesn't wait for their freshness.
+    `unfinished` are the tables that the batch doesn't bring up to date: its limits leave objects of them, or it is the
+    first one, during which the rest of a load arrives. What waits of them after it doesn't wait for their freshness.
     """
 
     objects: Mapping[str, tuple[PendingObject, ...]] = field(hash=False)
@@ -341,20 +341,11 @@ def plan_claim(
     if any(groups.values()):
         later.append(now)
     objects = {table: tuple(items) for table, items in taken.items()}
-    return ClaimPlan(objects, min(later) if later else None, isolated, _unfinished(objects, queues, states, budget))
-
-
-def _unfinished(
-    objects: Mapping[str, Sequence[PendingObject]],
-    queues: Mapping[str, Collection[PendingObject]],
-    states: Mapping[str, TableState],
-    budget: Budget,
-) -> frozenset[str]:
-    """The tables that a batch with these objects doesn't bring up to date; `queues` are the objects that it left."""
-    if sum(map(len, objects.values())) >= budget.objects:  # more may wait than was read
-        return frozenset(objects)
-    never = {table for table in objects if states.get(table, TableState(table)).last_commit_at is None}
-    return frozenset(never.union(table for table, queue in queues.items() if queue))
+    # A dump is claimed once it is complete, however it arrives.
+    never = (table for table in objects if states.get(table, TableState(table)).last_commit_at is None)
+    first = {table for table in never if not configs[table].snapshot.replace}
+    unfinished = first.union(table for table, queue in queues.items() if queue)
+    return ClaimPlan(objects, min(later) if later else None, isolated, frozenset(unfinished))
 
 
 def merged_as(config: TableConfig, items: Sequence[PendingObject]) -> TableConfig:

@@ -104,4 +104,4 @@ def forget_archives() -> None:
     """
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter):
-            del sys.path_importer_cache[path]
+            sys.path_importer_cache.pop(path, None)  # other threads do the same

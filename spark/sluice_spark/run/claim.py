@@ -136,7 +136,7 @@ class ClaimStep:
             now = self._clock.now_ms()
         with profile.stage("pending"):
             most = configuration.lane(lane_name).batch_objects
-            pending = self._filled(pending, configs, states, most, now, unfinished)
+            pending, cut = self._filled(pending, configs, states, most, now, unfinished)
         with profile.stage("plan"):
             budget = budget_of(configuration.lane(lane_name))
             routed = still_routed(configuration, lane_name, pending)
@@ -156,7 +156,8 @@ class ClaimStep:
             )
         if plan.empty:
             return NothingClaimable(plan.next_due_at, stays_for(plan, pending, configs, states, now))
-        self._isolated_next, self._unfinished = not plan.isolated, unfinished if plan.isolated else plan.unfinished
+        self._isolated_next = not plan.isolated
+        self._unfinished = unfinished if plan.isolated else plan.unfinished | (cut & plan.objects.keys())
         return self._open(plan, configs, states, configuration, now, profile)
 
     def _filled(
@@ -167,10 +168,11 @@ class ClaimStep:
         objects: int,
         now: int,
         unfinished: frozenset[str],
-    ) -> list[PendingObject]:
+    ) -> tuple[list[PendingObject], frozenset[str]]:
         """Read more of the tables that can be claimed now, up to what the batch can take.
 
-        Of the other tables it is enough to know that objects wait.
+        Of the other tables it is enough to know that objects wait. Returns the objects, and the tables that may have
+        more.
         """
         by_table: dict[str, list[PendingObject]] = {}
         for item in pending:
@@ -180,7 +182,8 @@ class ClaimStep:
         while True:
             wanted = still_wanted({table: len(by_table[table]) for table in ready}, requested, objects)
             if not wanted:
-                return [item for listed in by_table.values() for item in listed]
+                cut = frozenset(table for table in ready if len(by_table[table]) >= requested[table])
+                return [item for listed in by_table.values() for item in listed], cut
             requested.update(wanted)
             by_table.update({table: [] for table in wanted})
             for item in self._ledger.pending.oldest_of(self._hold.identity.lane, wanted):

@@ -148,6 +148,20 @@ def test_what_a_full_batch_left_does_not_wait_for_freshness(client):
     assert simulated.clock.seconds < 75
 
 
+def test_a_backlog_leaves_the_freshness_of_other_tables_alone(client):
+    simulated = SimulatedLane(client, configuration(freshness_s=7_200, batch_objects=4))
+    simulated.put("shop.customers")
+    simulated.run()
+    backlog, late = simulated.put("shop.orders", 20), []
+    simulated.merger.during["shop.orders"] = lambda: late.extend(simulated.put("shop.customers"))
+    simulated.clock.advance(7_200_000)
+    late.extend(simulated.put("shop.customers"))
+    simulated.run()
+    assert simulated.states(backlog) == {"committed": 20}
+    assert simulated.states(late)["committed"] == 1
+    assert [table for _, table, _ in simulated.tables.commits].count("shop.customers") == 2
+
+
 def test_what_comes_during_the_first_load_of_a_table_does_not_wait_for_freshness(client):
     simulated = SimulatedLane(client, configuration(freshness_s=7_200))
     first, during, late = simulated.put(), [], []
