@@ -175,7 +175,7 @@ def test_lost_properties_stop_a_table_until_they_are_restored(bench: Workbench, 
 @pytest.mark.whole
 def test_no_job_runs_between_the_last_look_at_the_lane_and_the_first_instant(bench: Workbench) -> None:
     """With adaptive execution, as large lanes have it: it runs the shuffles of a plan before the plan is asked to."""
-    config = table()
+    config = table(hudi={"hoodie.parquet.compression.codec": "gzip"})  # Spark's own writer alone knows it
     bench.in_tasks()
     columns = {"id": "int", "name": ["null", "string"]}
     narrow = flattened({**columns, "ints": ["null", {"type": "array", "items": "int"}]})
