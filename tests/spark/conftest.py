@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # `make test-all` runs Spark as a driver has it. `make test` runs it with the least work for tables of a few rows: one
 # partition, and no generated code, which takes longer to compile than to interpret once.
 CORES = 2 if WHOLE else 1
+MASTER = "SLUICE_TEST_MASTER"  # names another one, such as `local-cluster[2,1,1024]`: two executors of their own
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
@@ -49,7 +50,7 @@ def spark(java_environment: dict[str, str], jars: list[Path]) -> Iterator[object
     from sluice_local.emr.spark_command import JVM_OPTIONS
     from sluice_spark.engine.session import required_settings, resolve_names_once, set_jvm_properties
 
-    builder = SparkSession.builder.master(f"local[{CORES}]").appName("tests")
+    builder = SparkSession.builder.master(os.environ.get(MASTER, f"local[{CORES}]")).appName("tests")
     settings = {
         "spark.sql.ansi.enabled": "true",  # as Spark 4 has it: the driver's own settings prevail
         **required_settings(CORES),
