@@ -188,10 +188,10 @@ class Scene:
         """Whether every object of these tables that was put is committed."""
         return self.in_state([put for put in self.world.puts if put.table in tables], "committed")
 
-    def in_state(self, puts: Iterable[Put], state: str) -> bool:
-        """Whether the ledger has these objects in a state."""
+    def in_state(self, puts: Iterable[Put], *states: str) -> bool:
+        """Whether the ledger has these objects in one of the states."""
         items = self.stack.ledger_objects(self.stack.target.bronze, prefix=self.world.prefix)
-        found = {(item["key"], item["sk"]) for item in items if item["state"] == state}
+        found = {(item["key"], item["sk"]) for item in items if item["state"] in states}
         return {(put.key, put.version) for put in puts} <= found
 
     # ---------------------------------------------------------------- traps

@@ -95,7 +95,7 @@ def all_tables(scene: Scene) -> Callable[[Request], bool]:
 
 
 def full_disk(scene: Scene) -> None:
-    """The driver's processes can write no file any more, until tables have failed or the run has ended."""
+    """The driver's processes can write no file any more, until a batch has failed, or is merged without one."""
     job_run = scene.lane().job_run_id
     assert job_run is not None
     pids = scene.processes(job_run)
@@ -104,8 +104,13 @@ def full_disk(scene: Scene) -> None:
     try:
         scene.world.put_round()
         scene.until(
-            lambda: scene.failed_tables() or scene.lane().job_run_id != job_run or not scene.processes(job_run),
-            "a failure",
+            lambda: (
+                scene.failed_tables()
+                or scene.lane().job_run_id != job_run
+                or not scene.processes(job_run)
+                or scene.in_state(scene.world.puts, "committed", "quarantined")
+            ),
+            "an end of the batch",
         )
     finally:
         limit_files(pids, resource.RLIM_INFINITY)
@@ -204,7 +209,7 @@ STORAGE: tuple[Fault, ...] = (
     ),
     Fault(
         "disk_full",
-        "the driver and its workers can write no local file while a batch runs, until a table or the run has failed",
+        "the driver and its workers can write no local file until a batch has failed, or is merged without one",
         full_disk,
         table_type=COW,
         nearest="a limit of file sizes, which makes every write fail as on a full disk, with another error number",
