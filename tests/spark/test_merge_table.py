@@ -24,8 +24,11 @@ MOR = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.ma
 
 
 @MOR
-def test_a_replay_changes_nothing_not_even_the_commit_time(bench: Workbench, table_type: str) -> None:
+@pytest.mark.parametrize("in_tasks", [False, True], ids=["Arrow", "Spark"])
+def test_a_replay_changes_nothing_not_even_the_commit_time(bench: Workbench, table_type: str, in_tasks: bool) -> None:
     config = table(table_type=table_type, partition_by=("place",))
+    if in_tasks:
+        bench.in_tasks()
     objects = [
         bench.put([row("r", 10, 1), row("r", 10, 2)], SCHEMA),
         bench.put([row("u", 20, 1, "B"), row("d", 21, 2, None, None)], SCHEMA),
