@@ -1,37 +1,39 @@
-"""Executors of their own, as on EMR Serverless: each has a JVM, and its tasks share nothing with the driver's."""
+"""Executors of their own, as on EMR Serverless: each has a JVM, and its tasks share nothing with the driver's.
+
+tests/integration/test_executors.py has them in a stack, whose few objects the driver merges by itself.
+"""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+WORK = Path(pyspark.__file__).with_name("work")  # where Spark keeps a folder for each executor, jars and all
 # Of the tests that compare rows with those of another way or reader, some whose rows tasks read, pass on and write.
-COMPARED = (
-    ("tests/spark/test_first_load.py", "equals_the_one_by_spark and tasks"),
-    ("tests/spark/test_large_parts.py", ""),
-    ("tests/spark/test_three_readers.py", ""),
-    ("tests/spark/test_merge_table.py", ""),
-)
+COMPARED = {
+    "test_first_load.py": "equals_the_one_by_spark and tasks",
+    "test_large_parts.py": "",
+    "test_three_readers.py": "",
+    "test_merge_table.py": "",
+}
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(("module", "chosen"), COMPARED, ids=[module.split("/")[-1] for module, _ in COMPARED])
-def test_two_executors_apart_write_the_same_rows(module: str, chosen: str, tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        module,
-        *(("-k", chosen) if chosen else ()),
-    ]
-    own = {"SLUICE_TEST_MASTER": "local-cluster[2,1,1024]", "SPARK_WORKER_DIR": str(tmp_path)}
+@pytest.mark.parametrize("module", COMPARED)
+def test_two_executors_apart_write_the_same_rows(module: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/spark/{module}"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(command, cwd=ROOT, env={**environment, **own}, capture_output=True, text=True)
+    environment["SLUICE_TEST_MASTER"] = "local-cluster[2,1,1024]"
+    before = set(WORK.glob("app-*"))
+    done = subprocess.run([*command, "-k", COMPARED[module]], cwd=ROOT, env=environment, capture_output=True, text=True)
+    applications = set(WORK.glob("app-*")) - before
+    executors = [executor for application in applications for executor in application.iterdir()]
+    for application in applications:
+        shutil.rmtree(application)
     assert done.returncode == 0, done.stdout[-5_000:] + done.stderr[-2_000:]
-    assert " passed" in done.stdout
+    assert len(executors) >= 2
