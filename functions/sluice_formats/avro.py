@@ -25,6 +25,7 @@ from sluice_formats.errors import CorruptObject
 from sluice_formats.records import CHUNK_BYTES, Records, chunked, most_rows, rebased
 from sluice_formats.zstd import decompress_zstd
 
+MOST_HEAD_BYTES = 20  # before a block's data: two numbers of 64 bits
 _CHECKSUM_BYTES = 4  # after a snappy block: CRC32 of the decompressed bytes
 _XZ_MEMORY = 256 * 1024**2  # the highest preset needs 65 MiB
 
@@ -59,6 +60,40 @@ def blocks_of(body: bytes, start: int, sync: bytes) -> Iterator[Block]:
             raise CorruptObject("A block of the Avro container doesn't end with the container's sync marker", at=at)
         yield Block(records, body[at_data : at_data + size], end)
         at = end
+
+
+@dataclass(frozen=True)
+class BlockRun:
+    """Consecutive whole blocks: their number of records, and where they begin and end in the container."""
+
+    records: int
+    start: int
+    end: int
+
+
+def block_run(part: bytes, at: int, until: int, sync: bytes, *, first: bool = False) -> BlockRun | None:
+    """The blocks that begin behind the first sync marker in `part` and before the place `until`; None without one.
+
+    `part` has the container's bytes from `at` on, and at least MOST_HEAD_BYTES behind `until`; `first`: a block begins
+    at `at`. A block's own bytes may hold the marker: only runs that meet are those of the container.
+
+    Raises CorruptObject.
+    """
+    place = 0 if first else part.find(sync) + SYNC_BYTES
+    if place < SYNC_BYTES and not first:
+        return None
+    start, records = place, 0
+    while at + place < until:
+        try:
+            count, size_at = long_at(part, place)
+            size, data_at = long_at(part, size_at)
+        except Cut as error:
+            raise CorruptObject("The Avro container ends inside a block", at=at + place) from error
+        if count < 0 or size < 0:
+            raise CorruptObject("A block of the Avro container has a negative size", at=at + place)
+        records += count
+        place = data_at + size + SYNC_BYTES
+    return BlockRun(records, at + start, at + place) if place > start else None
 
 
 def decompressed(block: Block, codec: str, limit: int) -> bytes:

@@ -22,7 +22,7 @@ from sluice.batch.row_errors import RowError, row_error
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.dialects.nested import Reading, TypedForm
 from sluice.changes.dialects.registry import text_field, translator
-from sluice.changes.log_restart import BY_TIME, LOGS, SeenObject
+from sluice.changes.log_restart import BY_TIME, LOGS, MAX_NAMES, SeenObject
 from sluice.changes.position import ARRIVAL, MYSQL, NAMED, OFFSET_ONLY, binlog_base, encode_floor, place_of_object
 from sluice.config.document import KeyMatch
 from sluice.config.key_pattern import KeyName, named_by
@@ -140,22 +140,25 @@ def read_or_refused(read: Callable[[], T]) -> T:
 class Decoded:
     """One object's records: Arrow batches of those that can be merged, in order, and the others with their reasons.
 
-    `seen` is the object's place in Kafka and in its source's log.
+    `seen` is the object's place in Kafka and in its source's log. `numbered_as_read`: each record is one change,
+    and its number that of the records before it.
     """
 
     batches: list[pa.RecordBatch]
     rows: list[RowError]
     seen: SeenObject
+    numbered_as_read: bool = True
 
 
-def decode(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
+def decode(body: bytes, item: ManifestObject, plan: ReaderPlan, *, first: int = 0) -> Decoded:
     """Decode every record. Raises a SluiceError, the same at every attempt, if the object can't be read to its end.
 
-    A record that can't be merged is set aside alone, up to the plan's limit of such rows.
+    A record that can't be merged is set aside alone, up to the plan's limit of such rows. `first` is the number of the
+    first record, where `body` is a piece of the object.
     """
 
     def read() -> Decoded:
-        reading = _Reading(body, item, plan)
+        reading = _Reading(body, item, plan, first)
         return reading.decoded(reading.chunks())
 
     try:
@@ -178,7 +181,7 @@ class _Prepared:
 class _Reading:
     """An object while it is decoded, chunk by chunk."""
 
-    def __init__(self, body: bytes, item: ManifestObject, plan: ReaderPlan) -> None:
+    def __init__(self, body: bytes, item: ManifestObject, plan: ReaderPlan, first: int = 0) -> None:
         lines = lines_of_texts(body, item.format, plan.dialect, plan.csv, plan.limits)
         reader = _READERS.get(item.format if lines is None else JSON)
         if reader is None:
@@ -198,7 +201,8 @@ class _Reading:
         self._view = ObjectView(item, begins_at, ordered_by, words)
         self._rows: list[RowError] = []
         self._unexpected: Counter[str] = Counter()
-        self._first = self._kafka_records = self._changes = self._decoded_bytes = 0
+        self._first = self._kafka_records = first
+        self._changes = self._decoded_bytes = 0
         self._began = time.thread_time()
         self._held_at: float | None = None
 
@@ -269,7 +273,8 @@ class _Reading:
         """The object with these batches, once its chunks were taken."""
         seen = self._view.seen(self._kafka_records)
         unexpected = tuple(sorted(self._unexpected.items()))
-        return Decoded(batches, self._rows, replace(seen, unexpected=unexpected, changes=self._changes))
+        seen = replace(seen, unexpected=unexpected, changes=self._changes)
+        return Decoded(batches, self._rows, seen, self._first == self._kafka_records)
 
 
 # Objects whose rows come in one batch with those of others: Arrow takes longer for a batch than for a row.
@@ -592,7 +597,6 @@ def _first_offset(item: ManifestObject, records: Records, name: KeyName | None) 
 
 _SERVER_IDS = ("server_id", "__server_id", "__source_server_id")
 LOG_WORDS = ("name", "db")  # of the metadata, those that tell servers and their logs apart
-MAX_NAMES = 16  # of binlogs and of servers kept per object
 
 
 def sample_of(record: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from driving.mortality import Killed, Mortality
-from support.builders import flattened
+from support.builders import avro_object, flattened
 from support.extent import WHOLE
 from support.workbench import SCHEMA, Workbench, row, table, told
 
@@ -123,6 +123,51 @@ def test_texts_that_compress_well_make_more_parts(bench: Workbench, monkeypatch:
     config = table()
     bench.merge(config, [bench.put([row("c", 1, id, name="x" * 1_000) for id in range(ROWS)], SCHEMA)])
     assert bench.left_to_spark() is None and len(bench.rows(config, "id")) == ROWS
+
+
+@pytest.fixture
+def pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Objects of some kilobytes are read in pieces: the number of these, by part."""
+    monkeypatch.setattr(driver_limits, "OBJECTS_IN_DRIVER", 0)
+    monkeypatch.setattr(covers, "MOST_CHANGES", 20)
+    numbers: list[int] = []
+    divided = attempt.divided_objects
+
+    def counted(*items: Any, **how: Any) -> Any:
+        made = divided(*items, **how, piece_bytes=1_500)
+        numbers.append(len(made[0]))
+        return made
+
+    monkeypatch.setattr(attempt, "divided_objects", counted)
+    return numbers
+
+
+def in_blocks(bench: Workbench, changes: list[dict[str, Any]], *, spoilt: bool = False) -> ManifestObject:
+    """An object of many blocks, `spoilt` in the last one."""
+    body = bytearray(avro_object(SCHEMA, changes, block=300, marker=b"marker of blocks"))
+    if spoilt:
+        body[-60:-20] = bytes([255]) * 40
+    return bench.put_bytes(bytes(body), schema=bench.put([], SCHEMA).schema)
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_large_objects_are_merged_from_their_pieces(bench: Workbench, pieces: list[int], table_type: str) -> None:
+    draw = random.Random(5)
+    first = [row("r", 1, id, draw.choice("ABC")) for id in range(5 * ROWS)]
+    later = [row(draw.choice("uud"), 10 + number, draw.randint(0, 9 * ROWS), "D") for number in range(5 * ROWS)]
+    batches = [[in_blocks(bench, first), bench.put([row("c", 1, 9_999, "A")], SCHEMA)], [in_blocks(bench, later)]]
+    merged_as_by_spark(bench, batches, table_type=table_type, partition_by=("place",))
+    assert len(pieces) == 2 and min(pieces) > 4
+
+
+def test_a_defect_in_a_piece_sets_its_whole_object_aside(bench: Workbench, pieces: list[int]) -> None:
+    spoilt = in_blocks(bench, [row("c", 1, id, "A") for id in range(5 * ROWS)], spoilt=True)
+    good = in_blocks(bench, [row("c", 1, id, "A") for id in range(1_000, 1_000 + 5 * ROWS)])
+    config = table()
+    outcome = bench.merge(config, [spoilt, good])
+    assert pieces and pieces[0] > 8 and bench.left_to_spark() is None
+    assert [error.object for error in outcome.quarantined] == [spoilt.id.hash]
+    assert bench.rows(config, "id") == [(id,) for id in range(1_000, 1_000 + 5 * ROWS)]
 
 
 def test_objects_of_a_small_truncate_are_read_once(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,12 +63,19 @@ def change(op: str = "c", lsn: Any = 7, *, source_ts_ms: int = 1_700_000_000_000
     return {**values, "__op": op, "__deleted": deleted, "__lsn": lsn, "__source_ts_ms": source_ts_ms}
 
 
-def avro_object(schema: Any, rows: Iterable[Mapping[str, Any]], *, codec: str = "null", block: int = 16_000) -> bytes:
+def avro_object(
+    schema: Any,
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    codec: str = "null",
+    block: int = 16_000,
+    marker: bytes = bytes(16),
+) -> bytes:
     """An Avro container in blocks of some `block` bytes. The same rows give the same bytes."""
     body = io.BytesIO()
     # A parsed copy, since fastavro marks the schema that it parses.
     parsed = fastavro.parse_schema(json.loads(json.dumps(schema)))
-    fastavro.writer(body, parsed, rows, codec=codec, sync_interval=block, sync_marker=bytes(16))
+    fastavro.writer(body, parsed, rows, codec=codec, sync_interval=block, sync_marker=marker)
     return body.getvalue()
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
+from itertools import chain
 from typing import Any
 
 from sluice.changes.position import (
@@ -23,6 +25,7 @@ from sluice.changes.position import (
 
 LOG_RESTARTED = "log_restarted"  # the code under which objects are parked
 SERVERS_KEPT = 32  # ids of servers whose changes were seen
+MAX_NAMES = 16  # of binlogs, of servers and of source tables, of one object
 LOGS_KEPT = 64  # of a Kafka partition, those with the newest changes
 
 _KINDS = {
@@ -73,6 +76,34 @@ class SeenObject:
     log: str | None = None
     source_tables: tuple[str, ...] = ()
     topic: str = ""
+
+
+def joined(pieces: Sequence[SeenObject]) -> SeenObject:
+    """An object as it was found, of its pieces in order."""
+    if len(pieces) == 1:
+        return pieces[0]
+    unexpected: Counter[str] = Counter()
+    for piece in pieces:
+        unexpected.update(dict(piece.unexpected))
+    furthest = max(pieces, key=lambda piece: piece.highest or "")
+    named = {piece.log for piece in pieces} - {None}
+    return replace(
+        pieces[0],
+        last=max(piece.last for piece in pieces),
+        kind=furthest.kind,
+        highest=furthest.highest,
+        newest_ms=max((piece.newest_ms for piece in pieces if piece.newest_ms is not None), default=None),
+        logs=_together(piece.logs for piece in pieces),
+        servers=_together(piece.servers for piece in pieces),
+        unexpected=tuple(sorted(unexpected.items())),
+        changes=sum(piece.changes for piece in pieces),
+        log=named.pop() if len(named) == 1 else "" if named else None,
+        source_tables=_together(piece.source_tables for piece in pieces),
+    )
+
+
+def _together(texts: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(sorted(set(chain.from_iterable(texts)))[:MAX_NAMES])
 
 
 def watched_partition(partition: int | None, topic: str, own_topic: str) -> int | None:

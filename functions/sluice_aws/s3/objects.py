@@ -163,7 +163,15 @@ class Objects:
 
         return self._part(id, f"bytes=-{limit}", last)
 
-    def _part(self, id: ObjectId, range_: str, read: Callable[[Any], bytes]) -> Head:
+    def range_bytes(self, id: ObjectId, start: int, length: int) -> bytes:
+        """At most `length` bytes of exactly this version, from `start` on, in one call.
+
+        Raises ObjectGone, ObjectArchived.
+        """
+        range_ = f"bytes={start}-{start + length - 1}"
+        return self._part(id, range_, lambda body: bytes(body.read(length)), start=start).data
+
+    def _part(self, id: ObjectId, range_: str, read: Callable[[Any], bytes], *, start: int = 0) -> Head:
         try:
             answer = self._s3.get_object(Range=range_, **_exactly(id))
         except ClientError as error:
@@ -172,6 +180,9 @@ class Objects:
             _refuse_unreadable(id, error)
             raise
         with closing(answer["Body"]) as body:
+            if "ContentRange" not in answer:  # the whole object
+                for passed in range(0, start, TAIL_PART_BYTES):
+                    body.read(min(TAIL_PART_BYTES, start - passed))
             data = read(body)
         return Head(data, _total(answer) <= len(data))
 

@@ -6,7 +6,7 @@ An accumulator brings back to the driver what tasks saw of each object's place i
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Callable
@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import ObjectError
-from sluice.changes.log_restart import SeenObject
+from sluice.changes.log_restart import SeenObject, joined
 from sluice.errors import SluiceError
 from sluice_aws.s3.objects import READ_AHEAD_OBJECTS, Objects, ObjectSource
 from sluice_formats.arrow_batches import spark_fields
@@ -128,11 +128,11 @@ def bodies(
             yield first, body.result
 
 
-Seen = dict[str, SeenObject]
+Seen = dict[tuple[str, int], SeenObject]
 
 
 class _ByObject(AccumulatorParam[Seen]):
-    """Keyed by object, so that a task that runs twice adds nothing twice."""
+    """Keyed by object and piece, so that a task that runs twice adds nothing twice."""
 
     def zero(self, value: Seen) -> Seen:
         return {}
@@ -148,19 +148,21 @@ class SeenObjects:
     def __init__(self, context: SparkContext) -> None:
         self._seen: Accumulator[Seen] = context.accumulator({}, _ByObject())
 
-    def add(self, seen: SeenObject) -> None:
-        """Add what a task saw of one object."""
-        self._seen.add({seen.object: seen})
+    def add(self, seen: SeenObject, *, piece: int = 0) -> None:
+        """Add what a task saw of one object, or of the piece of it that begins with the record of this number."""
+        self._seen.add({(seen.object, piece): seen})
 
     def take(self, objects: Sequence[ManifestObject]) -> list[SeenObject]:
         """What was seen of these objects, in the order of their admission.
 
         Empties the accumulator, which Spark itself never frees.
         """
-        seen = dict(self._seen.value)
+        pieces: defaultdict[str, list[SeenObject]] = defaultdict(list)
+        for (own, _), seen in sorted(self._seen.value.items(), key=lambda pair: pair[0]):
+            pieces[own].append(seen)
         self._seen.value.clear()
         return [
-            seen[item.id.hash]
+            joined(pieces[item.id.hash])
             for item in sorted(objects, key=lambda item: (item.admitted_at, item.id))
-            if item.id.hash in seen
+            if item.id.hash in pieces
         ]

@@ -8,7 +8,7 @@ from sluice.config.rules.table_rule import TableRule
 from sluice.objects import ObjectId
 from sluice.schema.avro import fingerprint
 from sluice_aws.admission.heads import read_head
-from sluice_aws.errors import ConfigurationUnreadable
+from sluice_aws.errors import ConfigurationUnreadable, ObjectGone
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
@@ -61,13 +61,18 @@ def test_a_kept_schema_comes_back_with_the_same_fingerprint_and_is_put_once(depl
 
 def test_an_object_is_read_by_its_exact_version(deployment):
     objects = Objects(deployment.s3)
-    old, new = deployment.land(key(1), avro(rows=1)), deployment.land(key(1), avro(rows=900))
+    body = avro(rows=900)
+    old, new = deployment.land(key(1), avro(rows=1)), deployment.land(key(1), body)
     assert objects.head_bytes(old, 10_000).whole and not objects.head_bytes(new, 100).whole
     assert read_head(objects, old, "avro").schema == SCHEMA
     assert objects.exists(old)
     deployment.s3.delete_object(Bucket=BRONZE, Key=old.key, VersionId=old.version)
     assert not objects.exists(old)
     assert objects.exists(new)
+    with pytest.raises(ObjectGone):
+        objects.range_bytes(old, 0, 5)
+    assert objects.range_bytes(new, 100, 50) == body[100:150]
+    assert objects.range_bytes(new, len(body) - 3, 50) == body[-3:]
 
 
 def test_an_identity_without_versions_is_read_on_condition_of_its_etag(deployment):

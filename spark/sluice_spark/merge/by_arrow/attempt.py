@@ -26,6 +26,7 @@ from sluice_spark.merge.by_arrow.decide import NO_CHANGES
 from sluice_spark.merge.by_arrow.driver_merge import TableRows, merge_in_driver
 from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_objects
 from sluice_spark.merge.by_arrow.large.merge import LargeMerge, read_in_driver, read_in_tasks
+from sluice_spark.merge.by_arrow.large.pieces import PIECES, Share, divided_objects, share_reader
 from sluice_spark.merge.by_arrow.large.plan import MOST_PARTS, LoadPlan, check_first_load, part_count
 from sluice_spark.merge.by_arrow.rewrite import FileWork, Rewrite
 from sluice_spark.merge.by_arrow.rows import LeftToSpark, check_columns
@@ -35,7 +36,7 @@ from sluice_spark.merge.driver_limits import are_few
 from sluice_spark.merge.history_table import history_facts, history_part, history_plan
 from sluice_spark.merge.plan import column_types
 from sluice_spark.merge.prepare import Prepared
-from sluice_spark.merge.read import SeenObjects, share_reader, shared_out
+from sluice_spark.merge.read import SeenObjects, shared_out
 from sluice_spark.merge.set_aside import leave_error, leave_rows, read_set_aside
 
 # Why parts are too large, or too unusual, for the driver's merge of single keys, but not for one of whole slices.
@@ -222,13 +223,22 @@ def _read_large_merge(
         else:
             _leave_unmerged(part, read)
             return read_in_driver(spark, read.batches, plan, work=work) if read.batches else None, read.seen
-    shares = shared_out(objects, spark.sparkContext.defaultParallelism)
+    context = spark.sparkContext
+    pieces, whole = divided_objects(context, objects, plan.reader, s3=services.objects, source=services.source)
     while True:
-        seen = SeenObjects(spark.sparkContext)
+        shares: list[Share] = [(piece,) for piece in pieces]
+        if whole:
+            shares += shared_out(whole, context.defaultParallelism)
+        seen = SeenObjects(context)
         reader = share_reader(plan.reader, services.source, seen)
         try:
             return read_in_tasks(spark, shares, reader, plan, parts=parts, work=work), seen.take(objects)
-        except LeftToSpark as left:  # bytes as stored say little of texts that compress well
+        except LeftToSpark as left:
+            if left.reason == PIECES:
+                part.event("read_whole", objects=len({piece.item.id for piece in pieces}))
+                pieces, whole = [], list(objects)
+                continue
+            # Bytes as stored say little of texts that compress well.
             more = min(MOST_PARTS, PARTS_OF_LARGE_ROWS * part_count(objects, rows=plan.rows or 0))
             if left.reason != "size" or parts >= more:
                 raise

@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from pyspark import RDD, TaskContext
 from pyspark.sql import SparkSession
 
-from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
 from sluice_spark.engine.tasks import task_objects
 from sluice_spark.errors import RowsDiffer
@@ -48,6 +47,7 @@ from sluice_spark.merge.by_arrow.large.part_rows import (
     PartRows,
     decided_part,
 )
+from sluice_spark.merge.by_arrow.large.pieces import ReadShare, Share
 from sluice_spark.merge.by_arrow.large.plan import LoadPlan
 from sluice_spark.merge.by_arrow.large.write import Routed, packed, routed_rows, stays_of, unpacked, written_files
 from sluice_spark.merge.by_arrow.rewrite import FileWork
@@ -57,10 +57,6 @@ from sluice_spark.merge.by_arrow.stored import SliceFiles, WantedKeys, stored_va
 # Keys whose stored rows are read with their values, since changes leave values unchanged.
 MOST_HISTORIES = 10_000
 SLICES_PER_TASK = 16
-
-Share = Sequence[ManifestObject]
-# Reads a share's objects in a task. Objects and records that can't be read are left in S3 (`merge.read`).
-ReadShare = Callable[[Share], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
@@ -148,8 +144,10 @@ def read_in_tasks(
 
     def task(items: Iterable[tuple[Share, Sequence[SliceFiles]]]) -> Iterator[Message]:
         for share, own in items:
-            if share:
+            try:
                 yield from messages_of(read(share), plan, parts)
+            except LeftToSpark as left:
+                yield parts, left.reason
             for files in own:
                 yield from stored_messages(task_objects(plan.source), files, plan, parts)
 
