@@ -8,7 +8,7 @@ from __future__ import annotations
 import bz2
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Callable
@@ -25,7 +25,8 @@ from sluice_formats.errors import CorruptObject
 from sluice_formats.records import CHUNK_BYTES, Records, chunked, most_rows, rebased
 from sluice_formats.zstd import decompress_zstd
 
-MOST_HEAD_BYTES = 20  # before a block's data: two numbers of 64 bits
+HEADER_BYTES = 1024**2  # of a container that is divided
+_MOST_HEAD_BYTES = 20  # before a block's data: two numbers of 64 bits
 _CHECKSUM_BYTES = 4  # after a snappy block: CRC32 of the decompressed bytes
 _XZ_MEMORY = 256 * 1024**2  # the highest preset needs 65 MiB
 
@@ -71,29 +72,62 @@ class BlockRun:
     end: int
 
 
-def block_run(part: bytes, at: int, until: int, sync: bytes, *, first: bool = False) -> BlockRun | None:
-    """The blocks that begin behind the first sync marker in `part` and before the place `until`; None without one.
+def block_runs(chunks: Iterable[bytes], limits: Limits, run_bytes: int) -> tuple[bytes, list[BlockRun]]:
+    """The header's bytes, and all blocks in runs of at least `run_bytes` each but the last. Holds one chunk at a time.
 
-    `part` has the container's bytes from `at` on, and at least MOST_HEAD_BYTES behind `until`; `first`: a block begins
-    at `at`. A block's own bytes may hold the marker: only runs that meet are those of the container.
-
-    Raises CorruptObject.
+    Raises what `parse_header` and `blocks_of` do, HeaderCut where the header is longer than the first chunk.
     """
-    place = 0 if first else part.find(sync) + SYNC_BYTES
-    if place < SYNC_BYTES and not first:
-        return None
-    start, records = place, 0
-    while at + place < until:
+    stream = _Stream(chunks)
+    first = stream.peek(HEADER_BYTES)
+    header = parse_header(Head(first, len(first) < HEADER_BYTES), limits)
+    stream.skip(header.end)
+    runs: list[BlockRun] = []
+    records, start = 0, stream.at
+    while head := stream.peek(_MOST_HEAD_BYTES):
         try:
-            count, size_at = long_at(part, place)
-            size, data_at = long_at(part, size_at)
+            count, size_at = long_at(head, 0)
+            size, data_at = long_at(head, size_at)
+            if count < 0 or size < 0:
+                raise CorruptObject("A block of the Avro container has a negative size", at=stream.at)
+            stream.skip(data_at + size)
+            if stream.peek(SYNC_BYTES) != header.sync:
+                raise CorruptObject("A block of the Avro container doesn't end with its sync marker", at=stream.at)
+            stream.skip(SYNC_BYTES)
         except Cut as error:
-            raise CorruptObject("The Avro container ends inside a block", at=at + place) from error
-        if count < 0 or size < 0:
-            raise CorruptObject("A block of the Avro container has a negative size", at=at + place)
+            raise CorruptObject("The Avro container ends inside a block", at=stream.at) from error
         records += count
-        place = data_at + size + SYNC_BYTES
-    return BlockRun(records, at + start, at + place) if place > start else None
+        if stream.at - start >= run_bytes:
+            runs.append(BlockRun(records, start, stream.at))
+            records, start = 0, stream.at
+    return first[: header.end], runs + ([BlockRun(records, start, stream.at)] if stream.at > start else [])
+
+
+class _Stream:
+    """Bytes that come in chunks, read once. `at` is the place of the next byte."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._held, self._place = b"", 0
+        self.at = 0
+
+    def peek(self, most: int) -> bytes:
+        """The next bytes, fewer at the end."""
+        while len(self._held) - self._place < most:
+            chunk = next(self._chunks, b"")
+            if not chunk:
+                break
+            self._held, self._place = self._held[self._place :] + chunk, 0
+        return self._held[self._place : self._place + most]
+
+    def skip(self, count: int) -> None:
+        """Pass so many bytes. Raises Cut at the end."""
+        self.at += count
+        while count > len(self._held) - self._place:
+            count -= len(self._held) - self._place
+            self._held, self._place = next(self._chunks, b""), 0
+            if not self._held:
+                raise Cut
+        self._place += count
 
 
 def decompressed(block: Block, codec: str, limit: int) -> bytes:

@@ -164,14 +164,25 @@ class Objects:
         return self._part(id, f"bytes=-{limit}", last)
 
     def range_bytes(self, id: ObjectId, start: int, length: int) -> bytes:
-        """At most `length` bytes of exactly this version, from `start` on, in one call.
+        """At most `length` bytes of exactly this version, from `start` on, in one call, where `has_ranges`.
 
         Raises ObjectGone, ObjectArchived.
         """
-        range_ = f"bytes={start}-{start + length - 1}"
-        return self._part(id, range_, lambda body: bytes(body.read(length)), start=start).data
+        return self._part(id, f"bytes={start}-{start + length - 1}", lambda body: bytes(body.read(length))).data
 
-    def _part(self, id: ObjectId, range_: str, read: Callable[[Any], bytes], *, start: int = 0) -> Head:
+    def has_ranges(self, id: ObjectId) -> bool:
+        """Whether the server gives a part of this version where one is asked for. Not all emulators do."""
+        answer = self._s3.get_object(Range="bytes=0-0", **_exactly(id))
+        answer["Body"].close()
+        return "ContentRange" in answer
+
+    def chunks(self, id: ObjectId) -> Iterator[bytes]:
+        """All bytes of exactly this version, in one call, TAIL_PART_BYTES at a time."""
+        with closing(self._s3.get_object(**_exactly(id))["Body"]) as body:
+            while chunk := body.read(TAIL_PART_BYTES):
+                yield chunk
+
+    def _part(self, id: ObjectId, range_: str, read: Callable[[Any], bytes]) -> Head:
         try:
             answer = self._s3.get_object(Range=range_, **_exactly(id))
         except ClientError as error:
@@ -180,9 +191,6 @@ class Objects:
             _refuse_unreadable(id, error)
             raise
         with closing(answer["Body"]) as body:
-            if "ContentRange" not in answer:  # the whole object
-                for passed in range(0, start, TAIL_PART_BYTES):
-                    body.read(min(TAIL_PART_BYTES, start - passed))
             data = read(body)
         return Head(data, _total(answer) <= len(data))
 

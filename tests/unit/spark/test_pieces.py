@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,6 @@ from sluice.changes.log_restart import SeenObject, joined
 from sluice.config.limits import Limits
 from sluice.schema.avro import read_writer_schema
 from sluice_aws.s3.objects import ObjectSource
-from sluice_formats.avro_header import Head
 from sluice_formats.decode import Decoded, decode
 from sluice_formats.records import ReaderPlan
 from sluice_spark.merge.by_arrow.large import pieces
@@ -33,30 +33,30 @@ MARKER = bytes(range(100, 116))
 
 
 class Bucket:
-    """S3 that has one object, and Spark that runs tasks in this process."""
+    """S3 that has one object."""
 
-    defaultParallelism = 2
+    ranges_served = True
 
     def __init__(self, body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
         self.body = body
         self.ranges: list[int] = []
         monkeypatch.setattr(pieces, "task_objects", lambda source: self)
 
-    def head_bytes(self, id: Any, limit: int) -> Head:
-        return Head(self.body[:limit], len(self.body) <= limit)
+    def has_ranges(self, id: Any) -> bool:
+        return self.ranges_served
+
+    def chunks(self, id: Any) -> Iterator[bytes]:
+        return (self.body[place : place + 1_000] for place in range(0, len(self.body), 1_000))
 
     def range_bytes(self, id: Any, start: int, length: int) -> bytes:
         self.ranges.append(length)
         return self.body[start : start + length]
 
-    def parallelize(self, items: list[Any], count: int) -> Any:
-        return SimpleNamespace(map=lambda task: SimpleNamespace(collect=lambda: [task(item) for item in items]))
-
     def divided(
         self, item: ManifestObject, plan: ReaderPlan, size: int
     ) -> tuple[list[ObjectPiece], list[ManifestObject]]:
-        context: Any = self
-        return divided_objects(context, [item], plan, s3=context, source=SOURCE, piece_bytes=size)
+        objects: Any = self
+        return divided_objects([item], plan, objects, piece_bytes=size)
 
     def read(self, own: list[ObjectPiece], plan: ReaderPlan) -> tuple[list[dict[str, Any]], SeenObject]:
         """The changes of the pieces, read in any order, and what was seen of their object."""
@@ -83,7 +83,6 @@ def whole(body: bytes, item: ManifestObject, plan: ReaderPlan) -> tuple[list[dic
 @pytest.mark.parametrize("item", [ITEM, UNNAMED], ids=["offset", "arrival"])
 @pytest.mark.parametrize("codec", ["null", "deflate"])
 def test_pieces_of_any_size_are_the_object(item: ManifestObject, codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    divided = 0
     plan = plan_of()
     for seed in range(120):
         random_ = random.Random(seed)
@@ -96,12 +95,11 @@ def test_pieces_of_any_size_are_the_object(item: ManifestObject, codec: str, mon
         body = avro_object(SCHEMA, rows, codec=codec, block=random_.choice((1, 100, 700)))
         own = replace(item, size=len(body))
         bucket = Bucket(body, monkeypatch)
-        found, others = bucket.divided(own, plan, random_.randint(20, 600))
-        assert bool(found) != bool(others)
+        size = random_.randint(20, 600)
+        found, others = bucket.divided(own, plan, size)
+        assert bool(found) == (2 * size < len(body)) == (not others)
         if found:
-            divided += 1
             assert bucket.read(found, plan) == whole(body, own, plan), seed
-    assert 30 < divided < 120
 
 
 def test_a_piece_takes_its_own_bytes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +135,14 @@ def test_an_object_whose_blocks_do_not_meet_is_read_whole(spoil: Any, monkeypatc
     body = spoil(avro_object(SCHEMA, [change(id=number, note=b"n" * 50) for number in range(500)], block=500))
     item = replace(ITEM, size=len(body))
     assert Bucket(body, monkeypatch).divided(item, plan_of(), 2_000) == ([], [item])
+
+
+def test_an_object_is_read_whole_where_the_server_has_no_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = avro_object(SCHEMA, [change(id=number, note=b"n" * 50) for number in range(500)], block=500)
+    bucket, item = Bucket(body, monkeypatch), replace(ITEM, size=len(body))
+    assert len(bucket.divided(item, plan_of(), 2_000)[0]) > 10
+    bucket.ranges_served = False
+    assert bucket.divided(item, plan_of(), 2_000) == ([], [item])
 
 
 def test_a_piece_with_a_row_that_cannot_be_merged_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,7 +224,7 @@ def _read_large_merge(
             _leave_unmerged(part, read)
             return read_in_driver(spark, read.batches, plan, work=work) if read.batches else None, read.seen
     context = spark.sparkContext
-    pieces, whole = divided_objects(context, objects, plan.reader, s3=services.objects, source=services.source)
+    pieces, whole = divided_objects(objects, plan.reader, services.objects)
     while True:
         shares: list[Share] = [(piece,) for piece in pieces]
         if whole:

@@ -6,22 +6,20 @@ An object is merged as a whole or not at all: where a piece has a defect, one ta
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from itertools import groupby
+from itertools import accumulate
 from typing import Callable, Union
 
 import pyarrow as pa
-from pyspark import SparkContext
+from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.admission.routing import AVRO
 from sluice.batch.manifest import ManifestObject
 from sluice.changes.dialects.registry import text_field
 from sluice.errors import SluiceError
-from sluice.objects import ObjectId
 from sluice_aws.s3.objects import Objects, ObjectSource
-from sluice_formats.avro import MOST_HEAD_BYTES, BlockRun, block_run
-from sluice_formats.avro_header import SYNC_BYTES, AvroHeader, parse_header
+from sluice_formats.avro import block_runs
 from sluice_formats.decode import decode
 from sluice_formats.records import ReaderPlan
 from sluice_spark.engine.tasks import task_objects
@@ -30,7 +28,7 @@ from sluice_spark.merge.by_arrow.rows import LeftToSpark
 from sluice_spark.merge.read import SeenObjects
 
 PIECE_BYTES = 32 * 1024**2  # as stored; a task holds a piece and its rows. Objects of more than two are divided
-HEADER_BYTES = 1024**2  # a container whose header is longer is read by one task
+READS_AT_ONCE = 4
 PIECES = "pieces"  # why pieces are not merged
 
 
@@ -50,47 +48,17 @@ Share = Sequence[Union[ManifestObject, ObjectPiece]]
 ReadShare = Callable[[Share], Iterator[pa.RecordBatch]]
 
 
-@dataclass(frozen=True)
-class _Range:
-    """A range of an object in which blocks begin."""
-
-    id: ObjectId
-    sync: bytes
-    start: int
-    end: int
-    first: bool
-
-
 def divided_objects(
-    context: SparkContext,
-    objects: Sequence[ManifestObject],
-    plan: ReaderPlan,
-    *,
-    s3: Objects,
-    source: ObjectSource,
-    piece_bytes: int | None = None,
+    objects: Sequence[ManifestObject], plan: ReaderPlan, s3: Objects, *, piece_bytes: int | None = None
 ) -> tuple[list[ObjectPiece], list[ManifestObject]]:
-    """The pieces of large objects, and the objects that are read whole. One task for each piece counts its records."""
+    """The pieces of large objects, which are read once to find their blocks, and the objects that one task reads."""
     size = piece_bytes or PIECE_BYTES
-    heads = {item: head for item in objects if _is_divisible(item, plan, size) and (head := _head(s3, item, plan))}
-    ranges = [
-        _Range(item.id, header.sync, start, min(start + size, item.size), start == header.end)
-        for item, (_, header) in heads.items()
-        for start in range(header.end, item.size, size)
-    ]
-    if not ranges:
+    large = [item for item in objects if _is_divisible(item, plan, size)]
+    if not large:
         return [], list(objects)
-    runs = context.parallelize(ranges, len(ranges)).map(partial(_run, source=source)).collect()
-    runs_by_object = {id: [run for _, run in own] for id, own in groupby(zip(ranges, runs), lambda pair: pair[0].id)}
-    pieces: list[ObjectPiece] = []
-    whole = [item for item in objects if item not in heads]
-    for item, (data, header) in heads.items():
-        own = _pieces(item, data, header, runs_by_object[item.id])
-        if own and own[-1].first <= plan.limits.object_rows:
-            pieces += own
-        else:
-            whole.append(item)
-    return pieces, whole
+    with ThreadPoolExecutor(min(READS_AT_ONCE, len(large)), thread_name_prefix="blocks") as pool:
+        pieces = dict(zip(large, pool.map(lambda item: _pieces(s3, item, plan, size), large)))
+    return [piece for own in pieces.values() for piece in own], [item for item in objects if not pieces.get(item)]
 
 
 def share_reader(plan: ReaderPlan, source: ObjectSource, seen: SeenObjects) -> ReadShare:
@@ -126,40 +94,15 @@ def _is_divisible(item: ManifestObject, plan: ReaderPlan, size: int) -> bool:
     return item.format == AVRO and is_plain and 2 * size < item.size <= plan.limits.object_bytes
 
 
-def _head(s3: Objects, item: ManifestObject, plan: ReaderPlan) -> tuple[bytes, AvroHeader] | None:
-    """The bytes of an object's header, and what they say; None for an object that one task is to read, or to refuse."""
+def _pieces(s3: Objects, item: ManifestObject, plan: ReaderPlan, size: int) -> list[ObjectPiece]:
+    """The pieces of an object; none of one that a task is to read, or to refuse."""
     try:
-        head = s3.head_bytes(item.id, HEADER_BYTES)
-        header = parse_header(head, plan.limits)
-    except SluiceError as error:
-        if error.retriable:
-            raise
-        return None
-    return head.data[: header.end], header
-
-
-def _run(part: _Range, *, source: ObjectSource) -> BlockRun | None | str:
-    """The blocks that begin in a range; the code of an error."""
-    begin = part.start if part.first else part.start - SYNC_BYTES
-    try:
-        data = task_objects(source).range_bytes(part.id, begin, part.end + MOST_HEAD_BYTES - begin)
-        return block_run(data, begin, part.end, part.sync, first=part.first)
-    except SluiceError as error:
-        if error.retriable:
-            raise
-        return error.code
-
-
-def _pieces(
-    item: ManifestObject, data: bytes, header: AvroHeader, runs: Sequence[BlockRun | None | str]
-) -> list[ObjectPiece]:
-    """The pieces of an object; none where its ranges' blocks aren't, one behind the other, all of it."""
-    pieces: list[ObjectPiece] = []
-    at, first = header.end, 0
-    for run in runs:
-        if isinstance(run, str) or run is not None and run.start != at:
+        if not s3.has_ranges(item.id):
             return []
-        if run is not None:
-            pieces.append(ObjectPiece(item, data, run.start, run.end, first))
-            at, first = run.end, first + run.records
-    return pieces if at == item.size else []
+        header, runs = block_runs(s3.chunks(item.id), plan.limits, size)
+    except (SluiceError, BotoCoreError, ClientError):  # whoever reads the object says why
+        return []
+    firsts = list(accumulate((run.records for run in runs), initial=0))
+    if firsts[-1] > plan.limits.object_rows:
+        return []
+    return [ObjectPiece(item, header, run.start, run.end, first) for run, first in zip(runs, firsts)]
