@@ -172,13 +172,16 @@ class Objects:
 
     def has_ranges(self, id: ObjectId) -> bool:
         """Whether the server gives a part of this version where one is asked for. Not all emulators do."""
-        answer = self._s3.get_object(Range="bytes=0-0", **_exactly(id))
+        answer = self._opened(id, Range="bytes=0-0")
         answer["Body"].close()
         return "ContentRange" in answer
 
     def chunks(self, id: ObjectId) -> Iterator[bytes]:
-        """All bytes of exactly this version, in one call, TAIL_PART_BYTES at a time."""
-        with closing(self._s3.get_object(**_exactly(id))["Body"]) as body:
+        """All bytes of exactly this version, in one call, TAIL_PART_BYTES at a time.
+
+        Raises ObjectGone, ObjectArchived.
+        """
+        with closing(self._opened(id)["Body"]) as body:
             while chunk := body.read(TAIL_PART_BYTES):
                 yield chunk
 
@@ -205,16 +208,19 @@ class Objects:
         return self._read_whole(id, limit, lambda: self._whole(id, limit))
 
     def _whole(self, id: ObjectId, limit: int | None) -> bytes:
-        try:
-            answer = self._s3.get_object(**_exactly(id))
-        except ClientError as error:
-            _refuse_unreadable(id, error)
-            raise
+        answer = self._opened(id)
         size = int(answer["ContentLength"])
         if limit is not None and size > limit:
             answer["Body"].close()
             raise too_large(size, limit)
         return bytes(answer["Body"].read())
+
+    def _opened(self, id: ObjectId, **how: str) -> dict[str, Any]:
+        try:
+            return dict(self._s3.get_object(**_exactly(id), **how))
+        except ClientError as error:
+            _refuse_unreadable(id, error)
+            raise
 
     def exists(self, id: ObjectId) -> bool:
         """Whether exactly this version is still there, in one call."""

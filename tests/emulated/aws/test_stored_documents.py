@@ -8,7 +8,7 @@ from sluice.config.rules.table_rule import TableRule
 from sluice.objects import ObjectId
 from sluice.schema.avro import fingerprint
 from sluice_aws.admission.heads import read_head
-from sluice_aws.errors import ConfigurationUnreadable
+from sluice_aws.errors import ConfigurationUnreadable, ObjectGone
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
@@ -70,6 +70,8 @@ def test_an_object_is_read_by_its_exact_version(deployment):
     assert not objects.exists(old)
     assert objects.exists(new)
     assert b"".join(objects.chunks(new)) == body
+    with pytest.raises(ObjectGone):
+        objects.has_ranges(old)
 
 
 def test_an_identity_without_versions_is_read_on_condition_of_its_etag(deployment):

@@ -12,7 +12,6 @@ from itertools import accumulate
 from typing import Callable, Union
 
 import pyarrow as pa
-from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.admission.routing import AVRO
 from sluice.batch.manifest import ManifestObject
@@ -100,7 +99,7 @@ def _pieces(s3: Objects, item: ManifestObject, plan: ReaderPlan, size: int) -> l
         if not s3.has_ranges(item.id):
             return []
         header, runs = block_runs(s3.chunks(item.id), plan.limits, size)
-    except (SluiceError, BotoCoreError, ClientError):  # whoever reads the object says why
+    except SluiceError:  # whoever reads the object says why
         return []
     firsts = list(accumulate((run.records for run in runs), initial=0))
     if firsts[-1] > plan.limits.object_rows:
