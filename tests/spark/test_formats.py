@@ -18,6 +18,7 @@ import pytest
 from judging.fixture_sets import SetMissing, find_set
 from judging.spark_rows import live_rows
 from judging.verdict import judge_rows
+from support.bad_input import plain_parquet
 from support.builders import change, flattened
 from support.workbench import Workbench, table, told
 
@@ -427,3 +428,14 @@ def test_recorded_json_objects_give_the_rows_of_the_source(
     (tmp_path / "cdc_events.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
     found = judge_rows(folder, tmp_path, manifest["phases"][-1]["phase"], os.environ)
     assert found.equal, found.differences()
+
+
+def test_data_files_of_a_delta_table_are_refused_until_the_rule_speaks_of_deletions(bench: Workbench) -> None:
+    bench.s3.put_object(Bucket=bench.bronze, Key="topics/d.t/_delta_log/0.json", Body=b"{}")
+    body = plain_parquet({"id": 1, "name": "a"}, {"id": 2, "name": "b"})
+    key = "topics/d.t/part-00000-c000.snappy.parquet"
+    item = replace(bench.put_bytes(body, key=key, offset=0, format="parquet"), offset=None, kafka_partition=None)
+    refused = bench.merge(table("lake"), [item])
+    assert [error.code for error in refused.quarantined] == ["deletions_unmarked"] and refused.instant is None
+    taken = table("lake", delete_when=DeleteWhen(on=False))
+    assert bench.merge(taken, [replace(item, attempt=1)]).counts["winning"] == 2

@@ -30,6 +30,7 @@ from sluice_spark.merge.schemas import (
     writer_schemas,
 )
 from sluice_spark.merge.set_aside import leave_error
+from sluice_spark.merge.table_folders import refused_files
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,10 @@ def prepare(part: PartContext) -> Prepared:
     # Also here, and not only after a commit: a run may have died between its commit and this.
     remember_columns(part.services.history, part.config, facts.schema)
     refused = (*schemas.errors, *_refused(planned, part.claimed.objects, schemas.of_object))
+    if facts.empty and not any(writer.of_changes for writer in schemas.in_order):
+        before = {error.object for error in refused}
+        files = refused_files(part.services.objects, part.claimed.objects, part.config)
+        refused += tuple(error for error in files if error.object not in before)
     for error in refused:
         leave_error(part.services.objects, part.services.silver_bucket, error=error, **part.aside)
     unread = {error.object for error in refused}
