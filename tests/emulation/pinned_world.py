@@ -76,7 +76,7 @@ class Clock:
         passing = SimpleNamespace(monotonic=count().__next__, sleep=lambda seconds: None)
         monkeypatch.setattr("sluice_aws.clock.time", moment)
         monkeypatch.setattr("sluice_cli.ingest.put.time", still)
-        for module in ("ops.standstill", "ops.dead_letters", "terminal.services", "ingest.replay"):
+        for module in ("ops.standstill", "terminal.services", "ingest.replay"):
             monkeypatch.setattr(f"sluice_cli.{module}.time", passing)
         monkeypatch.setattr("sluice_cli.config.discover.ADMISSION_PATIENCE_S", 0.0)
         monkeypatch.setitem(Waiter.__init__.__kwdefaults__, "clock", lambda: 0.0)

@@ -90,18 +90,18 @@ class Workload:
 
 
 class Throttle:
-    """Holds a loop to so many objects per second."""
+    """Holds a loop to so many objects or messages per second."""
 
     def __init__(
-        self, rate: int, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+        self, rate: float, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self._rate, self._clock, self._sleep = rate, clock, sleep
         self._began = clock()
         self._done = 0
 
-    def after(self, objects: int) -> None:
-        """Wait until so many objects more may have been written."""
-        self._done += objects
+    def after(self, number: int) -> None:
+        """Wait until so many more may have been written."""
+        self._done += number
         ahead = self._done / self._rate - (self._clock() - self._began)
         if ahead > 0:
             self._sleep(ahead)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Any
@@ -17,6 +16,7 @@ from sluice.errors import UsageError
 from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
 from sluice_aws.stack import Target
+from sluice_cli.ingest.workload import Throttle
 from sluice_cli.terminal.options import argument, option
 from sluice_cli.terminal.output import (
     DryRun,
@@ -295,29 +295,15 @@ def _leave(target: Target, url: str, letters: Sequence[Letter]) -> None:
         )
 
 
-def _paced(rate: float, sleep: Callable[[float], None] = time.sleep) -> Callable[[int], None]:
-    """A function that waits so that no more than `rate` messages a second are counted."""
-    began, done = time.monotonic(), 0
-
-    def count(messages: int) -> None:
-        nonlocal done
-        done += messages
-        ahead = done / rate - (time.monotonic() - began)
-        if ahead > 0:
-            sleep(ahead)
-
-    return count
-
-
 def _send_back(target: Target, url: str, most: int, rate: float) -> int:
     """Send messages to the queue that they came from, then delete them here: a crash repeats some, and loses none."""
-    sqs, source, done, pace = target.client("sqs"), output_of(target, "QueueUrl"), 0, _paced(rate)
+    sqs, source, done, throttle = target.client("sqs"), output_of(target, "QueueUrl"), 0, Throttle(rate)
     for letters in _received(target, url, NOTICES, most, WORK_S):
         for letter in letters:  # one by one: ten large bodies don't fit into one call
             sqs.send_message(QueueUrl=source, MessageBody=letter.body)
             sqs.delete_message(QueueUrl=url, ReceiptHandle=letter.receipt)
             done += 1
-        pace(len(letters))
+        throttle.after(len(letters))
     return done
 
 
@@ -335,8 +321,8 @@ def _reconciled(target: Target, url: str, name: str, most: int, rate: float) -> 
     if len(done) < len(letters):
         _leave(target, url, [letter for letter in letters if letter not in done])
         say("Reconcile was called, and announces the batches of the others. Run the command again in a minute")
-    pace = _paced(rate)
+    throttle = Throttle(rate)
     for letter in done:
         target.client("sqs").delete_message(QueueUrl=url, ReceiptHandle=letter.receipt)
-        pace(1)
+        throttle.after(1)
     return len(done)
