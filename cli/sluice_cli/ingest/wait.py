@@ -25,7 +25,7 @@ from sluice_cli.account.table import tried_again
 from sluice_cli.ingest.entry import reason_of
 from sluice_cli.ingest.set_aside import ReasonOfRows, reasons_of_rows
 from sluice_cli.ingest.survey import TABLES_SHOWN, Survey, describe_counts
-from sluice_cli.ingest.waiter import Bronze, Waiter, WaitResult
+from sluice_cli.ingest.waiter import Waiter, WaitResult, identities_in
 from sluice_cli.terminal.known_names import code_of
 from sluice_cli.terminal.options import TimeSpan, option, seconds
 from sluice_cli.terminal.output import (
@@ -83,11 +83,11 @@ def wait(
     with Shower() as shower:
         outcome = Waiter(
             ledger,
-            Bronze(target.objects, target.bronze, lambda: _active(store)),
+            lambda: identities_in(target, _active(store)),
+            lambda: _active(store),
             show=shower.show,
             note=shower.note,
             is_local=target.kind == LOCAL,
-            configuration=lambda: _active(store),
         ).wait(timeout)
     if outcome.survey.parked:
         configuration = _active(store)

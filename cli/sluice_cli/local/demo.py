@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -99,7 +100,7 @@ def demo(
                     Story(
                         context.find_root().command,
                         home,
-                        bronze,
+                        ChangeWriter(bronze, SALE_TOPIC, SALE_KEY),
                         folder / "made",
                         began,
                         interrupted,
@@ -122,32 +123,22 @@ def next_commands() -> tuple[str, ...]:
     return (*((f". {shell_text([str(shown)])}",) if shutil.which("sluice") is None and script.exists() else ()), *_NEXT)
 
 
+@dataclass(frozen=True)
 class Story:
     """The chapters of the demonstration. `made` is the folder of its own objects."""
 
-    def __init__(
-        self,
-        command: Callable[..., Any],
-        home: Home,
-        bronze: Path,
-        made: Path,
-        began: float,
-        interrupted: list[bool],
-        picture: Path | None,
-    ) -> None:
-        self._command = command
-        self._picture = picture
-        self._home = home
-        self._bronze = bronze
-        self._made = made
-        self._began = began
-        self._interrupted = interrupted
-        self._writer = ChangeWriter(bronze, SALE_TOPIC, SALE_KEY)
+    command: Callable[..., Any]
+    home: Home
+    writer: ChangeWriter
+    made: Path
+    began: float
+    interrupted: list[bool]
+    picture: Path | None
 
     def run(self) -> None:
         """Run every chapter. Raises DemoFailed."""
         self._land()
-        row = self._writer.living_row()
+        row = self.writer.living_row()
         number = int(row[SALE_KEY])
         before = iso(epoch_ms())
         changed = self._change_a_row(row, number, before)
@@ -159,7 +150,7 @@ class Story:
         self._verb("config", "push", "tables.yaml")
         self._verb("put", "tests/data/tickit_small/bronze")
         self._verb("wait", "--strict", "--timeout", str(_WAIT_SECONDS))
-        say(f"All seven tables are loaded {time.monotonic() - self._began:.0f} s after the start", _NARRATION)
+        say(f"All seven tables are loaded {time.monotonic() - self.began:.0f} s after the start", _NARRATION)
         counts = " union all\n".join(f"  select '{table}' as name, count(*) as rows from {table}" for table in TABLES)
         self._verb("query", f"\n{counts}", shown=f'query "\n{counts}"')
 
@@ -167,12 +158,10 @@ class Story:
         self._chapter(f"Update one row of {SALE}: one more object, generated in the connector's format")
         self._verb("query", self._row_query(number))
         changed = {**row, "qtysold": int(str(row["qtysold"])) + 1}
-        key, body = self._writer.change(changed, op="u")
+        key, body = self.writer.change(changed, op="u")
         self._put("changed", {key: body})
         self._verb("wait", "--strict", "--timeout", str(_WAIT_SECONDS))
-        self._verb(
-            "trace", key, *(() if self._picture is None else ("--svg", str(self._picture))), shown=f"trace {key}"
-        )
+        self._verb("trace", key, *(() if self.picture is None else ("--svg", str(self.picture))), shown=f"trace {key}")
         say("The row now, and before the update:", _NARRATION)
         self._verb("query", self._row_query(number))
         self._verb("query", "--as-of", before, self._row_query(number))
@@ -180,8 +169,8 @@ class Story:
 
     def _delete_beside_a_damaged_object(self, row: Mapping[str, object], number: int, before: str) -> None:
         self._chapter("Delete the row, and upload a damaged object with it")
-        deleted, body = self._writer.change(row, op="d")
-        cut, rest = self._writer.change(row, op="u", qtysold=99)
+        deleted, body = self.writer.change(row, op="d")
+        cut, rest = self.writer.change(row, op="u", qtysold=99)
         self._put("deleted", {deleted: body, cut: rest[: len(rest) - 20]})
         self._verb("wait", "--timeout", str(_WAIT_SECONDS))
         self._verb("query", f'select count(*) as "rows that readers see" from {SALE} where {SALE_KEY} = {number}')
@@ -214,7 +203,7 @@ class Story:
             )
 
     def _cost(self) -> str:
-        target = local_target(self._home.file)
+        target = local_target(self.home.file)
         batches = list(target.past_batches().newest())
         runs = sorted({batch.manifest.run for batch in batches})
         started = [(target.ledger.history.run(run) or {}).get("started_at") for run in runs]
@@ -222,17 +211,17 @@ class Story:
 
     def _survey(self) -> Survey:
         from sluice_cli.ingest.survey import survey
-        from sluice_cli.ingest.waiter import Bronze
+        from sluice_cli.ingest.waiter import identities_in
 
-        target = local_target(self._home.file)
-        listed = Bronze(target.objects, target.bronze).identities()
+        target = local_target(self.home.file)
+        listed = identities_in(target)
         return survey(listed, target.ledger.objects.get(listed), target.ledger.lanes.all())
 
     def _row_query(self, number: int) -> str:
         return f"select {SALE_KEY}, listid, qtysold, pricepaid from {SALE} where {SALE_KEY} = {number}"
 
     def _put(self, name: str, objects: Mapping[str, bytes]) -> None:
-        folder = self._made / name
+        folder = self.made / name
         for key, body in objects.items():
             path = folder / key
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -246,9 +235,9 @@ class Story:
         """Run one verb as a user would, after showing it. Raises DemoFailed, or ReaderGone as after `| head`."""
         command = f"$ sluice {shown or shell_text(arguments)}"
         say(f"\n{command}", _COMMAND, whole=command)
-        exit_code = run_command(self._command, arguments)
+        exit_code = run_command(self.command, arguments)
         sys.stdout.flush()
-        if self._interrupted:
+        if self.interrupted:
             raise KeyboardInterrupt
         if exit_code == READER_GONE:
             raise ReaderGone

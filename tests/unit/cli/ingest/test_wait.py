@@ -75,11 +75,11 @@ class SteppingStack:
     def wait(self, timeout=60.0):
         return Waiter(
             self.ledger,
-            self,
+            self.identities,
+            lambda: self.configuration,
             show=self.shown.append,
             note=self.noted.append,
             is_local=True,
-            configuration=lambda: self.configuration,
             clock=lambda: self.seconds,
             sleep=self.sleep,
             now=lambda: NOW,
