@@ -21,7 +21,7 @@ from sluice.batch.claim import PendingObject
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount, Stage
 from sluice_aws.s3.past_batches import PastBatch
-from sluice_cli.status.page import page
+from sluice_cli.status.page import Look, page
 from sluice_cli.status.past import Window, backlog, runs, table_pasts
 from sluice_cli.terminal.output import named_stack
 
@@ -325,21 +325,19 @@ def sample_page(status: dict[str, Any] | None = None, **more: Any) -> str:
         },
     }
     token = named_stack.set("sluice")
-    shown = page(
-        sample_status() if status is None else status,
-        described="stack sluice in eu-central-1",
+    look = Look(
         now=NOW,
+        document=sample_status() if status is None else status,
         window=window,
         tables=table_pasts(batches),
         backlog=backlog(batches, [waits(number) for number in range(1_840)], window),
         runs=runs(batches, items, NOW),
-        unread=0,
         oldest={
             name: KEY.format(f"{name.split('.')[0]}.public.{name.split('.')[1]}", 4_711)
             for name in ("shop.orders", "crm.address")
         },
-        **more,
     )
+    shown = page(look, "stack sluice in eu-central-1", **more)
     named_stack.reset(token)
     return shown
 

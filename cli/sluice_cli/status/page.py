@@ -6,8 +6,10 @@ What is wrong stands first, in words. Nothing is fetched, and no script runs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from sluice_aws.s3.objects import SkippedDocument
 from sluice_cli.account.trouble import Trouble, troubles
 from sluice_cli.status.charts import backlog_section, commits_section, runs_strips
 from sluice_cli.status.html import CALM, FAILS, KINDS, Node, joined, kind_of, prose, state, tag, wrong
@@ -28,30 +30,34 @@ from sluice_cli.terminal.output import counted, human_age, human_bytes
 from sluice_read.moments import clock
 
 
-def page(
-    status: Mapping[str, Any],
-    *,
-    described: str,
-    now: int,
-    window: Window,
-    tables: Sequence[TablePast],
-    backlog: Sequence[int],
-    runs: Sequence[RunPast],
-    unread: int,
-    skipped: int = 0,
-    oldest: Mapping[str, str] | None = None,
-    every_s: int | None = None,
-    note: str | None = None,
-) -> str:
-    """Render the document. `status` is the output of `sluice status --json`.
+@dataclass(frozen=True)
+class Look:
+    """What one look at a stack found. `now` is in epoch ms, `document` the output of `sluice status --json`.
 
-    `unread` counts manifests beyond the limit, `skipped` documents that can't be read. `oldest` has the key of the
-    oldest waiting object by table. With `every_s` a browser reads the page again after so many seconds. `note` says why
-    the page is not updated.
+    `oldest` has the key of the oldest waiting object by table. `unread` counts manifests beyond the limit, `skipped`
+    are documents that can't be read.
     """
+
+    now: int
+    document: Mapping[str, Any]
+    window: Window
+    tables: Sequence[TablePast]
+    backlog: Sequence[int]
+    runs: Sequence[RunPast]
+    oldest: Mapping[str, str]
+    unread: int = 0
+    skipped: Sequence[SkippedDocument] = ()
+
+
+def page(look: Look, described: str, *, every_s: int | None = None, note: str | None = None) -> str:
+    """Render the document of a look at the stack that is `described`.
+
+    With `every_s` a browser reads the page again after so many seconds. `note` says why the page is not updated.
+    """
+    status, window, runs = look.document, look.window, look.runs
     all_troubles = troubles(status)
-    traceable, traced = _traceable(status["tables"], tables, oldest or {}), _named(status["lanes"], runs)
-    look, by_table, by_run = look_section(traceable, traced)
+    traceable, traced = _traceable(status["tables"], look.tables, look.oldest), _named(status["lanes"], runs)
+    closer, by_table, by_run = look_section(traceable, traced)
     refresh = tag("meta", http_equiv="refresh", content=str(every_s)) if every_s is not None else None
     return (
         "<!doctype html>\n"
@@ -74,18 +80,18 @@ def page(
                 "body",
                 tag(
                     "main",
-                    _header(described, now, window, unread, skipped, every_s, note),
+                    _header(look, described, every_s, note),
                     _trouble(all_troubles),
-                    _tiles(status, tables, window),
+                    _tiles(status, look.tables, window),
                     _legend(),
-                    backlog_section(backlog, window),
-                    commits_section(tables, window),
+                    backlog_section(look.backlog, window),
+                    commits_section(look.tables, window),
                     lanes_section(status["lanes"], by_run),
-                    tables_section(status["tables"], tables, by_table, now),
-                    services_section(status["services"], status["services_due"], now),
-                    runs_section(runs_strips(runs, window, now), runs, by_run, now),
+                    tables_section(status["tables"], look.tables, by_table, look.now),
+                    services_section(status["services"], status["services_due"], look.now),
+                    runs_section(runs_strips(runs, window, look.now), runs, by_run, look.now),
                     aside_section(status),
-                    look,
+                    closer,
                 ),
             ),
             lang="en",
@@ -94,12 +100,11 @@ def page(
     )
 
 
-def _header(
-    described: str, now: int, window: Window, unread: int, skipped: int, every_s: int | None, note: str | None
-) -> Node:
-    parts = [f"{clock(now)}, looks back {window.length}"]
-    parts += [f"not read: {counted(unread, 'batch', 'batches')} before {clock(window.begins)}"] if unread else []
-    parts += [f"{counted(skipped, 'document')} can't be read and left out"] if skipped else []
+def _header(look: Look, described: str, every_s: int | None, note: str | None) -> Node:
+    unread, begins = counted(look.unread, "batch", "batches"), clock(look.window.begins)
+    parts = [f"{clock(look.now)}, looks back {look.window.length}"]
+    parts += [f"not read: {unread} before {begins}"] if look.unread else []
+    parts += [f"{counted(len(look.skipped), 'document')} can't be read and left out"] if look.skipped else []
     parts += [f"renewed every {human_age(round(every_s * 1000))}"] if every_s is not None else []
     return tag(
         "header",

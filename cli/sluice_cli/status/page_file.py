@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from http.client import HTTPException
 from itertools import islice
 from math import ceil
@@ -20,14 +19,13 @@ from sluice.errors import SluiceError, UsageError
 from sluice.ledger.records import RETRIED
 from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
-from sluice_aws.s3.objects import SkippedDocument
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.stack import DEPLOYED, Target
 from sluice_cli.errors import NotWritten
 from sluice_cli.ingest.set_aside import reasons_of_rows
 from sluice_cli.status.overview import gather
-from sluice_cli.status.page import page
-from sluice_cli.status.past import RunPast, TablePast, Window, backlog, runs, shown_window, table_pasts
+from sluice_cli.status.page import Look, page
+from sluice_cli.status.past import backlog, runs, shown_window, table_pasts
 from sluice_cli.terminal.output import human_age, named_stack, say, stderr_console
 from sluice_cli.terminal.run import AWS_ERRORS, debugging, unanswered
 from sluice_read.moments import clock, point_in_time
@@ -37,21 +35,6 @@ MANIFESTS, WAITING, RUNS = 2_000, 5_000, 200
 # What ends a look, and not the watch: AWS, its connection, and what stands in the stack's own documents.
 UNANSWERED = (*AWS_ERRORS, SluiceError, OSError, HTTPException, HTTPError)
 SHARE = 4  # times the last read is the shortest pause, so that a large stack is read less often
-
-
-@dataclass(frozen=True)
-class Look:
-    """What one look at a stack found. `now` is in epoch ms, `oldest` the key of each table's oldest waiting object."""
-
-    now: int
-    document: Mapping[str, Any]
-    window: Window
-    tables: Sequence[TablePast]
-    backlog: Sequence[int]
-    runs: Sequence[RunPast]
-    oldest: Mapping[str, str]
-    unread: int
-    skipped: Sequence[SkippedDocument]
 
 
 def _began(item: Mapping[str, Any]) -> int:
@@ -125,20 +108,8 @@ class PageFile:
 
     def write(self, shown: Look, *, every_s: float | None = None, note: str | None = None) -> None:
         """Write the page of a look. With `every_s`, the pause of a watch, the file is replaced whole."""
-        text = page(
-            shown.document,
-            described=self._target.described,
-            now=shown.now,
-            window=shown.window,
-            tables=shown.tables,
-            backlog=shown.backlog,
-            runs=shown.runs,
-            unread=shown.unread,
-            skipped=len(shown.skipped),
-            oldest=shown.oldest,
-            every_s=None if every_s is None else ceil(every_s),
-            note=note,
-        )
+        every = None if every_s is None else ceil(every_s)
+        text = page(shown, self._target.described, every_s=every, note=note)
         whole = self._path if every_s is None else self._path.with_name(f"{self._path.name}.partial")
         whole.write_text(text, encoding="utf-8")
         if whole != self._path:
