@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
 from sluice.admission.routing import route_of
 from sluice.admission.verdict import judge_read, judge_unread
 from sluice.config.document import Configuration
@@ -20,6 +18,7 @@ from sluice.errors import CommandFailed, UsageError
 from sluice.ledger.keys import PARKED
 from sluice_cli.account.object import rule_steps, tells_topic
 from sluice_cli.errors import plain_reason
+from sluice_cli.terminal.interaction import bars
 from sluice_cli.terminal.options import argument, option
 from sluice_cli.terminal.output import (
     Json,
@@ -31,7 +30,6 @@ from sluice_cli.terminal.output import (
     print_json,
     print_line,
     say,
-    stderr_console,
     visible,
 )
 from sluice_cli.terminal.stack import readable_configuration
@@ -253,28 +251,22 @@ def _say_left_out(left_out: Sequence[NotCopied]) -> None:
 def upload_all(s3: Any, bucket: str, uploads: tuple[Upload, ...]) -> dict[str, str | None]:
     """Copy all files. Returns the versionId by key, None in an unversioned bucket."""
     versions: dict[str, str | None] = {}
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    console = stderr_console()
-    with (
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
-        ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool,
-    ):
-        task = progress.add_task("Copying", total=len(uploads))
-        copies: dict[Future[str | None], str] = {}
-        try:
-            for item in uploads:
-                copies[pool.submit(_upload, s3, bucket, item)] = item.key
-            for copy in as_completed(copies):
-                versions[copies[copy]] = copy.result()
-                progress.advance(task)
-        except BaseException:
+    copies: dict[Future[str | None], str] = {}
+    try:
+        with bars(quiet=False) as advance, ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
             try:
+                for item in uploads:
+                    copies[pool.submit(_upload, s3, bucket, item)] = item.key
+                for copy in as_completed(copies):
+                    versions[copies[copy]] = copy.result()
+                    advance("Copying", len(versions), len(uploads))
+            except BaseException:
                 pool.shutdown(wait=True, cancel_futures=True)  # what is on its way arrives, and counts
-            finally:  # a second Ctrl-C ends the wait
-                arrived = sum(copy.done() and not copy.cancelled() and copy.exception() is None for copy in copies)
-                progress.stop()
-                say(f"{arrived:,} of {counted(len(uploads), 'object')} copied; the same command copies all again")
-            raise
+                raise
+    except BaseException:  # a second Ctrl-C ends the wait
+        arrived = sum(copy.done() and not copy.cancelled() and copy.exception() is None for copy in copies)
+        say(f"{arrived:,} of {counted(len(uploads), 'object')} copied; the same command copies all again")
+        raise
     return versions
 
 
