@@ -13,7 +13,7 @@ from sluice_cli.account.lane import resumption, steps_of_lane
 from sluice_cli.account.object import reasons_by_code
 from sluice_cli.account.service import describe_error, steps_of_service
 from sluice_cli.account.table import steps_of_table, unpausing
-from sluice_cli.terminal.output import counted, cut, human_age
+from sluice_cli.terminal.output import counted, cut, first_names, human_age
 from sluice_cli.terminal.step import Step, in_order
 
 SHOWN = 6  # of one kind; the sections below list all
@@ -86,10 +86,11 @@ def _late(tables: Sequence[Mapping[str, Any]]) -> Iterator[Trouble]:
     if not tables:
         return
     oldest = max(tables, key=lambda late: late["pending"]["oldest_ms"])
-    names = ", ".join(late["table"] for late in tables[:SHOWN])
-    more = f" and {len(tables) - SHOWN:,} more" if len(tables) > SHOWN else ""
-    number = counted(len(tables), "table is", "tables are")
-    text = f"{number} late, oldest {human_age(oldest['pending']['oldest_ms'])}: {names}{more}"
+    number, names = (
+        counted(len(tables), "table is", "tables are"),
+        first_names([late["table"] for late in tables], SHOWN),
+    )
+    text = f"{number} late, oldest {human_age(oldest['pending']['oldest_ms'])}: {names}"
     yield Trouble("late", text, "tables", (Step("history", "--table", oldest["table"]),))
 
 

@@ -30,6 +30,7 @@ from sluice_cli.terminal.output import (
     Stack,
     chosen_target,
     counted,
+    first_names,
     print_json,
     print_line,
     say,
@@ -199,8 +200,8 @@ def _replaced(written: Configuration | None, in_force: Configuration | None) -> 
     gone = [rule.table for rule in in_force.rules if rule.table not in tables_left] if in_force is not None else []
     if not gone:
         return ""
-    lost = f"{', '.join(gone[:NAMED])}{f' and {len(gone) - NAMED:,} more' if len(gone) > NAMED else ''}"
-    return f" in place of the present configuration, whose {counted(len(gone), 'rule')} for {lost} it lacks"
+    lost = f"{counted(len(gone), 'rule')} for {first_names(gone, NAMED)}"
+    return f" in place of the present configuration, whose {lost} it lacks"
 
 
 def _how(proposal: Proposal) -> str:

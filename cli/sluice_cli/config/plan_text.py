@@ -8,7 +8,7 @@ from typing import Any
 
 from sluice.config.table import in_words
 from sluice_cli.config.plan import CHANGED, NEW, REMOVED, Plan, PlannedTable, SettingChange
-from sluice_cli.terminal.output import counted
+from sluice_cli.terminal.output import counted, first_names
 from sluice_cli.terminal.step import Step
 
 REFUSED = "refused"  # in the total, whatever kind of change it would be
@@ -23,9 +23,7 @@ def lines_of(plan: Plan, *, refusals: bool) -> Iterator[str]:
         alike = (table.kind, settings, (table.risk or "").replace(table.topic, ""), _waiting_lines(table), table.unfit)
         groups.setdefault(alike, []).append(table)
     for (kind, settings, _, _, unfit), tables in groups.items():
-        names = ", ".join(table.table for table in tables[:NAMED])
-        more = f" and {len(tables) - NAMED:,} more" if len(tables) > NAMED else ""
-        yield f"{kind:<8} {names}{more}"
+        yield f"{kind:<8} {first_names([table.table for table in tables], NAMED)}"
         risk = tables[0].risk if len(tables) == 1 else "objects of their topics are parked until a rule takes them"
         yield from (f"  ! {line}" for line in (*([risk] if tables[0].risk else []), *unfit) if line)
         yield from (f"  {line}" for line in (*settings, *_waiting_lines(tables[0], len(tables))))

@@ -9,7 +9,7 @@ from typing import Any
 
 from sluice.ledger.keys import PARKED
 from sluice.ledger.records import Decision, ObjectRecord
-from sluice_cli.terminal.output import counted, human_bytes
+from sluice_cli.terminal.output import counted, first_names, human_bytes
 from sluice_cli.terminal.step import completed
 from sluice_read.moments import clock
 
@@ -23,10 +23,7 @@ def described(records: Sequence[ObjectRecord]) -> str:
     words = {OBJECT: "{}", ROWS: "rows of {}", PARKED: "{} parked"}
     parts = ", ".join(words[name].format(counted(kinds[name], "object")) for name in sorted(kinds))
     tables = sorted({record.table or record.topic or "no table" for record in records})
-    tables_shown = ", ".join(tables[:TABLES_NAMED])
-    more = f" and {len(tables) - TABLES_NAMED:,} more" if len(tables) > TABLES_NAMED else ""
-    number = "1 entry" if len(records) == 1 else f"{len(records):,} entries"
-    return f"{number} ({parts}) of {tables_shown}{more}"
+    return f"{counted(len(records), 'entry', 'entries')} ({parts}) of {first_names(tables, TABLES_NAMED)}"
 
 
 def codes(record: ObjectRecord) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from sluice.ledger.keys import CLAIMED, PARKED, PENDING, QUARANTINED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.account.lane import describe_lane, progressed_at
-from sluice_cli.terminal.output import counted, human_age
+from sluice_cli.terminal.output import counted, first_names, human_age
 
 UNSEEN = "unseen"  # in bronze, but not in the ledger yet
 FRESHNESS, FAILED_RETRYING = "(freshness)", "failed; retrying in"
@@ -137,9 +137,8 @@ def _merging(survey_: Survey, lane: LaneState, now: int, parts: Sequence[Mapping
     progress = progressed_at(lane, parts)
     done = f", {settled} of {counted(len(parts), 'table')} settled" if len(parts) > 1 else ""
     last = "" if progress is None else f", last progress {human_age(max(0, now - progress))} ago"
-    tables_shown = [f"{table} ({counted(tables[table], 'object')})" for table in sorted(tables)[:TABLES_SHOWN]]
-    more = f" and {len(tables) - TABLES_SHOWN:,} more" if len(tables) > TABLES_SHOWN else ""
-    return f", merging {', '.join(tables_shown)}{more}{done}{last}"
+    names = [f"{table} ({counted(tables[table], 'object')})" for table in sorted(tables)]
+    return f", merging {first_names(names, TABLES_SHOWN)}{done}{last}"
 
 
 def describe_tables(

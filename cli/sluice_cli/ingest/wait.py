@@ -33,6 +33,7 @@ from sluice_cli.terminal.output import (
     Stack,
     chosen_target,
     counted,
+    first_names,
     human_age,
     print_json,
     print_line,
@@ -183,12 +184,10 @@ def _print(outcome: WaitResult, timeout_s: float, reason_of_rows: ReasonOfRows =
 
 
 def _not_synced(tables: Mapping[str, str]) -> str:
-    shown = [f"{table} ({code})" for table, code in list(tables.items())[:TABLES_SHOWN]]
-    more = f" and {counted(len(tables) - len(shown), 'more table')}" if len(tables) > len(shown) else ""
-    step = synced_again(tables)
+    names = first_names([f"{table} ({code})" for table, code in tables.items()], TABLES_SHOWN)
     return (
-        f"warning: the last catalog sync of {visible(', '.join(shown))}{more} failed, and engines that read by the "
-        f"catalog may miss what is new: {step} shows the reason and retries. The rows are in the tables, so this "
+        f"warning: the last catalog sync of {visible(names)} failed, and engines that read by the catalog may miss "
+        f"what is new: {synced_again(tables)} shows the reason and retries. The rows are in the tables, so this "
         "is no failure of the wait"
     )
 

@@ -15,7 +15,7 @@ from sluice.errors import NotConfigured, SluiceError, UsageError
 from sluice.names import did_you_mean
 from sluice_aws.stack import Target
 from sluice_cli.errors import UnknownSchema
-from sluice_cli.terminal.output import counted, visible
+from sluice_cli.terminal.output import counted, first_names, visible
 from sluice_cli.terminal.step import Step, in_order
 from sluice_read.errors import UnknownTable
 
@@ -84,16 +84,10 @@ def _refuse(kind: str, given: str, choices: set[str]) -> None:
     if given not in choices:
         raise UsageError(
             f"There is no {kind} {given!r}{did_you_mean(given, choices)}",
-            next_step=f"Name one of these {kind}s: {_listed(choices)}"
+            next_step=f"Name one of these {kind}s: {first_names([visible(name) for name in sorted(choices)], NAMED)}"
             if choices
             else f"Wait for the first {kind}: {in_order((Step('put', 'FILES'), Step('wait')))}",
         )
-
-
-def _listed(choices: Iterable[str]) -> str:
-    names = sorted(choices)
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(visible(name) for name in names[:NAMED]) + more
 
 
 def known_errors(kind: type[SluiceError] = SluiceError) -> Iterable[type[SluiceError]]:

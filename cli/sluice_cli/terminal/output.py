@@ -191,6 +191,11 @@ def counted(count: int, noun: str, many: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
 
 
+def first_names(names: Sequence[str], most: int) -> str:
+    """The first `most` names, and how many more there are: `a, b and 3 more`."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
 def marked_up(text: str) -> str:
     """The text as content or quoted attribute of HTML and XML 1.0, which allows few control characters."""
     return html.escape(visible(text), quote=True)

@@ -26,6 +26,7 @@ from sluice_cli.terminal.output import (
     chosen_target,
     counted,
     described_documents,
+    first_names,
     key_in_line,
     print_json,
     print_line,
@@ -297,11 +298,9 @@ def _say_sources(document: Mapping[str, Any]) -> None:
         ("gone", "gone from bronze"),
         ("quarantined_objects", "in quarantine or unreadable, and not in the table"),
     ):
-        keys_left = document[name]
-        if keys_left:
-            keys = ", ".join(key_in_line(item["key"]) for item in keys_left[:3])
-            more = f" and {len(keys_left) - 3:,} more" if len(keys_left) > 3 else ""
-            say(f"{counted(len(keys_left), 'object')} {state}: {keys}{more}")
+        keys = [key_in_line(item["key"]) for item in document[name]]
+        if keys:
+            say(f"{counted(len(keys), 'object')} {state}: {first_names(keys, 3)}")
     listed = entries("--table", document["table"])
     if document["set_aside_with_unknown_key"]:
         records = counted(document["set_aside_with_unknown_key"], "record")
