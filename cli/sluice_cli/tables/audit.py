@@ -115,26 +115,19 @@ def audit(
         raise typer.Exit(1)
 
 
-@dataclass(frozen=True)
-class AuditedVersion:
-    """One object version with its verdict; `place` is where its commit is."""
-
-    id: ObjectId
-    verdict: ObjectVerdict
-    record: ObjectRecord | None
-    place: str | None
-
-
 @dataclass
 class AuditReport:
-    """The result of an audit. `states` and `places` count object versions; `contradictions` are not repaired."""
+    """The result of an audit. `states` and `places` count object versions; `contradictions` are not repaired.
+
+    `objects` are versions in their JSON form, if they are wanted.
+    """
 
     states: Counter[str] = field(default_factory=Counter)
     places: Counter[str] = field(default_factory=Counter)
     parts: int = 0
     contradictions: list[Contradiction] = field(default_factory=list)
     repaired: list[tuple[ObjectId, str]] = field(default_factory=list)
-    objects: list[AuditedVersion] = field(default_factory=list)
+    objects: list[dict[str, str | None]] = field(default_factory=list)
     skipped: Sequence[SkippedDocument] = ()
 
 
@@ -178,34 +171,29 @@ class Auditing:
                 report.contradictions.append(Contradiction.of_object(verdict.code, identity, record))
             if keep_objects:
                 shown = judged_now(record, self._configuration) if record is not None else None
-                report.objects.append(AuditedVersion(identity, verdict, shown, place))
+                report.objects.append(_described(identity, verdict, shown, place))
 
     def _repair(
         self, page: Mapping[ObjectId, ListedVersion], verdicts: Mapping[ObjectId, Judged]
     ) -> dict[ObjectId, str]:
         """Admit unknown objects, and end abandoned claims; gives the state of each object that was repaired."""
         unknown = [page[identity] for identity, (verdict, _) in verdicts.items() if verdict.code == UNKNOWN_OBJECT]
-        repaired = self._admit(unknown) if unknown else {}
+        admitted = self._listed.admit(list(dict.fromkeys(unknown))).done if unknown else {}
+        repaired = {identity: admission.written.state for identity, admission in admitted.items()}
         for identity, (verdict, record) in verdicts.items():
             if verdict.code == UNLISTED and record is not None and self._ledger.objects.list_again(record):
                 repaired[identity] = PENDING
-                self._wake([record.lane or ""])
+                self._wake(record.lane or "")
             if verdict.code == ABANDONED_CLAIM and record is not None:
                 end = self._facts.end_of(record)
                 if self._ledger.recovery.end_claim(record, end, epoch_ms()):
                     repaired[identity] = PENDING if end is None else end.state
-                    self._wake([record.lane or ""])
+                    self._wake(record.lane or "")
         return repaired
 
-    def _admit(self, versions: Sequence[ListedVersion]) -> dict[ObjectId, str]:
-        """Admit objects and wake their lanes; gives the state that each was admitted in, without those that failed."""
-        admitted = self._listed.admit(list(dict.fromkeys(versions))).done
-        return {identity: admission.written.state for identity, admission in admitted.items()}
-
-    def _wake(self, lanes: Sequence[str]) -> None:
-        for lane in lanes:
-            self._ledger.lanes.wake(lane)
-            self._woken.add(lane)
+    def _wake(self, lane: str) -> None:
+        self._ledger.lanes.wake(lane)
+        self._woken.add(lane)
 
     @cached_property
     def _configuration(self) -> Configuration | None:
@@ -216,9 +204,9 @@ class Auditing:
         return ListedObjects(self._target)
 
 
-def _print_objects(versions: Sequence[AuditedVersion]) -> None:
+def _print_objects(versions: Sequence[Mapping[str, str | None]]) -> None:
     """Print one line for each version: a table in a terminal, and without headings in a pipe."""
-    rows = [[str(value or "-") for value in _described(version).values()] for version in versions]
+    rows = [[value or "-" for value in version.values()] for version in versions]
     if not sys.stdout.isatty():
         for row in rows:
             print("\t".join(map(visible, row)))
@@ -269,7 +257,6 @@ def _line(item: Contradiction) -> str:
 
 
 def _document(report: AuditReport, *, with_objects: bool) -> dict[str, Any]:
-    listed = {"object_versions": [_described(version) for version in report.objects]} if with_objects else {}
     return {
         "clean": not report.contradictions,
         "objects": dict(sorted(report.states.items())),
@@ -293,21 +280,17 @@ def _document(report: AuditReport, *, with_objects: bool) -> dict[str, Any]:
             {"key": identity.key, "version": identity.version, "state": state} for identity, state in report.repaired
         ],
         "skipped_documents": described_documents(report.skipped),
-        **listed,
+        **({"object_versions": report.objects} if with_objects else {}),
     }
 
 
-def _described(version: AuditedVersion) -> dict[str, Any]:
-    record, part = version.record, version.verdict.part
-    reason = None if record is None else record.code or record.rule or record.reason
-    values = (
-        version.id.key,
-        version.id.version,
-        version.verdict.state,
-        None if record is None else record.table,
-        None if record is None else record.batch,
-        None if part is None else part.instant,
-        version.place,
-        version.verdict.code or reason,
-    )
+def _described(
+    identity: ObjectId, verdict: ObjectVerdict, record: ObjectRecord | None, place: str | None
+) -> dict[str, str | None]:
+    """The JSON form of one object version; `place` is where its commit is."""
+    table, batch, reason = None, None, None
+    if record is not None:
+        table, batch, reason = record.table, record.batch, record.code or record.rule or record.reason
+    instant = None if verdict.part is None else verdict.part.instant
+    values = (identity.key, identity.version, verdict.state, table, batch, instant, place, verdict.code or reason)
     return dict(zip(_COLUMNS, values, strict=True))
