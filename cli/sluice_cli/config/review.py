@@ -38,16 +38,6 @@ class TableInUse:
 
 
 @dataclass(frozen=True)
-class RaisedGeneration:
-    """A table whose generation rises while `waiting` pending objects of it may be of the old log."""
-
-    table: str
-    before: int
-    after: int
-    waiting: int
-
-
-@dataclass(frozen=True)
 class ClaimedPart:
     """A part of an open batch: its lane, and the settings that its manifest fixes, which its data will have."""
 
@@ -77,20 +67,18 @@ def review(
     tables: Iterable[TableState],
     in_use: Iterable[TableInUse],
     lanes: Mapping[str, LaneState],
-    raised: Iterable[RaisedGeneration] = (),
+    raised: Iterable[Review] = (),
     first: Mapping[str, ClaimedPart] = MappingProxyType({}),
     before: Configuration | None = None,
 ) -> Review:
     """Compare a configuration with the tables that have data and with the lanes that hold objects.
 
     `first` are the open parts of tables whose data is not there yet: their states have the settings of these parts.
-    `before` is the configuration in force.
+    `before` is the configuration in force, `raised` the refusals of `raised_generations`.
 
     In place, a table keeps its fixed settings and its topic. It changes lane only while nothing of it is pending and
-    both lanes are paused: otherwise two runs would write it. Objects that are pending when the generation of their
-    table is `raised` would be merged under the new one, and win over newer rows of the table. Pending objects of a
-    table without data move to the one that their topic feeds now, while their lane is paused: a claim would give the
-    old table data.
+    both lanes are paused: otherwise two runs would write it. Pending objects of a table without data move to the one
+    that their topic feeds now, while their lane is paused: a claim would give the old table data.
     """
     states = [state for state in tables if state.pinned]
     own_topics = {state.table: pinned_topic(state.pinned) for state in states}
@@ -100,7 +88,7 @@ def review(
     reviews = [
         *(_review_data(state, configuration, feeding, first.get(state.table), before) for state in states),
         *(_review_backlog(table, configuration, own_topics.get(table.table), lanes) for table in in_use),
-        *(_refused(table.table, _generation_refusal(table), names_step=True) for table in raised),
+        *raised,
     ]
     return Review(
         tuple(dict.fromkeys(refusal for part in reviews for refusal in part.refusals)),
@@ -198,23 +186,13 @@ def _lane_refusals(table: TableInUse, config: TableConfig, lanes: Mapping[str, L
         )
 
 
-def _generation_refusal(table: RaisedGeneration) -> str:
-    return (
-        f"{table.table} would go from generation {table.before} to {table.after} while objects of it wait "
-        f"({table.waiting:,}). If they are of the old log, they would win over newer rows: stop the source's connector "
-        f"if more arrive, and {Step('wait')} first. If all of them are of the new log, use --with-waiting"
-    )
+def raised_generations(ledger: Ledger, before: Configuration | None, configuration: Configuration) -> Iterator[Review]:
+    """Yield a refusal for each table whose generation rises while objects of it are pending.
 
-
-def raised_generations(
-    ledger: Ledger, before: Configuration | None, configuration: Configuration
-) -> tuple[RaisedGeneration, ...]:
-    """Return the tables whose generation rises while objects of them are pending.
-
-    Claimed objects don't count: their manifest pins the generation. Nor do objects with a generation of their own, and
-    objects that follow parked ones of their Kafka partition: they are of the log that began again.
+    They would be merged under the new generation, and win over newer rows of the table. Claimed objects don't count:
+    their manifest pins the generation. Nor do objects with a generation of their own, and objects that follow parked
+    ones of their Kafka partition: they are of the log that began again.
     """
-    raised = []
     for lane in lane_names(ledger, before) if before else ():
         for topic, table in sorted({(item.topic, item.table) for item in ledger.pending.oldest(lane, 1)}):
             old, new = before.own_or_first(topic, table) if before else None, configuration.own_or_first(topic, table)
@@ -234,8 +212,13 @@ def raised_generations(
                 )
             ]
             if waiting:
-                raised.append(RaisedGeneration(table, old.generation, new.generation, len(waiting)))
-    return tuple(raised)
+                reason = (
+                    f"{table} would go from generation {old.generation} to {new.generation} while objects of it wait "
+                    f"({len(waiting):,}). If they are of the old log, they would win over newer rows: stop the "
+                    f"source's connector if more arrive, and {Step('wait')} first. If all of them are of the new log, "
+                    "use --with-waiting"
+                )
+                yield _refused(table, reason, names_step=True)
 
 
 def known_tables(ledger: Ledger, before: Configuration | None, states: Iterable[TableState]) -> tuple[TableInUse, ...]:
