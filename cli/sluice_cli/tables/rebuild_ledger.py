@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from sluice.changes.position import generation_of
 from sluice.hudi.own_metadata import PURGED_PROPERTY
@@ -30,21 +30,6 @@ from sluice_cli.terminal.output import (
 )
 from sluice_cli.terminal.stack import lane_names
 from sluice_cli.terminal.step import Step
-
-
-@dataclass(frozen=True)
-class Result:
-    """What was done, or in a dry run would be.
-
-    `unknown` counts objects that are in neither the ledger nor an outcome; `unfinished` are tables whose rebuild was
-    interrupted. `skipped` are documents that can't be read.
-    """
-
-    objects: Recovered
-    unknown: int
-    tables: tuple[str, ...]
-    unfinished: tuple[str, ...]
-    skipped: Sequence[SkippedDocument]
 
 
 def ledger(dry_run: DryRun = False, yes: Yes = False, as_json: Json = False, stack: Stack = None) -> None:
@@ -79,12 +64,19 @@ def ledger(dry_run: DryRun = False, yes: Yes = False, as_json: Json = False, sta
         tables = counted(len(recovery.tables()), "table")
         ask(f"Write the states of {counted(recovery.objects, 'object')} and {tables} into the ledger?")
     with counting(as_json) as tick:
-        result = recovering.write(recovery, tick, dry_run=dry_run)
-    _print(result, lanes, dry_run, as_json)
-    if result.objects.raced:
-        raise NotAllRecovered(
-            f"{counted(result.objects.raced, 'object')} changed meanwhile", objects=result.objects.raced
-        )
+        done = recovering.write(recovery, tick, dry_run=dry_run)
+    document = {
+        "changed": not dry_run,
+        **done,
+        "lanes_that_may_run": list(lanes),
+        "skipped_documents": described_documents(recovering.skipped),
+    }
+    if as_json:
+        print_json(document)
+    else:
+        _print(document)
+    if raced := done["objects"]["raced"]:
+        raise NotAllRecovered(f"{counted(raced, 'object')} changed meanwhile", objects=raced)
 
 
 class Recovering:
@@ -117,8 +109,11 @@ class Recovering:
             tick("Batches", number)
         return recovery
 
-    def write(self, recovery: Recovery, tick: Callable[[str, int], None], *, dry_run: bool) -> Result:
-        """Write objects first, a page at a time, then tables, so that no table is ahead of its objects."""
+    def write(self, recovery: Recovery, tick: Callable[[str, int], None], *, dry_run: bool) -> dict[str, Any]:
+        """Write objects first, a page at a time, then tables, so that no table is ahead of its objects.
+
+        Returns the JSON form of what was done, or in a dry run would be.
+        """
         done, unknown, listed = Recovered(), 0, 0
         for page in pages_of_bronze(self._objects, self._target.bronze, configuration=self._configuration):
             settled = [item for item in map(recovery.settled, page) if item is not None]
@@ -146,7 +141,12 @@ class Recovering:
                     newest["lane"],
                     {name: value for name, value in newest.items() if name not in ("table", "gone")},
                 )
-        return Result(done, unknown, tuple(sorted(tables)), unfinished, self.skipped)
+        numbers = {"missing": done.added, "older": done.corrected, "right": done.unchanged, "unknown": unknown}
+        return {
+            "objects": {**numbers, "raced": done.raced},
+            "tables": sorted(tables),
+            "rebuilds_unfinished": list(unfinished),
+        }
 
     def _purge_floors(self, table: str) -> dict[str, str]:
         """The highest purged position, by generation, from the table's own properties."""
@@ -155,33 +155,14 @@ class Recovering:
         return {str(generation_of(position)): position} if position else {}
 
 
-def _print(result: Result, lanes: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
-    done = result.objects
-    if as_json:
-        print_json(
-            {
-                "changed": not dry_run,
-                "objects": {
-                    "missing": done.added,
-                    "older": done.corrected,
-                    "right": done.unchanged,
-                    "unknown": result.unknown,
-                    "raced": done.raced,
-                },
-                "tables": list(result.tables),
-                "rebuilds_unfinished": list(result.unfinished),
-                "lanes_that_may_run": list(lanes),
-                "skipped_documents": described_documents(result.skipped),
-            }
-        )
-        return
-    said = "would be" if dry_run else "were"
+def _print(document: Mapping[str, Any]) -> None:
+    said, objects = "were" if document["changed"] else "would be", document["objects"]
     print_line(
-        f"objects: {done.added:,} {said} added, {done.corrected:,} {said} corrected, {done.unchanged:,} are right, "
-        f"{result.unknown:,} are in no batch: reconcile admits them"
+        f"objects: {objects['missing']:,} {said} added, {objects['older']:,} {said} corrected, "
+        f"{objects['right']:,} are right, {objects['unknown']:,} are in no batch: reconcile admits them"
     )
-    print_line(f"tables: {', '.join(result.tables) or 'none'}")
-    for table in result.unfinished:
+    print_line(f"tables: {', '.join(document['tables']) or 'none'}")
+    for table in document["rebuilds_unfinished"]:
         print_line(f"a rebuild of {table} is unfinished: {Step('rebuild table', table)} finishes it")
-    if lanes:
+    if lanes := document["lanes_that_may_run"]:
         say(f"Lanes may start runs: {', '.join(lanes)}. Pause them first")
