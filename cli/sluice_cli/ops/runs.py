@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from sluice.batch.outcome import COMMITTED
@@ -33,27 +32,6 @@ from sluice_read.moments import clock, instant_of, point_in_time, refuse_backwar
 
 MANIFESTS_READ = 2_000  # at most, newest first
 CLOCKS_DIFFER_MS = 60_000  # at most, between S3, which dates manifests, and the job
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """A run. Times are epoch ms, None if unknown; `seconds` from its begin, or its request, to its end or now.
-
-    `objects` and `changes` are those of the parts that it committed, of batches that it took over, too.
-    """
-
-    run: str
-    lane: str
-    state: str
-    reason: str | None
-    job_run: str | None
-    requested_at: int | None
-    started_at: int | None
-    ended_at: int | None
-    seconds: float | None
-    batches: int
-    objects: int
-    changes: int
 
 
 def runs(
@@ -112,7 +90,7 @@ def runs(
     if as_json:
         print_json(
             {
-                "runs": [vars(run) for run in listed],
+                "runs": listed,
                 "batches_unread": past.unread,
                 "skipped_documents": described_documents(past.skipped),
             }
@@ -124,15 +102,15 @@ def runs(
         ("run", "lane", "started", "duration", "state", "batches", "objects", "changes", "reason"),
         [
             (
-                run.run,
-                run.lane,
-                clock(run.started_at or run.requested_at),
-                "-" if run.seconds is None else human_age(round(run.seconds * 1000)),
-                run.state,
-                batches_of_run(run.state, run.batches),
-                f"{run.objects:,}",
-                f"{run.changes:,}",
-                run.reason or "-",
+                run["run"],
+                run["lane"],
+                clock(run["started_at"] or run["requested_at"]),
+                "-" if run["seconds"] is None else human_age(round(run["seconds"] * 1000)),
+                run["state"],
+                batches_of_run(run["state"], run["batches"]),
+                f"{run['objects']:,}",
+                f"{run['changes']:,}",
+                run["reason"] or "-",
             )
             for run in reversed(listed)
         ],
@@ -144,7 +122,7 @@ def runs(
     )
     for state in lane_states:
         entry = lane_entry(state, now)
-        if entry["failures"] and state.state != PAUSED and any(run.lane == state.lane for run in listed):
+        if entry["failures"] and state.state != PAUSED and any(run["lane"] == state.lane for run in listed):
             say_next_step(f"lane {state.lane}: {in_order(steps_of_lane(entry))}")
 
 
@@ -191,33 +169,34 @@ def _say_nothing(no_run: str, failed: bool, nearest: Nearest, steps: Sequence[st
         say(f"{no_run} {'has failed' if failed else 'has begun'} in the last {RUN_DAYS} days, for which runs are kept")
 
 
-def summaries(items: Iterable[Mapping[str, Any]], batches: Iterable[PastBatch], now: int) -> tuple[RunSummary, ...]:
-    """Summarize runs by their items of the ledger, in the given order, with what they committed."""
+def summaries(items: Iterable[Mapping[str, Any]], batches: Iterable[PastBatch], now: int) -> list[dict[str, Any]]:
+    """The JSON form of runs by their items of the ledger, in the given order, with what they committed.
+
+    Times are epoch ms, None if unknown; `seconds` from a run's begin, or its request, to its end or now. `objects` and
+    `changes` are those of the parts that it committed, of batches that it took over, too.
+    """
     listed = list(items)
     by_run = batches_by_run(batches, {item["run"]: item for item in listed})
-    return tuple(_summary(item, by_run.get(item["run"], ()), now) for item in listed)
+    return [_summary(item, by_run.get(item["run"], ()), now) for item in listed]
 
 
-def _summary(item: Mapping[str, Any], batches: Iterable[PastBatch], now: int) -> RunSummary:
-    listed = list(batches)
+def _summary(item: Mapping[str, Any], batches: Sequence[PastBatch], now: int) -> dict[str, Any]:
     outcomes = [
         (outcome, len(batch.manifest.tables[table].objects))
-        for batch in listed
+        for batch in batches
         for table, outcome in batch.outcomes.items()
         if outcome.state == COMMITTED
     ]
     took = run_ms(item, now)
-    return RunSummary(
-        run=item["run"],
-        lane=item.get("lane") or "",
-        state=item.get("state") or "",
-        reason=item.get("reason"),
-        job_run=item.get("job_run_id"),
-        requested_at=item.get("requested_at"),
-        started_at=item.get("started_at"),
-        ended_at=item.get("ended_at"),
-        seconds=None if took is None else took / 1000,
-        batches=max(int(item.get("batches") or 0), len(listed)),
-        objects=sum(outcome.counts.get("objects", planned) for outcome, planned in outcomes),
-        changes=sum(outcome.counts.get("read", 0) for outcome, _ in outcomes),
-    )
+    return {
+        "run": item["run"],
+        "lane": item.get("lane") or "",
+        "state": item.get("state") or "",
+        "reason": item.get("reason"),
+        "job_run": item.get("job_run_id"),
+        **{name: item.get(name) for name in ("requested_at", "started_at", "ended_at")},
+        "seconds": None if took is None else took / 1000,
+        "batches": max(int(item.get("batches") or 0), len(batches)),
+        "objects": sum(outcome.counts.get("objects", planned) for outcome, planned in outcomes),
+        "changes": sum(outcome.counts.get("read", 0) for outcome, _ in outcomes),
+    }

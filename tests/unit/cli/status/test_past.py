@@ -165,9 +165,12 @@ def test_changes_count_with_the_run_that_took_the_batch_over():
     page = runs(batches, {item["run"]: item for item in items}, T + 9_000)
     assert [(run.run, run.batches, run.changes) for run in page] == [("run-1", 1, 0), ("run-2", 1, 5)]
     newer, older = summaries(items, batches, T + 9_000)
-    assert [(run.batches, run.objects, run.changes) for run in (newer, older)] == [(1, 1, 5), (1, 0, 0)]
+    assert [[run[name] for name in ("batches", "objects", "changes")] for run in (newer, older)] == [
+        [1, 1, 5],
+        [1, 0, 0],
+    ]
     (only_failed,) = summaries(items[1:], batches, T + 9_000)
-    assert only_failed.changes == 0
+    assert only_failed["changes"] == 0
 
 
 def test_text_outside_nodes_is_escaped():
