@@ -115,7 +115,7 @@ class Histories:
 
         Raises UsageError.
         """
-        versions = self._tracker.named(key).versions
+        _, versions = self._tracker.named(key)
         batches: dict[str, PastBatch] = {}
         entries = []
         for identity, record in versions.items():

@@ -76,7 +76,8 @@ def trace(
     sources = Tracker(chosen_target(stack))
     picture_of = _traced(sources, key, version, table)
     if picture is not None:
-        _write(picture, svg(picture_of))
+        picture.write_text(svg(picture_of), encoding="utf-8")
+        say(f"Written to {picture}")
     if as_json:
         print_json({**describe_trace(picture_of), "skipped_documents": described_documents(sources.skipped)})
     else:
@@ -85,9 +86,8 @@ def trace(
 
 
 def _traced(sources: Tracker, key: str, version: str | None, table: str | None) -> Trace:
-    keyed = sources.named(key)
-    versions = keyed.versions
-    identity, record = _chosen(versions, keyed.key, version, table)
+    whole, versions = sources.named(key)
+    identity, record = _chosen(versions, whole, version, table)
     if version is None and len(versions) > 1:
         _say_others(versions, identity)
     return trace_of(sources.facts(identity, record))
@@ -131,11 +131,6 @@ def _chosen(
             next_step=f"Name one of its tables: {', '.join(sorted(filter(None, tables)))}",
         )
     return tables[table]
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
-    say(f"Written to {path}")
 
 
 def print_trace(shown: Trace) -> None:

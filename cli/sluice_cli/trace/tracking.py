@@ -40,14 +40,6 @@ _ADMITTED = tuple(
 
 
 @dataclass(frozen=True)
-class Named:
-    """A key and its versions, at least one, as `Tracker.versions` gives them."""
-
-    key: str
-    versions: Mapping[ObjectId, ObjectRecord | None]
-
-
-@dataclass(frozen=True)
 class SearchedKeys:
     """The keys that match a text, and how; `whole` says that all of bronze was searched."""
 
@@ -75,9 +67,10 @@ class Tracker:
         """The record; a parked one has the reason that the configuration in force gives."""
         return judged_now(record, self._configured()) if record.state == PARKED else record
 
-    def named(self, text: str) -> Named:
+    def named(self, text: str) -> tuple[str, Mapping[ObjectId, ObjectRecord | None]]:
         """Find an object by its key, by `s3://BUCKET/KEY`, or by a part of its key that no other key in bronze has.
 
+        Returns its key, and its versions, at least one, as `versions` gives them.
         What bronze has no key for is searched among those of the newest batches and of quarantined objects. A part that
         is the end of one key names it, even where it is in the middle of others. Raises UsageError, with keys that are
         similar.
@@ -85,12 +78,12 @@ class Tracker:
         text = text.removeprefix(f"s3://{self._bronze}/")
         versions = self.versions(text)
         if versions:
-            return Named(text, versions)
+            return text, versions
         searched = self._keys_with(text)
         if not searched.keys:
             searched = replace(searched, **_closest(text, self._known_keys()))
         if len(searched.keys) == 1 and searched.whole:
-            return Named(searched.keys[0], self.versions(searched.keys[0]))
+            return searched.keys[0], self.versions(searched.keys[0])
         result = searched if searched.keys else replace(searched, keys=self._keys_like(text), how="begin with it")
         if result.keys:
             raise UsageError(f"No key equals {text!r}, but others {result.how}", next_step=_next_step(result))
