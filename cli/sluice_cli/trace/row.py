@@ -40,7 +40,7 @@ from sluice_cli.terminal.step import completed
 from sluice_read.moments import clock, point_in_time, span_of
 
 if TYPE_CHECKING:
-    from sluice_cli.trace.row_life import PastRow, RowLife
+    from sluice_cli.trace.row_life import RowLife
     from sluice_cli.trace.row_story import Chapter
 
 
@@ -109,7 +109,14 @@ def row(
     target = chosen_target(stack)
     if as_of is not None:
         moment = span_of(as_of=as_of, since=since, now=epoch_ms()).as_of or ""
-        _print_past(table, key, row_as_of(target, table, key, moment), as_json)
+        past, note = row_as_of(target, table, key, moment)
+        if as_json:
+            print_json(past)
+        else:
+            say(note)
+            print_line("no such row" if past["row"] is None else _pairs(past["row"]))
+        if past["row"] is None:
+            raise typer.Exit(1)
         return
     begins = None if since is None else point_in_time(since, epoch_ms())
     with known_table(target, table), stderr_console().status("Reading manifests") as status:
@@ -172,19 +179,6 @@ def row(
         raise typer.Exit(1)
 
 
-def _print_past(table: str, key: Sequence[str], past: PastRow, as_json: bool) -> None:
-    """Print a row as it was. Raises typer.Exit where there was none."""
-    if as_json:
-        key_values = dict(zip(past.key, key, strict=True))
-        described = {"as_of": past.instant, "from_history": past.from_history, "row": past.values}
-        print_json({"table": table, "key": key_values, **described})
-    else:
-        say(past.note)
-        print_line("no such row" if past.values is None else _pairs(past.values))
-    if past.values is None:
-        raise typer.Exit(1)
-
-
 def _stored_key(names: Sequence[str], key: Sequence[str], life: RowLife) -> dict[str, str]:
     """The key by column: as the table stores it where it shows the row, else as it was given (`01` for 1)."""
     from sluice_cli.trace.row_changes import key_text
@@ -197,25 +191,17 @@ def _stored_key(names: Sequence[str], key: Sequence[str], life: RowLife) -> dict
 def _held(life: RowLife, chapter: Chapter) -> dict[str, Any]:
     """What the table holds of the row from a chapter's commit on. `agrees` says whether the chapter says the same."""
     instant, row = str(chapter.instant), chapter.row
+    nothing = {"found": False, "position": None, "deleted": False, "row": None, "reason": None, "agrees": None}
     if not life.knows(instant):
-        reason = life.reason or f"it shows the row from {life.known_from} on"
-        return {"found": False, "position": None, "deleted": False, "row": None, "reason": reason, "agrees": None}
+        return {**nothing, "reason": life.reason or f"it shows the row from {life.known_from} on"}
     version = life.at(instant)
-    if version is None:
-        # A deleted row may have been purged.
-        agrees = row is None or row.deleted
-        return {"found": False, "position": None, "deleted": False, "row": None, "reason": None, "agrees": agrees}
+    if version is None:  # a deleted row may have been purged
+        return {**nothing, "agrees": row is None or row.deleted}
     held = version.row
-    return {
-        "found": True,
-        "position": held.position,
-        "deleted": held.deleted,
-        "row": dict(version.values),
-        "reason": None,
-        "agrees": row is not None
-        and (held.position, held.deleted) == (row.position, row.deleted)
-        and (row.deleted or not _others(row, version.values)),
-    }
+    place = {"found": True, "position": held.position, "deleted": held.deleted, "row": dict(version.values)}
+    same = row is not None and (held.position, held.deleted) == (row.position, row.deleted)
+    agrees = same and row is not None and (row.deleted or not _others(row, version.values))
+    return {**nothing, **place, "agrees": agrees}
 
 
 def _others(row: Row, stored: Mapping[str, Any]) -> list[str]:

@@ -228,37 +228,24 @@ def with_history(life: RowLife, place: SilverPlace, table: str, key: Sequence[st
     return life if len(changes) > CHANGES else replace(life, changes=changes, history=opened.table)
 
 
-@dataclass(frozen=True)
-class PastRow:
-    """A row as it was. `key` names the columns of the record key, `note` says where the row is from.
-
-    `values` is None where there was no row.
-    """
-
-    key: tuple[str, ...]
-    instant: str
-    values: Mapping[str, Any] | None = field(hash=False)
-    from_history: bool
-    note: str
-
-
-def row_as_of(place: SilverPlace, table: str, key: Sequence[str], instant: str) -> PastRow:
+def row_as_of(place: SilverPlace, table: str, key: Sequence[str], instant: str) -> tuple[dict[str, Any], str]:
     """Read a row as of an instant, from its table or, before that one's files begin, from the history table.
 
-    Raises what `open_table` does, and UsageError for a key of another length.
+    Returns its JSON form, whose `row` is None where there was none, and where it is from. Raises what `open_table`
+    does, and UsageError for a key of another length.
     """
     opened = open_as_of(place, table, span=Span(as_of=instant))
+    values: Mapping[str, Any] | None
     if isinstance(opened, PastStates):
+        from_history, names, note = True, opened.now.record_key, opened.note
         values = _past_values(opened, key)
-        return PastRow(opened.now.record_key, instant, values, from_history=True, note=opened.note)
-    version = _RowReader(opened, key).as_of(opened.instant)
-    return PastRow(
-        opened.record_key,
-        opened.instant,
-        None if version is None or version.row.deleted else version.values,
-        from_history=False,
-        note=f"{opened.table} as of {opened.instant} ({moment_of(opened.instant)})",
-    )
+    else:
+        from_history, names, instant = False, opened.record_key, opened.instant
+        note = f"{opened.table} as of {instant} ({moment_of(instant)})"
+        version = _RowReader(opened, key).as_of(instant)
+        values = None if version is None or version.row.deleted else version.values
+    named_key = dict(zip(names, key, strict=True))
+    return {"table": table, "key": named_key, "as_of": instant, "from_history": from_history, "row": values}, note
 
 
 def _past_values(past: PastStates, key: Sequence[str]) -> dict[str, Any] | None:

@@ -220,15 +220,16 @@ def test_a_life_without_a_readable_or_bounded_history_stays_as_it_is(kept, monke
     ("key", "minute", "name"), [("1", 0, None), ("1", 1, "ann"), ("2", 1, "absent"), ("99", 2, "absent")]
 )
 def test_a_row_is_read_as_of_a_moment_before_its_table_begins(kept, key, minute, name):
-    past = row_as_of(kept, "crm.user", [key], f"197001010{minute:03d}30000")
-    assert (past.values or {"name": "absent"})["name"] == name
-    assert past.key == ("id",) and past.from_history and "from crm.user_history" in past.note
+    past, note = row_as_of(kept, "crm.user", [key], f"197001010{minute:03d}30000")
+    assert (past["row"] or {"name": "absent"})["name"] == name
+    assert past["key"] == {"id": key} and past["from_history"] and "from crm.user_history" in note
 
 
 def test_a_row_is_read_as_of_a_moment_from_its_table_while_that_has_it(kept):
-    past = row_as_of(kept, "crm.user", ["1"], "20261121080015045")
-    assert (past.values["name"], past.from_history) == ("ann", False)
-    assert row_as_of(kept, "crm.user", ["3"], "20261121080015045").values is None, "deleted"
+    past, _ = row_as_of(kept, "crm.user", ["1"], "20261121080015045")
+    assert (past["row"]["name"], past["from_history"]) == ("ann", False)
+    deleted, _ = row_as_of(kept, "crm.user", ["3"], "20261121080015045")
+    assert deleted["row"] is None
     with pytest.raises(UsageError, match="The key of crm.user is id"):
         row_as_of(kept, "crm.user", ["1", "2"], "20261121080015045")
 
