@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,12 +21,16 @@ from sluice.changes import hidden_columns as hidden
 from sluice.changes.outdated import ChangePlace
 from sluice.config.table import TableConfig
 from sluice.names import stored_name
+from sluice.objects import ObjectId
 from sluice.schema import columns as kinds
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.columns import Column, RowSchema, plain_column
 from sluice.schema.meaning import MEANINGS, MOMENT, stored_json, value_text
 from sluice.schema.table_row import row_for_table
 from sluice.schema.union import union_of
+from sluice_aws.hash_keys import HashKeys
+from sluice_aws.s3.objects import Objects
+from sluice_aws.stack import Target
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.decode import Decoded, decode, is_scanned, schemas_of
 from sluice_formats.json.schema import agreed
@@ -34,10 +39,12 @@ from sluice_formats.records import reader_plan
 from sluice_read.values import rows_of
 
 NO_BATCH = ""  # a change that is read again belongs to none yet
+AT_ONCE = 8  # objects fetched ahead of the one that is decoded
 _WHOLE = frozenset((kinds.INT, kinds.LONG))
 _NUMBERS = frozenset((kinds.DECIMAL, kinds.DECIMAL_TEXT, kinds.VARIABLE_DECIMAL))
 _MOMENT = re.compile(r"([+-]?\d{4,}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d*?)0*)?Z?")
 Key = tuple[Any, ...]  # JSON values of the columns of the record key
+T = TypeVar("T")
 
 
 PlacedTruncate = tuple[str | None, str]  # the source table of a truncate, None for all, and its position
@@ -85,6 +92,21 @@ class ObjectChanges:
     set_aside: tuple[RowError, ...]
     columns: tuple[str, ...]
     unkeyed: int = 0
+
+
+def hash_keys_of(target: Target) -> HashKeys:
+    """The keys of hashed columns, for a reader."""
+    return HashKeys(lambda: target.client("secretsmanager"), target.objects, target.silver, leaves_marks=False)
+
+
+def with_bodies(
+    objects: Objects, items: Sequence[T], wanted: Callable[[T], tuple[ObjectId, int]]
+) -> Iterator[tuple[T, Callable[[], bytes]]]:
+    """Fetch objects ahead, by what is `wanted` of each: an object version of at most so many bytes."""
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="bodies") as pool:
+        for start in range(0, len(items), AT_ONCE):
+            chunk = items[start : start + AT_ONCE]
+            yield from zip(chunk, [pool.submit(objects.whole, *wanted(one)).result for one in chunk], strict=True)
 
 
 def changes_in(
@@ -284,36 +306,28 @@ def _changes(
     columns_of_values = {
         column.name: _meanings(mine.column(column.name), column) for column in columns if column.name not in record_key
     }
-    own = {
-        name: mine.column(name).to_pylist()
-        for name in (
-            hidden.OFFSET,
-            hidden.PARTITION,
-            hidden.POSITION,
-            hidden.OP,
-            hidden.DELETED,
-            hidden.SOURCE_TS_MS,
-            hidden.UNCHANGED,
-        )
-    }
+    names = (hidden.OFFSET, hidden.PARTITION, hidden.POSITION, hidden.OP, hidden.DELETED, hidden.SOURCE_TS_MS)
+    facts = zip(*(mine.column(name).to_pylist() for name in names), strict=True)
+    without = mine.column(hidden.UNCHANGED).to_pylist()
     changes, sources = [], _sources(mine)
-    for number in range(mine.num_rows):
-        unchanged = frozenset(own[hidden.UNCHANGED][number] or ())
+    for number, (offset, partition, position, op, deleted, source_ts_ms) in enumerate(facts):
+        unchanged = frozenset(without[number] or ())
+        values = {name: values[number] for name, values in columns_of_values.items() if name not in unchanged}
         changes.append(
             FoundChange(
                 item.key,
                 item.version,
-                own[hidden.OFFSET][number],
-                own[hidden.PARTITION][number],
-                own[hidden.POSITION][number],
-                own[hidden.OP][number],
-                own[hidden.DELETED][number],
-                own[hidden.SOURCE_TS_MS][number],
-                {name: values[number] for name, values in columns_of_values.items() if name not in unchanged},
+                offset,
+                partition,
+                position,
+                op,
+                deleted,
+                source_ts_ms,
+                values,
                 unchanged,
                 source_clock,
                 sources[number],
-                partial and own[hidden.OP][number] == hidden.UPDATE,
+                partial and op == hidden.UPDATE,
             )
         )
     return changes

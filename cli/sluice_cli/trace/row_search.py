@@ -8,7 +8,6 @@ than what the table shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from sluice.batch.claim import PendingObject
@@ -23,7 +22,6 @@ from sluice.ledger.keys import QUARANTINED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.errors import ObjectGone
-from sluice_aws.hash_keys import HashKeys
 from sluice_aws.s3.objects import SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.s3.past_rebuilds import PastRebuilds
@@ -32,13 +30,18 @@ from sluice_cli.account.steps import commits
 from sluice_cli.account.table import objects_of
 from sluice_cli.terminal.known_names import check_key
 from sluice_cli.terminal.step import completed
-from sluice_cli.trace.row_changes import FoundChange, ObjectChanges, PlacedTruncate, changes_in
+from sluice_cli.trace.row_changes import (
+    FoundChange,
+    ObjectChanges,
+    PlacedTruncate,
+    changes_in,
+    hash_keys_of,
+    with_bodies,
+)
 from sluice_cli.trace.row_life import RowLife
 from sluice_cli.trace.row_story import MergedBatch
 from sluice_read.errors import UnknownTable
 from sluice_read.moments import iso
-
-AT_ONCE = 8  # objects fetched ahead of the one that is decoded
 
 
 @dataclass(frozen=True)
@@ -117,9 +120,7 @@ class RowSearch:
         self._target = target
         self._ledger = target.ledger
         self._objects = target.objects
-        self._hash_keys = HashKeys(
-            lambda: target.client("secretsmanager"), target.objects, target.silver, leaves_marks=False
-        )
+        self._hash_keys = hash_keys_of(target)
         self._configuration = target.configuration()
         self._tick = tick
 
@@ -259,7 +260,8 @@ class RowSearch:
         outcome: Outcome | None,
     ) -> Iterator[ObjectChanges]:
         hash_key = self._hash_keys.of(config)
-        for item, body in self._bodies(items, config.limits.object_bytes):
+        limit = config.limits.object_bytes
+        for item, body in with_bodies(self._objects, items, lambda item: (item.id, limit)):
             result.opened.setdefault(item.id, 0)
             self._tick(result.objects)
             try:
@@ -275,16 +277,6 @@ class RowSearch:
                 continue
             result.opened[item.id] = read.records
             yield read
-
-    def _bodies(
-        self, items: Sequence[ManifestObject], limit: int
-    ) -> Iterator[tuple[ManifestObject, Callable[[], bytes]]]:
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="row") as pool:
-            for start in range(0, len(items), AT_ONCE):
-                chunk = items[start : start + AT_ONCE]
-                yield from zip(
-                    chunk, [pool.submit(self._objects.whole, item.id, limit).result for item in chunk], strict=True
-                )
 
 
 def _merged_here(

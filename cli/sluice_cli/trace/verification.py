@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 from zlib import crc32
@@ -39,23 +38,20 @@ from sluice.ledger.keys import COMMITTED
 from sluice.ledger.recovery import end_states
 from sluice.silver_keys import rows_key
 from sluice_aws.errors import ObjectGone
-from sluice_aws.hash_keys import HashKeys
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
-from sluice_aws.s3.past_batches import PastBatches
+from sluice_aws.s3.objects import SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_rebuilds import PastRebuilds
+from sluice_aws.stack import Target
 from sluice_cli.account.steps import TABLES_AND_LANES
 from sluice_cli.ingest.set_aside import InQuarantine, in_quarantine
-from sluice_cli.trace.row_changes import Key, keyed_changes
+from sluice_cli.trace.row_changes import Key, hash_keys_of, keyed_changes, with_bodies
 from sluice_cli.trace.row_life import open_from, row_versions, stored_key_hash
 from sluice_read.errors import NoCommit, UnknownTable
 from sluice_read.moments import NOW
-from sluice_read.place import SilverPlace, history_folder
+from sluice_read.place import history_folder
 from sluice_read.reading import Shown, SilverTable, open_table
 from sluice_read.values import rows_of
 
 KEYS_AT_ONCE = 100_000  # of one pass over the objects: their changes are held in memory
-AT_ONCE = 8  # objects fetched ahead of the one that is decoded
 EXPECT = "expect"
 # Settings of a rule that decide what a row's values are, or whether it is merged.
 RULES = ("columns", EXPECT, "shape", "format")
@@ -136,25 +132,14 @@ class Verified:
 class Verification:
     """The verification of one table. `tick` gets the number of objects that were read so far."""
 
-    def __init__(
-        self,
-        place: SilverPlace,
-        *,
-        ledger: Ledger,
-        objects: Objects,
-        silver: str,
-        hash_keys: HashKeys,
-        tick: Callable[[str, int], None],
-        keys_at_once: int = KEYS_AT_ONCE,
-    ) -> None:
-        self._place = place
-        self._ledger = ledger
-        self._objects = objects
-        self._silver = silver
-        self._hash_keys = hash_keys
+    def __init__(self, target: Target, *, tick: Callable[[str, int], None], keys_at_once: int = KEYS_AT_ONCE) -> None:
+        self._target = target
+        self._ledger = target.ledger
+        self._objects = target.objects
+        self._hash_keys = hash_keys_of(target)
         self._tick = tick
         self._keys_at_once = keys_at_once
-        self._past = PastBatches(objects, silver)
+        self._past = target.past_batches()
         self._skipped = SkippedDocuments()
         self._concealed: frozenset[str] = frozenset()
 
@@ -166,7 +151,7 @@ class Verification:
         history table.
         """
         merged, instant = self._merged(table)
-        opened = open_from(self._place, table, instant)
+        opened = open_from(self._target, table, instant)
         if opened.instant > instant:  # a row was forgotten since, when every batch before had its outcome
             merged, _ = self._merged(table, until=opened.instant)
         verified = Verified(table, opened.instant, concealed=self._concealed)
@@ -188,7 +173,7 @@ class Verification:
 
         `until` leaves out batches that were committed later.
         """
-        rebuilt = PastRebuilds.read(self._objects, self._silver, self._skipped).last_at.get(table, -1)
+        rebuilt = PastRebuilds.read(self._objects, self._target.silver, self._skipped).last_at.get(table, -1)
         taken: dict[str, MergedObject] = {}
         newest = ""
         for batch in self._past.newest(table=table):
@@ -241,7 +226,8 @@ class Verification:
         floors = Floors(topic=merged[0].config.topic if merged else "")
         first = division == 0
         types = {item.name: item.type for item in opened.stored_schema}
-        for number, (object_, body) in enumerate(self._bodies(merged), 1):
+        bodies = with_bodies(self._objects, merged, lambda one: (one.item.id, one.config.limits.object_bytes))
+        for number, (object_, body) in enumerate(bodies, 1):
             self._tick("Objects", number)
             hash_key = self._hash_keys.of(object_.config)
             try:
@@ -319,11 +305,11 @@ class Verification:
 
     def _without_history(self, table: str, changes: dict[Key, set[str]]) -> dict[Key, set[str]]:
         """The positions of changes that the table's history table should have, and lacks."""
-        folder = history_folder(self._place, table) if changes else None
+        folder = history_folder(self._target, table) if changes else None
         if folder is None:
             return changes
         try:
-            opened = open_table(self._place, folder.table, span=NOW)
+            opened = open_table(self._target, folder.table, span=NOW)
         except NoCommit:
             return changes
         for batch in opened.batches(Shown(with_deleted=True, lineage=True, columns=opened.record_key)):
@@ -336,20 +322,13 @@ class Verification:
         if not item.has_aside:
             return frozenset()
         key = rows_key(item.batch, table, item.item.id.hash)
-        document = self._objects.get(self._silver, key)
+        document = self._objects.get(self._target.silver, key)
         if document is None:
-            raise ObjectGone("The records that were set aside of an object are gone", bucket=self._silver, key=key)
+            raise ObjectGone(
+                "The records that were set aside of an object are gone", bucket=self._target.silver, key=key
+            )
         text = document.data.decode("utf-8")
         return frozenset(error.record for error in from_lines(text))
-
-    def _bodies(self, merged: list[MergedObject]) -> Iterator[tuple[MergedObject, Callable[[], bytes]]]:
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="verify") as pool:
-            for start in range(0, len(merged), AT_ONCE):
-                chunk = merged[start : start + AT_ONCE]
-                results = [
-                    pool.submit(self._objects.whole, one.item.id, one.config.limits.object_bytes) for one in chunk
-                ]
-                yield from zip(chunk, [result.result for result in results], strict=True)
 
 
 def _of_object(key: Key) -> Key:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sluice.changes.outdated import outdated_note
-from sluice_aws.hash_keys import HashKeys
 from sluice_cli.account.steps import entries
 from sluice_cli.account.table import written_again
 from sluice_cli.terminal.guard import shell_text
@@ -87,16 +86,7 @@ def verify(
 
     target = chosen_target(stack)
     with known_table(target, table), counting(as_json) as tick:
-        verified = Verification(
-            target,
-            ledger=target.ledger,
-            objects=target.objects,
-            silver=target.silver,
-            hash_keys=HashKeys(
-                lambda: target.client("secretsmanager"), target.objects, target.silver, leaves_marks=False
-            ),
-            tick=tick,
-        ).run(table, sample)
+        verified = Verification(target, tick=tick).run(table, sample)
     say_skipped(verified.skipped)
     if as_json:
         print_json(document_of(verified))

@@ -31,8 +31,8 @@ from sluice.config.table import TableConfig
 from sluice.errors import SluiceError, UsageError
 from sluice.ledger import keys
 from sluice.silver_keys import rows_key
-from sluice_aws.hash_keys import HashKeys
 from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.past_batches import PastBatches
 from sluice_cli.main import run
 from sluice_cli.trace import verify
 from sluice_cli.trace.verification import Disagreement, Verification, Verified
@@ -100,15 +100,10 @@ class Source:
         return self.merged()
 
     def verify(self, sample=None, table=None, **how):
-        return Verification(
-            self.place,
-            ledger=self.stack.ledger,
-            objects=Objects(self.stack.s3),
-            silver=SILVER,
-            hash_keys=HashKeys(None, Objects(self.stack.s3), SILVER, leaves_marks=False),
-            tick=lambda what, done: None,
-            **how,
-        ).run(table or self.table, sample)
+        target = self.place
+        target.ledger, target.objects, target.silver = self.stack.ledger, Objects(self.stack.s3), SILVER
+        target.past_batches = lambda: PastBatches(target.objects, SILVER)
+        return Verification(target, tick=lambda what, done: None, **how).run(table or self.table, sample)
 
 
 @pytest.fixture(params=[pytest.param("moma.artists", marks=pytest.mark.long), "moma.works"])
