@@ -13,13 +13,11 @@ Names = Callable[[Target], Sequence[str]]
 
 
 def complete(command: Any) -> None:
-    """Give the arguments and options of a command, and of those below it, completion by what they hold."""
+    """Give the arguments and options of a command completion by what they hold."""
     for parameter in command.params:
         names = _names_of(parameter)
         if names is not None:
             parameter._custom_shell_complete = _completer(names)  # as Typer's `autocompletion` sets it
-    for sub in getattr(command, "commands", {}).values():
-        complete(sub)
 
 
 def _names_of(parameter: Any) -> Names | None:

@@ -7,8 +7,9 @@ compares them with the verbs' docstrings.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -60,9 +61,10 @@ class Verb:
         else:
             root.command(name)(target)
         command = typer.main.get_group(root).commands[name]
-        complete(command)
-        _without_types(command)
-        _with_whole_examples(command)
+        for each in _and_below(command):
+            complete(each)
+            _without_types(each)
+            _with_whole_examples(each)
         return command
 
 
@@ -95,52 +97,47 @@ class Group(TyperGroup):
             )
 
 
+def _and_below(command: Any) -> Iterator[Any]:
+    """A command, and those below it."""
+    yield command
+    for sub in getattr(command, "commands", {}).values():
+        yield from _and_below(sub)
+
+
 def _without_types(command: Any) -> None:
-    """Have the help of a command, and of those below it, show arguments without braces and Python's types."""
+    """Have the help of a command show arguments without braces and Python's types."""
     for parameter in command.params:
         if parameter.param_type_name == "argument":
             shown = (parameter.metavar or parameter.name.upper()).strip("[]")
             usage = shown if parameter.required else f"[{shown}]"
             parameter.display_type_rich = lambda ctx: ""
             parameter.get_usage_pieces = lambda ctx, usage=usage: [usage]
-    for sub in getattr(command, "commands", {}).values():
-        _without_types(sub)
 
 
 def _with_whole_examples(command: Any) -> None:
-    """Have the help of a command, and of those below it, break no line of an example: it is copied to a shell."""
+    """Have the help of a command break no line of an example: it is copied to a shell."""
     paragraphs = (command.help or "").split("\n\n")
     command.help = "\n\n".join(f"\b\n{text}" if text.startswith(" ") else text for text in paragraphs)
-    for sub in getattr(command, "commands", {}).values():
-        _with_whole_examples(sub)
 
 
-class LazyCommands(MutableMapping[str, Any]):
+class LazyCommands(Mapping[str, Any]):
     """The commands of `verbs` by name, each built when it is first asked for."""
 
     def __init__(self, verbs: Mapping[str, Verb], settings: Mapping[str, Any]) -> None:
-        self._verbs, self._settings = verbs, settings
-        self._built: dict[str, Any] = {}
+        self._verbs = verbs
+        self._built = cache(lambda name: verbs[name].built(name, settings))
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._built:
-            self._built[name] = self._verbs[name].built(name, self._settings)
-        return self._built[name]
-
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._built[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._built[name]
+        return self._built(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._verbs or name in self._built
+        return name in self._verbs
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys((*self._verbs, *self._built)))
+        return iter(self._verbs)
 
     def __len__(self) -> int:
-        return len(list(iter(self)))
+        return len(self._verbs)
 
 
 def lazy_group(
@@ -156,7 +153,7 @@ def lazy_group(
 
         def __init__(self, **given: Any) -> None:
             super().__init__(**given)
-            self.commands: MutableMapping[str, Any] = LazyCommands(verbs, settings)
+            self.commands = LazyCommands(verbs, settings)
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
             """Write one section of help for each panel of verbs."""
@@ -179,18 +176,9 @@ def lazy_group(
 
         def shell_complete(self, ctx: Any, incomplete: str) -> Any:
             """Complete a verb's name, or an option of the root."""
-            self.commands, commands = {}, self.commands
-            try:
-                options = super().shell_complete(ctx, incomplete)
-            finally:
-                self.commands = commands
-            return [
-                *(
-                    CompletionItem(name, help=verb.summary)
-                    for name, verb in verbs.items()
-                    if name.startswith(incomplete) and not verb.hidden
-                ),
-                *options,
-            ]
+            listed = {name: verb for name, verb in verbs.items() if name.startswith(incomplete) and not verb.hidden}
+            # That of a group builds each verb.
+            options = super(TyperGroup, self).shell_complete(ctx, incomplete)  # type: ignore[misc]
+            return [*(CompletionItem(name, help=verb.summary) for name, verb in listed.items()), *options]
 
     return LazyGroup
