@@ -66,12 +66,21 @@ def write_rows(reader: pa.RecordBatchReader, form: Form, *, whole_numbers: froze
     A Parquet file gets its name when it is complete. `whole_numbers` are the columns whose decimals are integers too
     long for 64 bits. Raises NotWritten.
     """
-    from sluice_read.values import column_names
+    from sluice_read.values import column_names, rows_of
 
     names = column_names(reader.schema.names)
     if form.parquet is not None:
         return _write_parquet(reader, names, form.parquet)
-    rows = _Counted(_rows(reader, whole_numbers))
+    count = 0
+
+    def counted_rows() -> Iterator[tuple[Any, ...]]:
+        nonlocal count
+        for batch in reader:
+            for row in rows_of(batch, whole_numbers=whole_numbers):
+                count += 1
+                yield row
+
+    rows = counted_rows()
     if form.json_lines:
         for row in rows:
             sys.stdout.write(json_text(dict(zip(names, row, strict=True))) + "\n")
@@ -79,30 +88,7 @@ def write_rows(reader: pa.RecordBatchReader, form: Form, *, whole_numbers: froze
         write_csv(names, rows, spreadsheet=form.spreadsheet)
     else:
         _print_rows(names, rows)
-    return rows.count
-
-
-class _Counted:
-    """An iterator of rows that counts them."""
-
-    def __init__(self, rows: Iterator[tuple[Any, ...]]) -> None:
-        self._rows = rows
-        self.count = 0
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return self
-
-    def __next__(self) -> tuple[Any, ...]:
-        row = next(self._rows)
-        self.count += 1
-        return row
-
-
-def _rows(reader: pa.RecordBatchReader, whole_numbers: frozenset[int]) -> Iterator[tuple[Any, ...]]:
-    from sluice_read.values import rows_of
-
-    for batch in reader:
-        yield from rows_of(batch, whole_numbers=whole_numbers)
+    return count
 
 
 def write_csv(names: Iterable[str], rows: Iterable[Iterable[Any]], *, spreadsheet: bool = False) -> None:
@@ -138,15 +124,9 @@ def _csv_quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if not text or not _CSV_SPECIAL.isdisjoint(text) else text
 
 
-def _print_rows(names: tuple[str, ...], rows: _Counted) -> None:
+def _print_rows(names: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> None:
     limit = TERMINAL_ROWS if sys.stdout.isatty() else None
-    print_table(
-        names,
-        [tuple(cell(value) for value in row) for row in islice(rows, limit)]
-        if limit is not None
-        else (tuple(cell(value) for value in row) for row in rows),
-        whole=True,
-    )
+    print_table(names, (tuple(map(cell, row)) for row in islice(rows, limit)), whole=True)
     if limit is not None and next(rows, None) is not None:
         say(f"Only the first {limit:,} rows are shown. --json, --csv and --parquet give all of them")
 
