@@ -33,28 +33,14 @@ def request_services(
 
     `requested_by` is the command that the ledger keeps, the whole command line by default.
     """
-    by = command_line.get() if requested_by is None else requested_by
-    requests = _ask(target.ledger, config, wanted, arguments, by[:200])
-    lane = target.ledger.lanes.get(config.lane)
-    if lane.state in (HALTED, PAUSED):
-        say(f"Lane {config.lane} is {lane.state}. The requests wait until {Step('resume', config.lane)}")
-    elif requests:
-        supervise_now(target)
-    return requests
-
-
-def _ask(
-    ledger: Ledger, config: TableConfig, wanted: Sequence[str], arguments: Mapping[str, str], requested_by: str
-) -> list[ServiceRequest]:
-    now = epoch_ms()
-    requests = []
+    now, requests = epoch_ms(), []
     for name in wanted:
-        answer = ledger.services.request(
+        answer = target.ledger.services.request(
             config.lane,
             config.table,
             name,
             request=new_request_id(name, now, uuid.uuid4().hex),
-            requested_by=requested_by,
+            requested_by=(requested_by or command_line.get())[:200],
             now=now,
             min_interval_ms=0,
             max_wait_ms=config.services.latest_s * 1000,
@@ -63,6 +49,11 @@ def _ask(
         if not answer.new:
             say(f"{name} of {config.table} is already {answer.request.state}, by `{answer.request.requested_by}`")
         requests.append(answer.request)
+    lane = target.ledger.lanes.get(config.lane)
+    if lane.state in (HALTED, PAUSED):
+        say(f"Lane {config.lane} is {lane.state}. The requests wait until {Step('resume', config.lane)}")
+    elif requests:
+        supervise_now(target)
     return requests
 
 
