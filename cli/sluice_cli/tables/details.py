@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.changes import hidden_columns
@@ -196,13 +196,10 @@ def table_stats(listing: TableListing, commits: Sequence[CommitRow]) -> TableSta
         counts = by_operation.setdefault(
             row.operation, {"commits": 0, "rows_changed": 0, "rows_written": 0, "bytes_written": 0}
         )
-        for name, value in (
-            ("commits", 1),
-            ("rows_changed", row.changed),
-            ("rows_written", row.rows_written),
-            ("bytes_written", row.bytes_written),
-        ):
-            counts[name] += value
+        counts["commits"] += 1
+        counts["rows_changed"] += row.changed
+        counts["rows_written"] += row.rows_written
+        counts["bytes_written"] += row.bytes_written
     return TableStats(
         table=listing.table,
         partitions=len({item.partition for item in slices}),
@@ -264,8 +261,3 @@ def _type_name(avro: Any) -> str:
     if avro.get("type") in ("array", "map"):
         return f"{avro['type']}<{_type(avro.get('items') or avro.get('values'))['type']}>"
     return str(avro.get("name") or avro.get("type"))
-
-
-def document(row: Any) -> dict[str, Any]:
-    """The JSON form of a row."""
-    return asdict(row)

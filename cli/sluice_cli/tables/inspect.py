@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -178,7 +179,7 @@ def commits(
 
       sluice table commits moma.works --all --json | jq 'map(.rows_written) | add'
     """
-    from sluice_cli.tables.details import commit_rows, document
+    from sluice_cli.tables.details import commit_rows
 
     listing = _listing(chosen_target(stack), table)
     with stderr_console().status("Reading commits") as status:
@@ -188,7 +189,7 @@ def commits(
             tick=lambda done: status.update(f"{counted(done, 'commit')} read"),
         )
     if as_json:
-        print_json([document(row) for row in rows])
+        print_json([vars(row) for row in rows])
         return
     print_table(
         (
@@ -245,13 +246,13 @@ def files(
 
       sluice table files moma.works --json | jq 'map(.log_bytes) | add'
     """
-    from sluice_cli.tables.details import document, file_rows
+    from sluice_cli.tables.details import file_rows
 
     listed = file_rows(_listing(chosen_target(stack), table))
     check_partition(partition, (row.partition for row in listed))
     rows = [row for row in listed if partition in (None, row.partition)]
     if as_json:
-        print_json([document(row) for row in rows])
+        print_json([vars(row) for row in rows])
         return
     print_table(
         ("partition", "file group", "base file of", "bytes", "logs", "log bytes"),
@@ -282,7 +283,7 @@ def stats(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
 
       sluice table stats moma.works --json | jq .write_amplification
     """
-    from sluice_cli.tables.details import SMALL_FILE_BYTES, commit_rows, document, table_stats
+    from sluice_cli.tables.details import SMALL_FILE_BYTES, commit_rows, table_stats
 
     listing = _listing(chosen_target(stack), table)
     with stderr_console().status("Reading commits") as status:
@@ -290,7 +291,7 @@ def stats(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
             listing, commit_rows(listing, tick=lambda done: status.update(f"{counted(done, 'commit')} read"))
         )
     if as_json:
-        print_json(document(sizes))
+        print_json(asdict(sizes))
         return
     print_line(f"partitions: {sizes.partitions:,}")
     print_line(f"base files: {_sizes(sizes.base)}")
