@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def prompt(run: Callable[[str], None], tables: Callable[[], Sequence[str]], hist
     `.tables` and `show tables` list the tables, `.help` the commands; any other line that begins with a dot is refused.
     """
     say(_HELP)
-    with _line_editing(history, _once(tables)):
+    with _line_editing(history, cache(lambda: _quoted(tables))):
         for statement in statements(input):
             try:
                 if _LISTS_TABLES.fullmatch(statement):
@@ -92,18 +93,11 @@ def completions(word: str, tables: Callable[[], Sequence[str]]) -> list[str]:
     return [choice for choice in (*_KEYWORDS, *tables()) if choice.lower().startswith(folded)]
 
 
-def _once(tables: Callable[[], Sequence[str]]) -> Callable[[], Sequence[str]]:
-    names_read: list[Sequence[str]] = []
-
-    def listed() -> Sequence[str]:
-        if not names_read:
-            try:
-                names_read.append([quoted_table(table) for table in tables()])
-            except Exception:  # completion must not end the prompt, whatever S3 answers
-                names_read.append([])
-        return names_read[0]
-
-    return listed
+def _quoted(tables: Callable[[], Sequence[str]]) -> Sequence[str]:
+    try:
+        return [quoted_table(table) for table in tables()]
+    except Exception:  # completion must not end the prompt, whatever S3 answers
+        return []
 
 
 def quoted_table(table: str) -> str:
