@@ -21,10 +21,4 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        document: dict[str, Any] = {
-            "about": self.about,
-            "result": self.result,
-            "found": self.found,
-            "advice": self.advice,
-        }
-        return {**document, "facts": dict(self.facts)} if self.facts else document
+        return {name: value for name, value in vars(self).items() if name != "facts" or value}
