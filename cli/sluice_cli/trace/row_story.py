@@ -13,19 +13,9 @@ from sluice.changes.source_tables import Floors
 from sluice_cli.trace.row_changes import FoundChange, PlacedTruncate
 from sluice_cli.trace.row_life import UNKNOWN, RowLife, RowVersion
 
-WON, OVERTAKEN, LOST, REPEATED, TRUNCATED, IGNORED_DELETE, SUPPLIED, FORGOTTEN = (
-    "won",
-    "overtaken",
-    "lost",
-    "repeated",
-    "truncated",
-    "ignored",
-    "supplied",
-    "forgotten",
-)
+WON, OVERTAKEN, LOST, REPEATED, TRUNCATED = "won", "overtaken", "lost", "repeated", "truncated"
 # Since when a change is the first one of its row.
 _EVER, _AFTER_REBUILD, _AFTER_FORGETTING = "", " since the table was rebuilt", " since it was forgotten"
-NEWEST = "newest"  # it looks like the winner, but what the table held before was not read
 
 
 @dataclass(frozen=True)
@@ -130,7 +120,7 @@ def story(
             judged = [_with_order(item, held, batch.outdated) for item in judged]
             if not from_the_start and not chapters and not is_known:
                 judged = [_without_the_past(item) for item in judged]
-            judged = [*(JudgedChange(item, FORGOTTEN, "the row was forgotten before") for item in out), *judged]
+            judged = [*(JudgedChange(item, "forgotten", "the row was forgotten before") for item in out), *judged]
             chapters.append(
                 Chapter(
                     batch.batch,
@@ -170,7 +160,7 @@ def _judged(
     if before is not None and own.position == before.position:
         return JudgedChange(own, REPEATED, "the table already has this change")
     if own.deleted and ignore_deletes:
-        return JudgedChange(own, IGNORED_DELETE, "the table ignores deletes; older changes still lose to it")
+        return JudgedChange(own, "ignored", "the table ignores deletes; older changes still lose to it")
     if after is not None and own.position == after.position and (before is None or before.position < own.position):
         older = [change for change in together if floors.of(change.source) < change.position < own.position]
         if before is not None:
@@ -180,11 +170,8 @@ def _judged(
         return JudgedChange(own, WON, f"{why if older else 'the first change of this row'}{first_since}")
     supplied = _supplied(own, before, after)
     if supplied:
-        return JudgedChange(
-            own,
-            SUPPLIED,
-            f"older than the row, but supplies {', '.join(supplied)}, which the row's change left unchanged",
-        )
+        why = f"older than the row, but supplies {', '.join(supplied)}, which the row's change left unchanged"
+        return JudgedChange(own, "supplied", why)
     if before is not None and own.position < before.position:
         return JudgedChange(own, LOST, f"the table has a newer change, {before.position}")
     return JudgedChange(own, OVERTAKEN, f"the batch has a newer change, {newest}")
@@ -215,9 +202,10 @@ def _supplied(change: FoundChange, before: Row | None, after: Row | None) -> lis
 
 
 def _without_the_past(item: JudgedChange) -> JudgedChange:
+    """It looks like the winner, but what the table held before was not read."""
     if item.verdict != WON:
         return item
-    return replace(item, verdict=NEWEST, why="the newest of the changes that were read; older objects were not")
+    return replace(item, verdict="newest", why="the newest of the changes that were read; older objects were not")
 
 
 def _once(judged: Sequence[JudgedChange]) -> tuple[JudgedChange, ...]:
