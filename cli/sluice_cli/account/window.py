@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sluice_cli.terminal.step import Step
-from sluice_read.moments import clock, iso
+from sluice_read.moments import clock, instant_of, iso, point_in_time, refuse_backwards
 
 HOUR_MS = 3_600_000
 
@@ -39,6 +39,14 @@ class Nearest:
             ends = ["--before", moment(until)] if until <= now else []  # the future can't be asked for
             lines.append(f"{Step(*command, '--since', moment(self.after), *ends)} shows what came after")
         return lines
+
+
+def given_times(since: str | None, before: str | None, now: int) -> tuple[int | None, int | None]:
+    """The times (epoch ms) that --since and --before give. Raises InvalidMoment, also for times in the wrong order."""
+    begins, ends = (None if given is None else point_in_time(given, now) for given in (since, before))
+    if begins is not None and ends is not None:
+        refuse_backwards("--since", instant_of(begins), "--before", instant_of(ends))
+    return begins, ends
 
 
 def runs_then(since: int, before: int | None) -> str:

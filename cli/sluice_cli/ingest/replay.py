@@ -21,6 +21,7 @@ from sluice_aws.s3.objects import COLD, pages_of_bronze
 from sluice_aws.stack import Target
 from sluice_cli.account.object import rows_left
 from sluice_cli.account.steps import BACKFILL, MERGED, NEWEST_OBJECTS, entries
+from sluice_cli.account.window import given_times
 from sluice_cli.ingest.replay_end import ReplayEnd, TableEnd
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
@@ -28,7 +29,6 @@ from sluice_cli.terminal.known_names import check_prefix, check_table
 from sluice_cli.terminal.options import TimeSpan, option, seconds
 from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.stack import supervise_now
-from sluice_read.moments import instant_of, point_in_time, refuse_backwards
 
 AT_ONCE = 400  # objects that are written before the rate is looked at: at least eight transactions
 POLL_S = 1.0
@@ -87,12 +87,9 @@ def replay(
             "Nothing is chosen",
             next_step="Use --prefix, --table, --batch, --since or --before, or --all for everything",
         )
-    now = epoch_ms()
-    begins, ends = (None if moment is None else point_in_time(moment, now) for moment in (since, before))
-    if begins is not None and ends is not None:
-        refuse_backwards("--since", instant_of(begins), "--before", instant_of(ends))
+    selection = ReplaySelection(prefix or "", table, batch, *given_times(since, before, epoch_ms()))
     target = chosen_target(stack)
-    run = Replay(target, ReplaySelection(prefix or "", table, batch, begins, ends))
+    run = Replay(target, selection)
     with counting(as_json) as tick:
         plan = run.plan(tick)
     if not plan.total and not plan.left:

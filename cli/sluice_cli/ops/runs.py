@@ -12,7 +12,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.history import RUN_DAYS, died
 from sluice_aws.s3.past_batches import PastBatch, batches_by_run
 from sluice_cli.account.lane import batches_of_run, lane_entry, run_ms, steps_of_lane
-from sluice_cli.account.window import Nearest
+from sluice_cli.account.window import Nearest, given_times
 from sluice_cli.terminal.known_names import check_lane
 from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import (
@@ -28,7 +28,7 @@ from sluice_cli.terminal.output import (
 )
 from sluice_cli.terminal.step import in_order
 from sluice_cli.terminal.tables import print_table
-from sluice_read.moments import clock, instant_of, point_in_time, refuse_backwards
+from sluice_read.moments import clock
 
 MANIFESTS_READ = 2_000  # at most, newest first
 CLOCKS_DIFFER_MS = 60_000  # at most, between S3, which dates manifests, and the job
@@ -60,9 +60,7 @@ def runs(
       sluice ops runs --since 2026-05-01T02:50:00Z --before 2026-05-01T03:30:00Z
     """
     now = epoch_ms()
-    begins, ends = (None if given is None else point_in_time(given, now) for given in (since, before))
-    if begins is not None and ends is not None:
-        refuse_backwards("--since", instant_of(begins), "--before", instant_of(ends))
+    begins, ends = given_times(since, before, now)
     target = chosen_target(stack)
     ledger = target.ledger
     wanted = (

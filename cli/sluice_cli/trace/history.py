@@ -13,7 +13,7 @@ from sluice.ledger.records import RETRIED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.account.steps import put_first
-from sluice_cli.account.window import Nearest, runs_then
+from sluice_cli.account.window import Nearest, given_times, runs_then
 from sluice_cli.terminal.known_names import check_table
 from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import (
@@ -34,7 +34,7 @@ from sluice_cli.terminal.tables import print_table
 from sluice_cli.trace.history_search import MANIFESTS_AT_MOST, Gathered, Histories, HistoryQuery
 from sluice_cli.trace.object_history import Claim, Entry, describe_entry, totals
 from sluice_cli.trace.stages import reason_now
-from sluice_read.moments import clock, instant_of, iso, point_in_time, refuse_backwards
+from sluice_read.moments import clock, iso
 
 LIMIT, LARGEST_LIMIT = 50, 100_000
 REPLAYED = "Of a replayed object, readable is when its rows first were; claimed, batch and run are the replay's"
@@ -101,11 +101,8 @@ def history(
     if batch is not None and (key, table, since, before) != (None, None, None, None):
         raise UsageError("--batch takes all objects of one batch", next_step="Give it without the other choices")
     now = epoch_ms()
-    begins, ends = (None if moment is None else point_in_time(moment, now) for moment in (since, before))
-    if begins is not None and ends is not None:
-        refuse_backwards("--since", instant_of(begins), "--before", instant_of(ends))
+    query = HistoryQuery(limit, table, *given_times(since, before, now))
     target = chosen_target(stack)
-    query = HistoryQuery(limit, table, begins, ends)
     with stderr_console().status("Reading manifests and the ledger"):
         if batch is not None:
             gathered = Histories(target).of_batch(batch, limit)
