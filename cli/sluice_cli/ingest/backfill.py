@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -70,12 +69,7 @@ def backfill(
         plan = run.plan(tick)
     if not plan.total and not plan.left:
         check_prefix(target, prefix)
-    from sluice_cli.account.region_prices import prices_for
-
-    prices = prices_for(target)
-    document: dict[str, Any] = {"prefix": prefix, **plan.described(target, rate, prices), "admitted": {}, "failed": 0}
-    if not as_json:
-        print_line("\n".join(plan.lines(target, rate, prices)))
+    document = {"prefix": prefix, **plan.shown(target, rate, as_json=as_json), "admitted": {}, "failed": 0}
     if dry_run or not plan.total + sum(plan.left.values()):
         if as_json:
             print_json(document)
@@ -86,26 +80,18 @@ def backfill(
     if not yes:
         ask(f"Admit {counted(plan.total + sum(plan.left.values()), 'object')}?")
     with bars(as_json) as advance:
-        done = run.admit(Throttle(rate), lambda number: advance("Objects admitted", number, plan.total))
+        done, failed = run.admit(Throttle(rate), lambda number: advance("Objects admitted", number, plan.total))
     if as_json:
-        print_json({**document, "admitted": dict(sorted(done.states.items())), "failed": len(done.failed)})
+        print_json({**document, "admitted": dict(sorted(done.items())), "failed": len(failed)})
     else:
-        states = ", ".join(f"{number:,} {state}" for state, number in sorted(done.states.items()))
-        waits = f". {MERGED}" if done.states[PENDING] else ""
+        states = ", ".join(f"{number:,} {state}" for state, number in sorted(done.items()))
+        waits = f". {MERGED}" if done[PENDING] else ""
         print_line(f"Admitted: {states or 'nothing'}{waits}")
-    for key, reason in done.failed[:FAILED_SHOWN]:
+    for key, reason in failed[:FAILED_SHOWN]:
         say(f"failed: {visible(key)}: {visible(reason)}")
-    if done.failed:
-        say(f"{counted(len(done.failed), 'object')} could not be admitted: repeat the command")
+    if failed:
+        say(f"{counted(len(failed), 'object')} could not be admitted: repeat the command")
         raise typer.Exit(FAILED)
-
-
-@dataclass
-class BackfillEnd:
-    """The objects that a backfill admitted, by state, and the keys of those that it couldn't, with the reason."""
-
-    states: Counter[str] = field(default_factory=Counter)
-    failed: list[tuple[str, str]] = field(default_factory=list)
 
 
 class ListedObjects:
@@ -157,9 +143,13 @@ class Backfill:
             tick("Versions in bronze", listed)
         return work
 
-    def admit(self, throttle: Throttle, advance: Callable[[int], None]) -> BackfillEnd:
-        """Admit what the ledger doesn't know, page by page. A page is behind the checkpoint once it is written."""
-        done = BackfillEnd()
+    def admit(self, throttle: Throttle, advance: Callable[[int], None]) -> tuple[Counter[str], list[tuple[str, str]]]:
+        """Admit what the ledger doesn't know, page by page. A page is behind the checkpoint once it is written.
+
+        Returns the number of admitted objects by state, and the keys of those that failed, each with the reason.
+        """
+        done: Counter[str] = Counter()
+        failed: list[tuple[str, str]] = []
         for page, marker in self._pages():
             unknown = self._unknown(page)
             for start in range(0, len(unknown), AT_ONCE):
@@ -167,17 +157,17 @@ class Backfill:
                 chunk = list(dict.fromkeys(version for _, version, _ in part))
                 # Where this ends in between, the object is one that the ledger doesn't know.
                 back = [self._take_back(record) for _, _, record in part if record is not None]
-                done.states.update([PENDING] * sum(back))
+                done.update([PENDING] * sum(back))
                 admissions = self._listed.admit(chunk)
                 new = [one for one in admissions.done.values() if not one.admission.startswith(ALREADY)]
-                done.states.update(one.written.state for one in new)
-                done.failed += ((id.key, f"{cause.code}: {cause.reason}") for id, cause in admissions.failed.items())
-                advance(sum(done.states.values()))
+                done.update(one.written.state for one in new)
+                failed += ((id.key, f"{cause.code}: {cause.reason}") for id, cause in admissions.failed.items())
+                advance(done.total())
                 throttle.after(len(chunk))
-            if done.failed:
+            if failed:
                 break  # the repetition begins at this page
             self._put_checkpoint(marker)
-        return done
+        return done, failed
 
     def forget(self) -> None:
         """Forget where an interrupted backfill stood."""

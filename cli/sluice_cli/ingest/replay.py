@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -95,12 +95,7 @@ def replay(
     if not plan.total and not plan.left:
         check_table(target, table)
         check_prefix(target, prefix)
-    from sluice_cli.account.region_prices import prices_for
-
-    prices = prices_for(target)
-    document: dict[str, Any] = {**plan.described(target, rate, prices), "replayed": 0}
-    if not as_json:
-        print_line("\n".join(plan.lines(target, rate, prices)))
+    document = {**plan.shown(target, rate, as_json=as_json), "replayed": 0}
     if not plan.total and not plan.left:
         say("No object meets every choice: leave one out to see what there is")
     if dry_run or not plan.total:

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from sluice.cost import Assumptions, Once, backlog_once
-from sluice.prices import PriceList
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.terminal.options import option
-from sluice_cli.terminal.output import counted, human_age, human_bytes, visible
+from sluice_cli.terminal.output import counted, human_age, human_bytes, print_line, visible
 
 TABLES_SHOWN = 20
 RATE = 200
@@ -46,10 +45,23 @@ class Workload:
         """
         return max(self.total / rate, self._once(_LOCALLY if local else _DEPLOYED).seconds)
 
-    def described(self, target: Target, rate: int, prices: PriceList) -> dict[str, Any]:
-        """The JSON form, with the estimate. The local stack costs nothing."""
-        local = target.kind == LOCAL
-        usd = None if local else round(self._once(Assumptions(prices)).usd, 4)
+    def shown(self, target: Target, rate: int, *, as_json: bool) -> dict[str, Any]:
+        """Print it for people unless `as_json`, and return the JSON form, with the estimate by the region's prices.
+
+        The local stack costs nothing.
+        """
+        from sluice_cli.account.region_prices import prices_for  # not for the help of a verb
+
+        prices, local = prices_for(target), target.kind == LOCAL
+        seconds, usd = round(self.seconds(rate, local=local)), self._once(Assumptions(prices)).usd
+        if not as_json:
+            for line in self._lines():
+                print_line(line)
+            about = f"estimate: about {human_age(seconds * 1000)}"
+            if local and seconds >= SHOWN_FROM_S:
+                print_line(about)
+            elif self.total and not local:
+                print_line(f"{about} with the start of a run, {usd:.2f} US dollars ({prices.described(target.region)})")
         return {
             "objects": self.total,
             "bytes": sum(self.bytes.values()),
@@ -58,14 +70,13 @@ class Workload:
             },
             "left": dict(sorted(self.left.items())),
             "estimate": {
-                "seconds": round(self.seconds(rate, local=local)),
-                "usd": usd,
+                "seconds": seconds,
+                "usd": None if local else round(usd, 4),
                 "prices": {"as_of": prices.as_of, "region": prices.region},
             },
         }
 
-    def lines(self, target: Target, rate: int, prices: PriceList) -> Iterator[str]:
-        """The lines for people."""
+    def _lines(self) -> Iterator[str]:
         size = human_bytes(sum(self.bytes.values()))
         yield f"to merge: {counted(self.total, 'object')}, {size}, {counted(len(self.objects), 'table')}"
         for table, number in self.objects.most_common(TABLES_SHOWN):
@@ -74,16 +85,6 @@ class Workload:
             yield f"  and {counted(len(self.objects) - TABLES_SHOWN, 'more table')} (--json lists all)"
         for reason, number in sorted(self.left.items()):
             yield f"left: {counted(number, 'object')}: {visible(reason)}"
-        local = target.kind == LOCAL
-        seconds = round(self.seconds(rate, local=local))
-        if local and seconds >= SHOWN_FROM_S:
-            yield f"estimate: about {human_age(seconds * 1000)}"
-        elif self.total and not local:
-            usd = self._once(Assumptions(prices)).usd
-            yield (
-                f"estimate: about {human_age(seconds * 1000)} with the start of a run, {usd:.2f} US dollars "
-                f"({prices.described(target.region)})"
-            )
 
     def _once(self, given: Assumptions) -> Once:
         return backlog_once(self.total, sum(self.bytes.values()) / 1e6, len(self.objects), given)
