@@ -6,6 +6,7 @@ import json as json_module
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,12 +70,8 @@ def begin(
 
       sluice --stack sluice standstill begin --before-deploy template.yaml --parameter-overrides "MaximumCpu='32 vCPU'"
     """
-    try:
-        target = chosen_target(stack)
-    except NoRegion:
-        raise
-    except NoTarget as missing:
-        say(f"{missing.message}: nothing to stop")
+    target = _target(stack, "nothing to stop")
+    if target is None:
         name = stack or named_stack.get() or os.environ.get(STACK_VARIABLE)
         if name and before_deploy is not None and remove_failed_creation(name, os.environ, poll_s=int(POLL_S)):
             say(f"stack {name}: deleted, since its creation had failed and it holds nothing")
@@ -90,41 +87,27 @@ def begin(
     for lane in working:
         ledger.lanes.pause(lane)
         say(f"{lane}: paused")
-    deadline = time.monotonic() + timeout
     named_stack.set(target.stack)
     back = str(Step("standstill end", *(("--note", str(note)) if note else ())))
-    _wait(
-        lambda: [
-            f"lane {state.lane} ({state.state})" for state in ledger.lanes.all() if state.state not in (IDLE, PAUSED)
-        ],
-        deadline,
-        back,
-    )
+    wait = partial(_wait, deadline=time.monotonic() + timeout, back=back)
+    wait(lambda: [f"lane {one.lane} ({one.state})" for one in ledger.lanes.all() if one.state not in (IDLE, PAUSED)])
     emr, application = target.client("emr-serverless"), target.outputs["ApplicationId"]
     if target.parameters.get(GIVEN):
         say(f"application {application}: left running, since the stack doesn't own it")
         return
-    _wait(
-        lambda: [
-            f"job run {run['name']}"
-            for page in emr.get_paginator("list_job_runs").paginate(applicationId=application)
-            for run in page["jobRuns"]
-            if run["state"] not in ENDED
-        ],
-        deadline,
-        back,
-    )
-    if emr.get_application(applicationId=application)["application"]["state"] not in RESTING:
+
+    def awake() -> list[str]:
+        state = emr.get_application(applicationId=application)["application"]["state"]
+        return [] if state in RESTING else [f"application {state}"]
+
+    def running() -> list[str]:
+        pages = emr.get_paginator("list_job_runs").paginate(applicationId=application)
+        return [f"job run {run['name']}" for page in pages for run in page["jobRuns"] if run["state"] not in ENDED]
+
+    wait(running)
+    if awake():
         emr.stop_application(applicationId=application)
-    _wait(
-        lambda: [
-            f"application {state}"
-            for state in (emr.get_application(applicationId=application)["application"]["state"],)
-            if state not in RESTING
-        ],
-        deadline,
-        back,
-    )
+    wait(awake)
     say(f"application {application}: stopped")
 
 
@@ -136,12 +119,8 @@ def end(note: Note = None, stack: Stack = None) -> None:
 
       sluice --stack sluice standstill end
     """
-    try:
-        target = chosen_target(stack)
-    except NoRegion:
-        raise
-    except NoTarget as missing:
-        say(f"{missing.message}: no lane is paused")
+    target = _target(stack, "no lane is paused")
+    if target is None:
         return
     ledger = target.ledger
     lanes = _noted(note, ledger)
@@ -156,6 +135,17 @@ def end(note: Note = None, stack: Stack = None) -> None:
         note.unlink(missing_ok=True)
     elif lanes:
         ledger.lanes.note_standstill([])
+
+
+def _target(stack: str | None, otherwise: str) -> Target | None:
+    """The stack; None where it doesn't exist, after saying so."""
+    try:
+        return chosen_target(stack)
+    except NoRegion:
+        raise
+    except NoTarget as missing:
+        say(f"{missing.message}: {otherwise}")
+        return None
 
 
 def _question(working: Sequence[str], target: Target) -> str:
