@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -176,7 +177,14 @@ def _quarantined_rows(
     target: Target, config: TableConfig, key: Sequence[str], history: SchemaHistory
 ) -> Iterator[tuple[str, list[RowError], frozenset[int]]]:
     """The documents of quarantined rows that hold the row: key, rows, and the numbers of the records that do."""
-    columns = _Columns(config, history, SchemaStore(target.objects, target.silver))
+    store = SchemaStore(target.objects, target.silver)
+
+    @cache
+    def columns_of(own: str | None) -> list[tuple[Column, ...]]:
+        """The columns of one schema; of all that came for the table where the record's own is unknown."""
+        names = [own] if own else [schema.fingerprint for schema in history.schemas(config.table)]
+        return [_columns(store, name, config) for name in names] or [()]
+
     for batch in target.past_batches().newest(table=config.table):
         outcome = batch.outcomes.get(config.table)
         for entry in outcome.quarantined_rows if outcome is not None else ():
@@ -188,37 +196,19 @@ def _quarantined_rows(
                 None,
             )
             held = frozenset(
-                row.record for row in rows if any(holds_key(row, config, key, of) for of in columns.of(schema))
+                row.record for row in rows if any(holds_key(row, config, key, of) for of in columns_of(schema))
             )
             if held:
                 yield name, rows, held
 
 
-class _Columns:
-    """The columns that writers gave a table, by which a quarantined record's values are understood."""
-
-    def __init__(self, config: TableConfig, history: SchemaHistory, store: SchemaStore) -> None:
-        self._config = config
-        self._history = history
-        self._store = store
-        self._found: dict[str | None, list[tuple[Column, ...]]] = {}
-
-    def of(self, own: str | None) -> list[tuple[Column, ...]]:
-        """The columns of one schema; of all that came for the table where the record's own is unknown."""
-        if own not in self._found:
-            names = [own] if own else [schema.fingerprint for schema in self._history.schemas(self._config.table)]
-            self._found[own] = [self._read(name) for name in names] or [()]
-        return self._found[own]
-
-    def _read(self, name: str) -> tuple[Column, ...]:
-        try:
-            schema = self._store.load(name)
-            if schema is None:
-                return ()
-            writer = read_writer_schema(schema, self._config.form)
-            return row_for_table(writer, self._config).columns
-        except (SluiceError, ValueError):  # values are then compared as they stand
-            return ()
+def _columns(store: SchemaStore, name: str, config: TableConfig) -> tuple[Column, ...]:
+    """The columns that a writer gave a table, by which a quarantined record's values are understood."""
+    try:
+        schema = store.load(name)
+        return () if schema is None else row_for_table(read_writer_schema(schema, config.form), config).columns
+    except (SluiceError, ValueError):  # values are then compared as they stand
+        return ()
 
 
 def holds_key(row: RowError, config: TableConfig, key: Sequence[str], columns: Sequence[Column] = ()) -> bool:
