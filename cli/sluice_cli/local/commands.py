@@ -9,8 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -20,7 +19,7 @@ import typer
 
 from sluice.errors import CommandFailed, UsageError
 from sluice_cli.account.steps import PROPOSALS, TABLES_AND_LANES, put_first
-from sluice_cli.local.progress import progress_lines
+from sluice_cli.local.progress import interruptible, progress_lines
 from sluice_cli.terminal.interaction import Yes, ask, following
 from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import Json, print_json, say, say_next_step
@@ -135,7 +134,7 @@ def up(
         _start_detached(home, options, push=_pusher(home, config), as_json=as_json)
         say_next_step(str(TABLES_AND_LANES) if restored else f"{put_first()}. {PROPOSALS}")
         return
-    with _ended_by_signals(), progress_lines() as progress:
+    with interruptible(), progress_lines() as progress:
         with local_stack(home, chosen, environment=os.environ, progress=progress.say) as stack:
             progress.stop()  # a spinner would stand among the lines that the push prints
             _pusher(home, config)()
@@ -146,7 +145,8 @@ def up(
                 was_asked = wait_for_end(stack, threading.Event())
             except KeyboardInterrupt:
                 was_asked = True
-            _ignore_signals()  # a second Ctrl-C must not interrupt the clean-up
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not interrupt the clean-up
             if not was_asked:
                 shutil.copyfile(stack.emulator.log, home.path / "ended.log")  # the next start removes the other
             keeps = home.is_asked_to_keep()
@@ -296,26 +296,6 @@ def _pusher(home: Home, config: Path | None) -> Callable[[], None]:
             raise UsageError(f"{config} was not pushed")
 
     return push
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Raise KeyboardInterrupt for SIGTERM and SIGHUP, as for Ctrl-C."""
-
-    def end(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _ignore_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
 
 
 def print_ready(description: Description, home: Home) -> None:

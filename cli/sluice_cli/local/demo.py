@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -12,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,7 +22,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.stack import local_target
 from sluice_cli.errors import DemoFailed, ReaderGone
 from sluice_cli.local.demo_changes import ChangeWriter
-from sluice_cli.local.progress import progress_lines
+from sluice_cli.local.progress import interruptible, progress_lines
 from sluice_cli.terminal.guard import shell_text, visible
 from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import counted, print_line, say, stacks_named
@@ -87,7 +85,7 @@ def demo(
         home = Home(folder / "home")
         try:
             with (
-                _interruptible() as interrupted,
+                interruptible() as interrupted,  # the interrupt itself ends only a verb
                 progress_lines() as progress,
                 local_stack(home, Options(), environment=os.environ, progress=progress.say) as stack,
             ):
@@ -299,21 +297,3 @@ def _at(folder: Path, home: Home) -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
-
-
-@contextmanager
-def _interruptible() -> Iterator[list[bool]]:
-    """A list that is no longer empty after Ctrl-C, SIGTERM or SIGHUP: the interrupt itself ends only a verb."""
-    interrupted: list[bool] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        interrupted.append(True)
-        raise KeyboardInterrupt
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, note) for number in numbers}
-    try:
-        yield interrupted
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,9 +1,11 @@
-"""Progress of the local stack: a line per step."""
+"""Progress of the local stack: a line per step, and its interruption."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 from rich.console import Console
 from rich.status import Status
@@ -33,6 +35,23 @@ class ProgressLines:
         if self._status is not None:
             self._status.stop()
             self._status = None
+
+
+@contextmanager
+def interruptible() -> Iterator[list[bool]]:
+    """Have SIGTERM and SIGHUP interrupt as Ctrl-C does. The list is no longer empty once one did."""
+    interrupted: list[bool] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        interrupted.append(True)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield interrupted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

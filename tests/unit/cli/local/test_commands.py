@@ -163,7 +163,6 @@ def foreground(tmp_path, monkeypatch):
     monkeypatch.setattr(commands, "local_stack", stack)
     monkeypatch.setattr(commands, "progress_lines", lambda: nullcontext(lines))
     monkeypatch.setattr(commands, "wait_for_end", interrupted)
-    monkeypatch.setattr(commands, "_ignore_signals", lambda: None)
     monkeypatch.setattr(commands, "_show", lambda *given, **more: happened.append("show"))
     monkeypatch.setattr(commands, "_pusher", lambda *given: lambda: happened.append("push"))
     return happened

@@ -9,8 +9,8 @@ import pytest
 
 from sluice.admission.routing import classify
 from sluice.schema.avro import read_writer_schema
-from sluice_cli.local.demo import _interruptible
 from sluice_cli.local.demo_changes import ChangeWriter
+from sluice_cli.local.progress import interruptible
 
 BRONZE = Path(__file__).resolve().parents[3] / "data" / "tickit_small" / "bronze"
 
@@ -40,7 +40,7 @@ def test_a_made_change_is_later_than_every_bundled_one_and_has_the_newest_schema
 def test_a_signal_interrupts_the_demonstration_so_that_its_stack_ends(number):
     before = signal.signal(number, lambda *_: None)
     try:
-        with pytest.raises(KeyboardInterrupt), _interruptible() as interrupted:
+        with pytest.raises(KeyboardInterrupt), interruptible() as interrupted:
             signal.raise_signal(number)
         assert interrupted
     finally:
