@@ -10,7 +10,7 @@ from itertools import chain, islice
 
 from sluice.errors import UsageError
 from sluice.ledger.keys import DISCARDED, LISTED_STATES
-from sluice.ledger.records import ObjectRecord
+from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.s3.objects import SkippedDocument
 from sluice_aws.s3.past_batches import AT_ONCE, PastBatch
@@ -128,11 +128,7 @@ class Histories:
                 if batch_read is not None:
                     batches[name] = batch_read
             own = [batches[name] for name in batch_names if name in batches]
-            entries.append(
-                Entry(
-                    identity, record, self._objects.modified_at(identity), claims_of(identity, record, own), decisions
-                )
-            )
+            entries.append(self._entry(identity, record, own, decisions))
         oldest_first = tuple(sorted(entries, key=lambda entry: (entry.since, entry.id)))
         return Gathered(oldest_first, tuple(batches.values()), skipped=self._past.skipped)
 
@@ -187,21 +183,17 @@ class Histories:
 
         def entry(identity: ObjectId) -> Entry:
             record: ObjectRecord | None = records.get(identity)
-            decisions = (
-                tuple(self._ledger.quarantine.decisions_about(identity))
-                if record is not None and _decided_about(record)
-                else ()
-            )
-            return Entry(
-                identity,
-                record,
-                self._objects.modified_at(identity),
-                claims_of(identity, record, claimed.get(identity, ())),
-                decisions,
-            )
+            decided = record is not None and _decided_about(record)
+            decisions = tuple(self._ledger.quarantine.decisions_about(identity)) if decided else ()
+            return self._entry(identity, record, claimed.get(identity, ()), decisions)
 
         with ThreadPoolExecutor(THREADS, thread_name_prefix="history") as pool:
             return tuple(sorted(pool.map(entry, ids), key=lambda entry_: (entry_.since, entry_.id)))
+
+    def _entry(
+        self, id: ObjectId, record: ObjectRecord | None, batches: Iterable[PastBatch], decisions: tuple[Decision, ...]
+    ) -> Entry:
+        return Entry(id, record, self._objects.modified_at(id), claims_of(id, record, batches), decisions)
 
 
 class _Seen:

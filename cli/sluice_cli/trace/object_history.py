@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from sluice.batch.outcome import ObjectError, Outcome
 from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PARKED, QUARANTINED, RETURNED, SUPERSEDED
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.ingest.entry import reason_of
 from sluice_cli.terminal.step import completed
-from sluice_cli.trace.stages import UNSEEN, Moment, reason_now
+from sluice_cli.trace.stages import Moment, reason_now, state_of
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Entry:
     @property
     def state(self) -> str:
         """The ledger's state, or `unseen`."""
-        return UNSEEN if self.record is None else self.record.state
+        return state_of(self.record)
 
     @property
     def since(self) -> int:
@@ -127,42 +126,21 @@ def _claim(identity: ObjectId, record: ObjectRecord | None, batch: PastBatch, ta
     )
     if outcome is None:
         return claim
-    aside = {item.object: (state, item) for state, item in _set_aside(outcome)}
+    of_state = ((QUARANTINED, outcome.quarantined), (PARKED, outcome.parked))
+    aside = {error.object: (state, error) for state, errors in of_state for error in errors}
     state, error = aside.get(identity.hash, (QUARANTINED, None))
     rows = next((item.rows for item in outcome.quarantined_rows if item.object == identity.hash), 0)
-    values = {
-        **asdict(claim),
-        "part": dict(outcome.counts),
-        "instant": outcome.instant,
-        "no_change": outcome.no_change,
-        "quarantined_rows": rows,
-    }
-    if error is not None or outcome.state == QUARANTINED:
-        return Claim(
-            **{
-                **values,
-                "state": state,
-                "instant": None,  # made without the object
-                "code": error.code if error else "table_quarantined",
-                "reason": completed(error.reason, TABLE=claim.table) if error else outcome.reason,
-            }
-        )
-    if not ours and not _was_decided(record):
-        return Claim(**values)  # the manifest lists it, and the claim did not get it
+    instant, no_change = outcome.instant, outcome.no_change
+    claim = replace(claim, part=dict(outcome.counts), instant=instant, no_change=no_change, quarantined_rows=rows)
+    if error is not None or outcome.state == QUARANTINED:  # a commit was made without the object
+        code = error.code if error else "table_quarantined"
+        reason = completed(error.reason, TABLE=claim.table) if error else outcome.reason
+        return replace(claim, state=state, instant=None, code=code, reason=reason)
+    if not ours and record is not None and record.attempt == 0:
+        return claim  # the manifest lists it, and the claim did not get it; of one that was taken back in, it did
     item = next(item_ for item_ in part.objects if item_.id == identity)
-    at = {"committed_at": outcome.readable_at, "readable_at": outcome.readable_with(item)}
-    return Claim(**{**values, "state": COMMITTED, **at})
-
-
-def _set_aside(outcome: Outcome) -> Iterator[tuple[str, ObjectError]]:
-    """The objects that a batch set aside, each with its state."""
-    for state, errors in ((QUARANTINED, outcome.quarantined), (PARKED, outcome.parked)):
-        yield from ((state, error) for error in errors)
-
-
-def _was_decided(record: ObjectRecord | None) -> bool:
-    """Says whether the object was taken back in after a batch had settled it: what that batch committed stays."""
-    return record is None or record.attempt > 0
+    readable_at = outcome.readable_with(item)
+    return replace(claim, state=COMMITTED, committed_at=outcome.readable_at, readable_at=readable_at)
 
 
 def moments(entry: Entry) -> list[Moment]:
@@ -186,13 +164,8 @@ def moments(entry: Entry) -> list[Moment]:
         if claim.state == COMMITTED and claim.committed_at is not None:
             moments_.append(Moment(COMMITTED, claim.committed_at, claim.instant or "no change"))
         elif claim.is_set_aside:
-            moments_.append(
-                Moment(
-                    claim.state,
-                    int(record.listed_at) if record and record.listed_at else claim.claimed_at,
-                    claim.code or "",
-                )
-            )
+            at = int(record.listed_at) if record and record.listed_at else claim.claimed_at
+            moments_.append(Moment(claim.state, at, claim.code or ""))
     moments_ += [Moment(decision.verb, decision.at, decision.command) for decision in entry.decisions]
     return sorted(moments_, key=lambda moment: moment.at)
 
@@ -208,7 +181,7 @@ def totals(entries: Sequence[Entry], batches: Iterable[PastBatch]) -> dict[str, 
     uncounted = 0
     for batch in batches:
         for table, outcome in batch.outcomes.items():
-            aside = {error.object for _, error in _set_aside(outcome)}
+            aside = {error.object for error in (*outcome.quarantined, *outcome.parked)}
             if any(item.id in shown and item.id.hash not in aside for item in batch.manifest.tables[table].objects):
                 parts[(batch.manifest.batch, table)] = outcome.counts
                 uncounted += outcome.is_uncounted

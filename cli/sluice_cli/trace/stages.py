@@ -44,12 +44,10 @@ BATCH_STAGES: Mapping[str, str] = {
 }
 
 
-# The time between two stretches that no record names: name, kind and note.
-_BETWEEN: Mapping[tuple[str, str], tuple[str, str, str]] = {
-    ("settle", "announce"): ("close", WAITING, "other tables of the batch"),
-}
 _WITHOUT_SET_ASIDE = frozenset({HISTORY_STAGE, COMMIT_STAGE, HOUSEKEEPING_STAGE})  # they know nothing of such objects
 BETWEEN = "between"
+# The time between two stretches that no record names: name, kind and note.
+_CLOSE = ("close", WAITING, "other tables of the batch")
 _BETWEEN_STAGES = (BETWEEN, SPARK, "the driver, between two stages")
 
 
@@ -162,7 +160,7 @@ def trace_of(facts: TraceFacts) -> Trace:
     committed = record is not None and record.state == COMMITTED and outcome is not None and outcome.state == COMMITTED
     return Trace(
         id=facts.id,
-        state=UNSEEN if record is None else record.state,
+        state=state_of(record),
         moments=tuple(sorted(_moments(facts), key=lambda moment: moment.at)),
         spans=tuple(_without_holes(_spans(facts))),
         put_at=put_time(facts),
@@ -175,7 +173,7 @@ def trace_of(facts: TraceFacts) -> Trace:
         code=record.code if record else None,
         reason=_reason(record),
         counts=dict(outcome.counts) if outcome else {},
-        next_step=_next_step(facts),
+        next_step=facts.held_up if record is None or facts.held_up is not None else next_step(record),
     )
 
 
@@ -184,11 +182,9 @@ def _readable_at(identity: ObjectId, outcome: Outcome, manifest: Manifest | None
     return outcome.readable_at if item is None else outcome.readable_with(item)
 
 
-def _next_step(facts: TraceFacts) -> str | None:
-    record = facts.record
-    if record is None or facts.held_up is not None:
-        return facts.held_up
-    return next_step(record)
+def state_of(record: ObjectRecord | None) -> str:
+    """The ledger's state of an object, or `unseen`."""
+    return UNSEEN if record is None else record.state
 
 
 def _instant(record: ObjectRecord | None, outcome: Outcome | None) -> str | None:
@@ -245,9 +241,8 @@ def _moments(facts: TraceFacts) -> Iterator[Moment]:
     if record is None:
         return
     if record.noticed_at is not None:
-        yield Moment(
-            "noticed", record.noticed_at, f"the time in S3's notice{f', by {record.via}' if record.via else ''}"
-        )
+        by = f", by {record.via}" if record.via else ""
+        yield Moment("noticed", record.noticed_at, f"the time in S3's notice{by}")
     yield Moment("admitted", record.admitted_at)
     if record.unparked_at is not None:
         yield Moment("unparked", record.unparked_at)
@@ -261,12 +256,9 @@ def _moments(facts: TraceFacts) -> Iterator[Moment]:
     if outcome is not None:
         if (instant := _instant(record, outcome)) is not None:
             yield Moment("readable", outcome.readable_at, f"instant {instant}")
-        settled = (facts.part or {}).get("settled_at")
-        yield Moment(
-            outcome.state if record.state != COMMITTED else COMMITTED,
-            settled or outcome.committed_at,
-            "no change of the table" if outcome.no_change else "",
-        )
+        settled = (facts.part or {}).get("settled_at") or outcome.committed_at
+        state = outcome.state if record.state != COMMITTED else COMMITTED
+        yield Moment(state, settled, "no change of the table" if outcome.no_change else "")
     announced = (facts.batch or {}).get("announced_at")
     if announced is not None:
         yield Moment("announced", announced)
@@ -351,7 +343,7 @@ def _without_holes(spans: Iterable[Stretch]) -> Iterator[Stretch]:
     before = ""
     for span in spans:
         if until is not None and span.began_at > until:
-            name, kind, note = _BETWEEN.get((before, span.name), _BETWEEN_STAGES)
+            name, kind, note = _CLOSE if (before, span.name) == ("settle", "announce") else _BETWEEN_STAGES
             yield Stretch(name, kind, until, span.began_at, note)
         yield span
         until, before = max(span.ended_at, until or span.ended_at), span.name

@@ -27,7 +27,7 @@ from sluice_cli.terminal.output import (
     say_skipped,
     visible,
 )
-from sluice_cli.trace.stages import UNSEEN, ReplayTrace, Stretch, Trace, trace_of
+from sluice_cli.trace.stages import ReplayTrace, Stretch, Trace, state_of, trace_of
 from sluice_cli.trace.tracking import Tracker
 from sluice_cli.trace.waterfall import stretch_lines, summary, svg, text_lines
 from sluice_read.moments import clock
@@ -95,20 +95,16 @@ def _traced(sources: Tracker, key: str, version: str | None, table: str | None) 
 
 def _say_others(versions: Mapping[ObjectId, ObjectRecord | None], traced: ObjectId) -> None:
     """Say which version is traced, and the command for each other one, and each table, newest first."""
-    number, state = len({item.version for item in versions}), _state(versions[traced])
+    number, state = len({item.version for item in versions}), state_of(versions[traced])
     record = versions[traced]
     what = f"the newest of {number:,} versions" if number > 1 else f"for {record.table if record else 'no table yet'}"
     say(f"This is {what}, {state}. The others:")
     others = [(item, record) for item, record in reversed(list(versions.items())) if item != traced]
     for item, record in others[:OTHERS_SHOWN]:
-        say(f"  {_state(record)}: {step_to(visible(item.key), item)}")
+        say(f"  {state_of(record)}: {step_to(visible(item.key), item)}")
     if len(others) > OTHERS_SHOWN:
         older = counted(len(others) - OTHERS_SHOWN, "older version")
         say(f"  {older}: {versions_of(visible(traced.key))}")
-
-
-def _state(record: ObjectRecord | None) -> str:
-    return UNSEEN if record is None else record.state
 
 
 def _chosen(
