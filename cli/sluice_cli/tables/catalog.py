@@ -12,7 +12,7 @@ import typer
 
 from sluice.catalog import ddl as table_ddl
 from sluice.catalog.table_change import is_current, synced_until
-from sluice.catalog.tables import VIEW, Wish, names_of
+from sluice.catalog.tables import VIEW, names_of
 from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
 from sluice.errors import FAILED, NotConfigured, PartitionKeysDiffer, SluiceError
@@ -207,19 +207,14 @@ def ddl(
     """
     target = chosen_target(stack)
     with known_table(target, table):
-        wish = _wish(target, table)
+        wish = _catalog(target).wish(_config(target, table))
+    if wish is None:
+        raise NotInCatalog(f"{table} has no commit yet", table=table)
     made = table_ddl.statements(wish, engine.value, region=target.region)
     if as_json:
         print_json({"table": table, "engine": engine.value, "statements": list(made)})
         return
     print("\n\n".join(f"{statement};" for statement in made))
-
-
-def _wish(target: Target, table: str) -> Wish:
-    wish = _catalog(target).wish(_config(target, table))
-    if wish is None:
-        raise NotInCatalog(f"{table} has no commit yet", table=table)
-    return wish
 
 
 def _catalog(target: Target) -> CatalogSync:
@@ -265,26 +260,17 @@ def _print_done(done: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _entry(name: str, entry: Mapping[str, Any] | None, config: TableConfig) -> dict[str, Any]:
-    if entry is None:
-        return {
-            "name": name,
-            "is": "not there",
-            "synced": None,
-            "untouched": False,
-            "partition_keys": [],
-            "columns": [],
-            "parameters": {},
-        }
-    columns = (entry.get("StorageDescriptor") or {}).get("Columns") or []
+    held = entry or {}
+    columns = (held.get("StorageDescriptor") or {}).get("Columns") or []
     return {
         "name": name,
-        "is": "view" if entry.get("TableType") == VIEW else "table",
+        "is": "not there" if entry is None else "view" if entry.get("TableType") == VIEW else "table",
         "synced": synced_until(entry),
-        "untouched": is_current(entry, config, None),
-        "partition_keys": [column["Name"] for column in entry.get("PartitionKeys") or ()],
+        "untouched": entry is not None and is_current(entry, config, None),
+        "partition_keys": [column["Name"] for column in held.get("PartitionKeys") or ()],
         "columns": [
             {"name": column["Name"], "type": column.get("Type", ""), "comment": column.get("Comment", "")}
             for column in columns
         ],
-        "parameters": dict(entry.get("Parameters") or {}),
+        "parameters": dict(held.get("Parameters") or {}),
     }
