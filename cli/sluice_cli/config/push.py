@@ -252,7 +252,6 @@ def _planned(
             *sorted({record.topic for record in parked if record.topic is not None}),
         )
     )
-    waiting = _Counted(ledger, before, configuration, tuple(topics))
     made = plan_push(
         before,
         configuration,
@@ -260,9 +259,9 @@ def _planned(
         with_data={state.table: state.pinned for state in states if state.pinned and state.table not in first},
         claimed=claimed,
         review=reviewed,
-        waiting=waiting.by_table(parked, in_use),
+        waiting=_freed(ledger, before, configuration, tuple(topics), parked, in_use),
     )
-    made = replace(made, tables=waiting.with_quarantined(made.tables))
+    made = replace(made, tables=_with_quarantined(ledger, made.tables))
     # A refused setting is looked at, too: the rebuild that makes its change would be in vain for a misspelt column.
     fit = fit_of_stack(target, configuration, before)
     made, unasked = with_misfits(made, fit)
@@ -274,70 +273,62 @@ def _planned(
     return made, warnings, before
 
 
-class _Counted:
-    """Counts the objects that a push concerns, up to a limit."""
-
-    def __init__(
-        self, ledger: Ledger, before: Configuration | None, after: Configuration, topics: Sequence[str]
-    ) -> None:
-        self._ledger = ledger
-        self._after = after
-        self._old = known_topics(before, topics) if before else {}
-        self._new = known_topics(after, topics)
-
-    def by_table(self, parked: Sequence[Any], in_use: Iterable[TableInUse]) -> dict[str, ObjectsWaiting]:
-        """Return the parked and pending objects that the push frees."""
-        freed = Counter(table for record in parked if (table := self._freed_for(record)) is not None)
-        by_name = {
-            table: ObjectsWaiting(parked=number, counted_all=len(parked) <= COUNTED) for table, number in freed.items()
-        }
-        for use in in_use:
-            if use.busy and self._is_released(use.table):
-                waiting = self._ledger.pending.oldest_of(use.lane, {use.table: COUNTED_PENDING})
-                number = sum(item.table == use.table for item in waiting)
-                count = by_name.get(use.table, ObjectsWaiting())
-                by_name[use.table] = replace(
-                    count, pending=count.pending + number, counted_all=count.counted_all and number < COUNTED_PENDING
-                )
-        return by_name
-
-    def with_quarantined(self, tables: Sequence[PlannedTable]) -> tuple[PlannedTable, ...]:
-        """Add the quarantined objects and rows of tables whose settings change, but those that nothing lets be read."""
-        if not any(table.retry for table in tables):
-            return tuple(tables)
-        from sluice_cli.terminal.known_names import known_errors  # loads readers, which `--help` needs none of
-
-        damaged = {error.code for error in known_errors(DamagedObject) if error is not DamagedObject}
-        listed = (self._ledger.objects.in_state(QUARANTINED), self._ledger.quarantine.objects_with_rows())
-        read = [list(islice(records, COUNTED + 1)) for records in listed]
-        all_read = max(map(len, read)) <= COUNTED
-        by_table: dict[str | None, list[ObjectRecord]] = {}
-        for record in chain.from_iterable(read):
-            if record.code not in damaged:
-                by_table.setdefault(record.table, []).append(record)
-
-        def waiting(table: PlannedTable) -> ObjectsWaiting:
-            records = by_table.get(table.table, [])
-            whole = [record.code or "unknown" for record in records if record.state == QUARANTINED]
-            holed = [record for record in records if record.state != QUARANTINED]
-            return replace(
-                table.waiting,
-                quarantined=len(whole),
-                quarantined_rows=sum(record.quarantined_rows for record in holed),
-                with_quarantined_rows=len(holed),
-                codes=tuple(sorted({*whole, *chain.from_iterable(record.row_codes for record in holed)})),
-                counted_all=table.waiting.counted_all and all_read,
+def _freed(
+    ledger: Ledger,
+    before: Configuration | None,
+    after: Configuration,
+    topics: Sequence[str],
+    parked: Sequence[Any],
+    in_use: Iterable[TableInUse],
+) -> dict[str, ObjectsWaiting]:
+    """Return the parked and pending objects that a push frees, by table, up to a limit."""
+    old, new = known_topics(before, topics) if before else {}, known_topics(after, topics)
+    routed = ((item, after.table_for_topic(item.topic, item.id.also_for)) for item in parked if item.topic is not None)
+    freed = Counter(config.table for item, config in routed if config is not None and is_freed(item, config))
+    by_name = {
+        table: ObjectsWaiting(parked=number, counted_all=len(parked) <= COUNTED) for table, number in freed.items()
+    }
+    for use in in_use:
+        was, now = old.get(use.table), new.get(use.table)
+        if use.busy and now is not None and not now.paused and (was is None or was.paused):
+            waiting = ledger.pending.oldest_of(use.lane, {use.table: COUNTED_PENDING})
+            number = sum(item.table == use.table for item in waiting)
+            count = by_name.get(use.table, ObjectsWaiting())
+            by_name[use.table] = replace(
+                count, pending=count.pending + number, counted_all=count.counted_all and number < COUNTED_PENDING
             )
+    return by_name
 
-        return tuple(replace(table, waiting=waiting(table)) if table.retry else table for table in tables)
 
-    def _freed_for(self, record: Any) -> str | None:
-        config = self._after.table_for_topic(record.topic, record.id.also_for) if record.topic is not None else None
-        return config.table if config is not None and is_freed(record, config) else None
+def _with_quarantined(ledger: Ledger, tables: Sequence[PlannedTable]) -> tuple[PlannedTable, ...]:
+    """Add the quarantined objects and rows of tables whose settings change, but those that nothing lets be read."""
+    if not any(table.retry for table in tables):
+        return tuple(tables)
+    from sluice_cli.terminal.known_names import known_errors  # loads readers, which `--help` needs none of
 
-    def _is_released(self, table: str) -> bool:
-        old, new = self._old.get(table), self._new.get(table)
-        return new is not None and not new.paused and (old is None or old.paused)
+    damaged = {error.code for error in known_errors(DamagedObject) if error is not DamagedObject}
+    listed = (ledger.objects.in_state(QUARANTINED), ledger.quarantine.objects_with_rows())
+    read = [list(islice(records, COUNTED + 1)) for records in listed]
+    all_read = max(map(len, read)) <= COUNTED
+    by_table: dict[str | None, list[ObjectRecord]] = {}
+    for record in chain.from_iterable(read):
+        if record.code not in damaged:
+            by_table.setdefault(record.table, []).append(record)
+
+    def waiting(table: PlannedTable) -> ObjectsWaiting:
+        records = by_table.get(table.table, [])
+        whole = [record.code or "unknown" for record in records if record.state == QUARANTINED]
+        holed = [record for record in records if record.state != QUARANTINED]
+        return replace(
+            table.waiting,
+            quarantined=len(whole),
+            quarantined_rows=sum(record.quarantined_rows for record in holed),
+            with_quarantined_rows=len(holed),
+            codes=tuple(sorted({*whole, *chain.from_iterable(record.row_codes for record in holed)})),
+            counted_all=table.waiting.counted_all and all_read,
+        )
+
+    return tuple(replace(table, waiting=waiting(table)) if table.retry else table for table in tables)
 
 
 def _store(target: Target, configuration: Configuration) -> None:
