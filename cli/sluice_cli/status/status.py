@@ -185,7 +185,7 @@ def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:
                 lane["summary"],
                 f"{lane['pending']['objects']:,}",
                 human_bytes(lane["pending"]["bytes"]),
-                _age(lane["pending"]["oldest_ms"]),
+                human_age(lane["pending"]["oldest_ms"]),
                 f"{len(lane['unsettled_batches']):,}",
                 lane["run"] or "-",
             )
@@ -216,7 +216,7 @@ def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:
                 table["lane"] or "-",
                 f"{table['pending']['objects']:,}",
                 human_bytes(table["pending"]["bytes"] + table["claimed"]["bytes"]),
-                _age(table["pending"]["oldest_ms"]),
+                human_age(table["pending"]["oldest_ms"]),
                 f"{table['claimed']['objects']:,}",
                 f"{table['committed']['objects']:,}",
                 f"{table['quarantined']['objects']:,}",
@@ -256,10 +256,6 @@ def _example(keys: Sequence[str] | None) -> str:
     if sys.stdout.isatty():
         key = path_shortened(key, escaping_console().width - len(EXAMPLE.format("")) - EXAMPLE_INDENT)
     return EXAMPLE.format(key)
-
-
-def _age(milliseconds: int | None) -> str:
-    return "-" if milliseconds is None else human_age(milliseconds)
 
 
 def _ago(at: int | None, now: int) -> str:

@@ -194,7 +194,7 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
             Text(lane["lane"], "bold"),
             state_text(visible(lane["summary"])),
             f"{lane['pending']['objects']:,}",
-            _age(lane["pending"]["oldest_ms"]),
+            human_age(lane["pending"]["oldest_ms"]),
             *(() if narrow else (f"{len(lane['unsettled_batches']):,}",)),
         )
     tables = _grid(
@@ -218,14 +218,14 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
         tables.add_row(
             Text(table["table"], "bold red" if table["late"] else "bold"),
             f"{table['waiting']:,}",
-            *(() if narrow else (_age(table["oldest_ms"]),)),
+            *(() if narrow else (human_age(table["oldest_ms"]),)),
             *(() if narrowest else ("-" if table["age_ms"] is None else f"{human_age(table['age_ms'])} ago",)),
             *(more if wide else ()),
             _wrong(visible("; ".join(trouble_of_table(table, document["at"], characters=80))) or "-"),
         )
     runs = _grid("run", "state", *(() if narrow else ("#duration", "#batches")), "reason")
     for run in document["runs"]:
-        counts = (_age(run["held_ms"]), batches_of_run(run["state"], run["batches"]))
+        counts = (human_age(run["held_ms"]), batches_of_run(run["state"], run["batches"]))
         runs.add_row(
             Text(run["run"]),
             state_text(run["state"] or "ended"),
@@ -275,7 +275,3 @@ def _within(table: Table, width: int) -> Table:
     )
     first[0].width = min(first[1], max(WRAPPED_LEAST, width - taken))
     return table
-
-
-def _age(ms: int | None) -> str:
-    return "-" if ms is None else human_age(ms)

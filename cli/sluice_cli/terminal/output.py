@@ -176,8 +176,10 @@ def human_bytes(count: int) -> str:
     return f"{size:.1f} TiB"
 
 
-def human_age(milliseconds: int) -> str:
-    """95000 -> "1 min 35 s"."""
+def human_age(milliseconds: int | None) -> str:
+    """95000 -> "1 min 35 s"; "-" where it is not known."""
+    if milliseconds is None:
+        return "-"
     seconds = max(0, milliseconds) // 1000
     for length, unit, part_length, part in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if seconds >= length:
