@@ -41,6 +41,7 @@ from sluice_cli.terminal.stack import readable_configuration
 from sluice_cli.terminal.step import Step
 
 NO_COLUMN = "none"
+_AS_IN = "As in --key tickit.ecomm.sale=salesid"
 NAMED = 3  # tables whose rules a push would take away
 RECENT_MS = 120_000  # objects that were just put; older ones without a record were never announced
 RECENT_PAGES = 20  # of their listing: a larger bucket is not looked through whole
@@ -156,13 +157,7 @@ def discover(
             end="",
         )
     else:
-        print_line(
-            f"No rule to propose: {counted(len(waiting.unnamed), 'object waits', 'objects wait')} without a topic"
-            if waiting.unnamed
-            else "No other topic waits for a rule"
-            if ruled
-            else "No topic waits for a rule"
-        )
+        print_line(f"No {'other ' if ruled else ''}topic waits for a rule")
     for proposal in still_open:
         # The evidence against a choice that was made: it names no column of the topic.
         against = [
@@ -243,33 +238,22 @@ def _chosen(
     given = {"record_key": key, "partition_by": partition, "position": position, "table": table}
     for name, written in given.items():
         for entry in written or ():
-            topic, equals, value = entry.partition("=")
-            if not equals or not topic or not value:
-                raise UsageError(f"{entry!r} is not TOPIC=VALUE", next_step="As in --key tickit.ecomm.sale=salesid")
-            parts = (
-                (value,)
-                if name == "table"
-                else ()
-                if name == "partition_by" and value == NO_COLUMN
-                else tuple(value.split(","))
-            )
-            wrong = [
-                part
-                for part in parts
-                if not (
-                    all(map(NAME.fullmatch, part.split("."))) and part.count(".") == 1
-                    if name == "table"
-                    else COLUMN.fullmatch(part)
-                )
-            ]
-            if wrong:
-                raise UsageError(
-                    f"{wrong[0]!r} is not a table (database.table)" if name == "table" else not_a_column(wrong[0]),
-                    next_step="As in --key tickit.ecomm.sale=salesid",
-                )
+            topic, _, value = entry.partition("=")
+            if not topic or not value:
+                raise UsageError(f"{entry!r} is not TOPIC=VALUE", next_step=_AS_IN)
+            parts = () if (name, value) == ("partition_by", NO_COLUMN) else tuple(value.split(","))
+            if name == "table":
+                parts = (value,)
+                database, _, own = value.partition(".")
+                wrong = None if NAME.fullmatch(database) and NAME.fullmatch(own) else value
+            else:
+                wrong = next((part for part in parts if not COLUMN.fullmatch(part)), None)
+            if wrong is not None:
+                what = f"{wrong!r} is not a table (database.table)" if name == "table" else not_a_column(wrong)
+                raise UsageError(what, next_step=_AS_IN)
             twice = next((part for part in parts if parts.count(part) > 1), None)
             if twice is not None:
-                raise UsageError(f"{entry!r} names {twice} twice", next_step="As in --key tickit.ecomm.sale=salesid")
+                raise UsageError(f"{entry!r} names {twice} twice", next_step=_AS_IN)
             if name in chosen.setdefault(topic, {}):
                 several = "several columns are one choice, as in --key TOPIC=COLUMN,COLUMN"
                 raise UsageError(

@@ -89,7 +89,7 @@ def test_discover_proposes_the_pattern_and_a_push_of_it_takes_what_waits(stack, 
     assert run(["config", "discover", "--json"]) == 0
     assert describe(capsys)["proposals"] == []
     assert run(["config", "discover"]) == 0
-    assert capsys.readouterr().out == "No rule to propose: 1 object waits without a topic\n"
+    assert capsys.readouterr().out == "No topic waits for a rule\n"
 
 
 @pytest.mark.parametrize("waits", [True, False])
