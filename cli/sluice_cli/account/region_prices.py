@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from datetime import date, timedelta
-from pathlib import Path
 
 from sluice.prices import BUNDLED, REGION, PriceList, price_list
 from sluice_aws.price_list import ENDPOINT_REGION, read_prices
@@ -41,12 +40,8 @@ def prices_of(region: str | None, today: date | None = None) -> PriceList:
             say(f"note: the price list of AWS has nothing of {region}")
             return BUNDLED
         prices = {"as_of": today.isoformat(), "usd": usd}
-        _keep(file, prices)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        written = file.with_suffix(f".{os.getpid()}")
+        written.write_text(json.dumps(prices))
+        written.replace(file)
     return price_list(str(region), prices["as_of"], prices["usd"])
-
-
-def _keep(file: Path, content: dict[str, object]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    written = file.with_suffix(f".{os.getpid()}")
-    written.write_text(json.dumps(content))
-    written.replace(file)

@@ -11,7 +11,7 @@ from sluice.config.table import kept_history
 from sluice.errors import TableWentBack
 from sluice.lane.machine import HALTED, PAUSED, RUNNING, STARTING
 from sluice_aws.clock import epoch_ms
-from sluice_aws.s3.lifecycle import ExpiringRule, expiring
+from sluice_aws.s3.lifecycle import expiring
 from sluice_aws.s3.lost_properties import lost_properties
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import NO_RELEASE
@@ -84,7 +84,10 @@ def _places(target: Target) -> Iterator[Finding]:
             yield Finding(about, OK, f"{bucket} exists")
         else:
             yield _far(about, bucket, target)
-    yield from map(_expiring, expiring(s3, target.silver))
+    for rule in expiring(s3, target.silver):
+        goes = f"its lifecycle rule {rule.name!r} {rule.effect} {rule.which}"
+        lost = "a table's newest files may be of any age, and rows go with them"
+        yield Finding("silver lifecycle", FAIL, f"{goes}: {lost}", files_back())
     dynamodb = target.client("dynamodb")
     try:
         state = dynamodb.describe_table(TableName=target.ledger_table)["Table"]["TableStatus"]
@@ -96,16 +99,6 @@ def _places(target: Target) -> Iterator[Finding]:
         yield Finding("ledger", OK, f"{target.ledger_table} is active")
     else:
         yield Finding("ledger", FAIL, f"{target.ledger_table} is {state}", "Nothing is admitted until it is ACTIVE")
-
-
-def _expiring(rule: ExpiringRule) -> Finding:
-    return Finding(
-        "silver lifecycle",
-        FAIL,
-        f"its lifecycle rule {rule.name!r} {rule.effect} {rule.which}: a table's newest files may be of any age, and "
-        "rows go with them",
-        files_back(),
-    )
 
 
 def _application(target: Target) -> Iterator[Finding]:
@@ -172,12 +165,7 @@ def _release(target: Target) -> Iterator[Finding]:
 def _configuration(target: Target) -> Iterator[Finding]:
     configuration = target.configuration(without_ledger=True)
     if configuration is None:
-        yield Finding(
-            "configuration",
-            FAIL,
-            "none was ever pushed: all objects are parked",
-            str(RULES_PUSHED),
-        )
+        yield Finding("configuration", FAIL, "none was ever pushed: all objects are parked", str(RULES_PUSHED))
     else:
         yield Finding(
             "configuration", OK, f"{counted(len(configuration.rules), 'rule')}, version {configuration.version[:12]}"
@@ -227,11 +215,8 @@ def _gone(table: TableState, silver: TimelineReader) -> str:
     """Which last commit in the ledger the table or its history table lacks; empty for none. One LIST each then."""
     history_name = kept_history(table.pinned)
     history = f"{table.table.partition('.')[0]}.{history_name}" if history_name else ""
-    losses = (
-        (table.table, table.last_instant, "its last commit"),
-        (history, table.history_instant if history else None, f"the last commit of {history}"),
-    )
-    for name, last, said in losses:
+    of_history = (history, table.history_instant if history else None, f"the last commit of {history}")
+    for name, last, said in ((table.table, table.last_instant, "its last commit"), of_history):
         if last is None or table.rebuild or silver.timeline(name, since=last).holds(last):
             continue
         if silver.timeline(name).lacks(last):
@@ -271,12 +256,8 @@ def _lost_notices(target: Target) -> Iterator[Finding]:
     )["Attributes"]
     waiting = int(attributes.get("ApproximateNumberOfMessages", 0))
     if waiting:
-        yield Finding(
-            "lost notices",
-            FAIL,
-            f"{counted(waiting, 'message')} in the dead-letter queue",
-            notices_again(),
-        )
+        number = counted(waiting, "message")
+        yield Finding("lost notices", FAIL, f"{number} in the dead-letter queue", notices_again())
     else:
         yield Finding("lost notices", OK, "none")
 

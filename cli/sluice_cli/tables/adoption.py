@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -10,6 +9,7 @@ import typer
 
 from sluice.config.pinned_topic import config_in_force
 from sluice.config.rules.partition_fields import partition_field
+from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, NotAdoptable, UsageError
 from sluice.hudi.foreign_table import FOLDERS, READABLE_VERSIONS, ForeignTable, check_adoptable, foreign_table
 from sluice.hudi.java_properties import parse_properties
@@ -63,13 +63,14 @@ def adopt(
             f"The rule of {table} has `{word}`, which adopted rows would not follow",
             next_step="Adopt into a table whose rule has no `history`, `append_only`, `columns` and transforms",
         )
-    other = _read(target, source, lambda properties: check_adoptable(properties, config))
+    other = _read(target, source, config)
     document = {"table": table, "lane": config.lane, "from": source, **other.to_dict(), "request": None}
-    if dry_run:
-        _show(document, other, as_json)
-        return
     if not as_json:
-        _show(document, other, as_json=False)
+        _show(source, other)
+    elif dry_run:
+        print_json(document)
+    if dry_run:
+        return
     if not yes:
         ask(f"Add the rows of {source} that {table} doesn't have?")
     requests = request_services(target, config, (ADOPTION,), arguments={"source": source.rstrip("/")})
@@ -97,7 +98,7 @@ def adopt(
         raise typer.Exit(1)
 
 
-def _read(target: Target, source: str, check: Callable[[Mapping[str, str]], ForeignTable]) -> ForeignTable:
+def _read(target: Target, source: str, config: TableConfig) -> ForeignTable:
     """The other table, checked. Raises UsageError, NoSuchBucket, NotAdoptable."""
     place = urlsplit(source)
     bucket, prefix = place.netloc, place.path.strip("/")
@@ -113,20 +114,15 @@ def _read(target: Target, source: str, check: Callable[[Mapping[str, str]], Fore
     if data is None:
         raise UsageError(f"{source} has no {PROPERTIES_FILE}", next_step="Name the folder that holds `.hoodie`")
     properties = parse_properties(data.decode("utf-8", "replace"))
-    check(properties)
+    check_adoptable(properties, config)
     return foreign_table(properties, [name for folder in FOLDERS for name in files.names(f"{prefix}/{folder}")])
 
 
-def _show(document: Mapping[str, object], other: ForeignTable, as_json: bool) -> None:
-    if as_json:
-        print_json(document)
-        return
+def _show(source: str, other: ForeignTable) -> None:
     ordering = f"ordered by {other.ordering}" if other.ordering else "without an ordering column"
     places = f"partitioned by {', '.join(other.partition_by)}" if other.partition_by else "not partitioned"
     kind = "merge-on-read" if other.merge_on_read else "copy-on-write"
-    print_line(
-        f"{document['from']}: version {other.version}, {kind}, key {', '.join(other.record_key)}, {ordering}, {places}"
-    )
+    print_line(f"{source}: version {other.version}, {kind}, key {', '.join(other.record_key)}, {ordering}, {places}")
     if other.version == READABLE_VERSIONS[-1]:
         print_line(
             f"The run refuses version {other.version} where its Hudi is older than 1.1, as in `EmrRelease` emr-7.14.0"

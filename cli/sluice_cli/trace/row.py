@@ -163,7 +163,7 @@ def row(
         "quarantined_objects": [asdict(item) for item in searched.quarantined],
         "gone": [asdict(item) for item in searched.gone],
         "objects_read": searched.objects,
-        "records_read": searched.records,
+        "records_read": sum(searched.opened.values()),
         "objects_left_out": searched.left_out,
         "skipped_documents": described_documents(searched.skipped),
         "since": begins,

@@ -290,7 +290,7 @@ class _RowReader:
                     rows = batch.filter(_mask(batch, self._record_key, self._key))
                     if rows.num_rows:
                         self._file_id = item.file_id
-                        return _version(seen, rows)
+                        return next(row_versions(seen, rows))
         return None
 
     def count(self) -> int:
@@ -329,10 +329,6 @@ def _equal(values: pa.Array, text: str) -> pa.Array:
     wanted = hashed_text(text, kind)  # of the forms that mean the same
     rows = rows_of(pa.RecordBatch.from_arrays([values], names=["key"]))
     return pa.array([hashed_text(key_text(row[0]), kind) == wanted for row in rows])
-
-
-def _version(seen: SilverTable, rows: pa.RecordBatch) -> RowVersion:
-    return next(row_versions(seen, rows))
 
 
 def row_versions(seen: SilverTable, batch: pa.RecordBatch) -> Iterator[RowVersion]:

@@ -96,11 +96,6 @@ class Searched:
         return len(self.opened)
 
     @property
-    def records(self) -> int:
-        """The number of records of these objects."""
-        return sum(self.opened.values())
-
-    @property
     def complete(self) -> bool:
         """Says whether every object that had to be opened was read."""
         return not self.left_out and not self.gone and not self.skipped
