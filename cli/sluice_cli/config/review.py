@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -232,10 +233,9 @@ def known_tables(ledger: Ledger, before: Configuration | None, states: Iterable[
     for lane in lane_names(ledger, before):
         for item in ledger.pending.oldest(lane, 1):
             in_use[(item.table, lane)] = TableInUse(item.table, item.topic, lane, busy=True)
-        for pointer in ledger.batches.unsettled(lane):
-            for table in set(pointer.tables) - set(pointer.settled_tables):
-                if table in topics:
-                    in_use[(table, lane)] = TableInUse(table, topics[table], lane, busy=True)
+    for lane, table, _ in _unsettled(ledger, before):
+        if table in topics:
+            in_use[(table, lane)] = TableInUse(table, topics[table], lane, busy=True)
     return tuple(in_use.values())
 
 
@@ -258,26 +258,27 @@ def absent_secrets(target: Target, before: Configuration | None, configuration: 
             )
 
 
+def _unsettled(ledger: Ledger, before: Configuration | None) -> Iterator[tuple[str, str, str]]:
+    """Yield the parts that open batches still have to write: lane, table, and the key of the batch's manifest."""
+    for lane in lane_names(ledger, before):
+        for pointer in ledger.batches.unsettled(lane):
+            yield from (
+                (lane, table, pointer.s3_key) for table in pointer.tables if table not in pointer.settled_tables
+            )
+
+
 def claimed_tables(ledger: Ledger, before: Configuration | None) -> frozenset[str]:
     """Return the tables that an open batch still has to write, by the configuration that it pinned."""
-    return frozenset(
-        table
-        for lane in lane_names(ledger, before)
-        for pointer in ledger.batches.unsettled(lane)
-        for table in pointer.tables
-        if table not in pointer.settled_tables
-    )
+    return frozenset(table for _, table, _ in _unsettled(ledger, before))
 
 
 def open_parts(target: Target, before: Configuration | None) -> dict[str, ClaimedPart]:
     """Return the parts that open batches still have to write, by table, with the settings that their manifests fix."""
-    parts, manifests = {}, ManifestStore(target.objects, target.silver)
-    for lane in lane_names(target.ledger, before):
-        for pointer in target.ledger.batches.unsettled(lane):
-            manifest = manifests.manifest(pointer.s3_key)
-            for table, part in manifest.tables.items() if manifest is not None else ():
-                if table not in pointer.settled_tables:
-                    parts[table] = ClaimedPart(lane, part.table_config.pinned)
+    parts, manifest_of = {}, cache(ManifestStore(target.objects, target.silver).manifest)
+    for lane, table, key in _unsettled(target.ledger, before):
+        manifest = manifest_of(key)
+        if manifest is not None and table in manifest.tables:
+            parts[table] = ClaimedPart(lane, manifest.tables[table].table_config.pinned)
     return parts
 
 
