@@ -77,13 +77,6 @@ class Reach:
     object_bytes: int = READ_BYTES
 
 
-@dataclass(frozen=True)
-class _Read:
-    record: WaitingObject
-    sample: ObjectSample | None
-    problem: str | None
-
-
 def waiting_topics(ledger: Ledger, configuration: Configuration | None = None) -> Waiting:
     """Return what is parked for want of a rule, by the topics that names and the rules of `configuration` tell.
 
@@ -247,11 +240,11 @@ def sample_topic(
     """
     read = _read(objects, spread(records, reach.objects), reach, csv, form)
     problems: dict[str, list[str]] = {}
-    for look in read:
-        if look.problem:
-            problems.setdefault(look.problem, []).append(look.record.id.key)
-    sound = [part for part in read if part.sample is not None]
-    samples = [(part.record.id.key, part.sample) for part in sound if part.sample is not None]
+    for record, _, problem in read:
+        if problem:
+            problems.setdefault(problem, []).append(record.id.key)
+    sound = [record for record, sample, _ in read if sample is not None]
+    samples = [(record.id.key, sample) for record, sample, _ in read if sample is not None]
     writer, rows, inferred, lacked = _understood(
         samples, problems, not any(record.offset is not None for record in records), form
     )
@@ -259,7 +252,7 @@ def sample_topic(
     if writer is not None and folders:
         added = tuple(plain_column(name, STRING, True, "folder") for name in folders)
         writer = replace(writer, row=with_path_columns(writer.row, added))
-    fields, file = kafka_key_of(objects, [part.record for part in sound][-KEYED:])
+    fields, file = kafka_key_of(objects, sound[-KEYED:])
     return TopicSample(
         topic,
         len(records),
@@ -289,9 +282,12 @@ def _only(names: Collection[str | None]) -> str | None:
 
 def _read(
     objects: Objects, chosen: Sequence[WaitingObject], reach: Reach, csv: CsvForm | None, form: WriterForm
-) -> list[_Read]:
-    """Read objects, the smallest first: what these leave of their share of the rows goes to the others."""
-    looks: dict[int, _Read] = {}
+) -> list[tuple[WaitingObject, ObjectSample | None, str | None]]:
+    """Read objects, the smallest first: what these leave of their share of the rows goes to the others.
+
+    Returns each object with its sample, and what is wrong with it.
+    """
+    looks: dict[int, tuple[WaitingObject, ObjectSample | None, str | None]] = {}
     left = reach.rows
     dialect = None if isinstance(form, str) else form
     for place in sorted(range(len(chosen)), key=lambda place: chosen[place].size):
@@ -305,7 +301,7 @@ def _read(
             problem = f"{error.code}: {error.message}"
             if isinstance(error, CsvWithoutHeader):
                 problem += f": {NO_HEADER}"
-        looks[place] = _Read(record, sample, problem)
+        looks[place] = record, sample, problem
     return [looks[place] for place in range(len(chosen))]
 
 
