@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -131,13 +131,13 @@ def up(
         )
         options += [f"--cores={cores}"] * (cores is not None) + ["--deployed-timers"] * deployed_timers
         options += [f"--executors={executors}"] * (executors > 0)
-        _start_detached(home, options, push=_pusher(home, config), as_json=as_json)
+        _start_detached(home, options, config, as_json=as_json)
         say_next_step(str(TABLES_AND_LANES) if restored else f"{put_first()}. {PROPOSALS}")
         return
     with interruptible(), progress_lines() as progress:
         with local_stack(home, chosen, environment=os.environ, progress=progress.say) as stack:
             progress.stop()  # a spinner would stand among the lines that the push prints
-            _pusher(home, config)()
+            _push(home, config)
             _show(stack.description, home, as_json=as_json)
             say_next_step(str(TABLES_AND_LANES) if restored else f"{put_first()}. {PROPOSALS}")
             say("Ctrl-C ends it")
@@ -247,7 +247,7 @@ def _show(description: Description, home: Home, *, as_json: bool) -> None:
         )
 
 
-def _start_detached(home: Home, options: Sequence[str], *, push: Callable[[], None], as_json: bool) -> None:
+def _start_detached(home: Home, options: Sequence[str], config: Path | None, *, as_json: bool) -> None:
     """Start `sluice local up` in its own session, and show its output until it is ready."""
     home.path.mkdir(parents=True, exist_ok=True)
     if home.owner() is not None:
@@ -271,7 +271,7 @@ def _start_detached(home: Home, options: Sequence[str], *, push: Callable[[], No
                     progress.say(line)
         if not home.file.exists():
             raise DidNotStart(f"The stack did not start; its output is in {home.log}", log=str(home.log))
-        push()
+        _push(home, config)
     except BaseException:
         if child.poll() is None:
             child.terminate()
@@ -280,22 +280,18 @@ def _start_detached(home: Home, options: Sequence[str], *, push: Callable[[], No
     _show(home.description(), home, as_json=as_json)
 
 
-def _pusher(home: Home, config: Path | None) -> Callable[[], None]:
-    """A function that pushes the configuration to the stack of `home`, as a user would."""
-
-    def push() -> None:
-        if config is None:
-            return
-        done = subprocess.run(
-            [*_SLUICE, "config", "push", "--yes", str(config.absolute())],
-            env={**os.environ, "SLUICE_HOME": str(home.path), "SLUICE_STACK": ""},
-            stdout=sys.stderr,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise UsageError(f"{config} was not pushed")
-
-    return push
+def _push(home: Home, config: Path | None) -> None:
+    """Push the configuration, if there is one, to the stack of `home`, as a user would."""
+    if config is None:
+        return
+    done = subprocess.run(
+        [*_SLUICE, "config", "push", "--yes", str(config.absolute())],
+        env={**os.environ, "SLUICE_HOME": str(home.path), "SLUICE_STACK": ""},
+        stdout=sys.stderr,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise UsageError(f"{config} was not pushed")
 
 
 def print_ready(description: Description, home: Home) -> None:

@@ -164,7 +164,7 @@ def foreground(tmp_path, monkeypatch):
     monkeypatch.setattr(commands, "progress_lines", lambda: nullcontext(lines))
     monkeypatch.setattr(commands, "wait_for_end", interrupted)
     monkeypatch.setattr(commands, "_show", lambda *given, **more: happened.append("show"))
-    monkeypatch.setattr(commands, "_pusher", lambda *given: lambda: happened.append("push"))
+    monkeypatch.setattr(commands, "_push", lambda *given: happened.append("push"))
     return happened
 
 
