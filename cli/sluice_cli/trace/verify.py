@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 KEY_CHARACTERS = 80
-_MEANS = {  # in --json
+_MEANS = {
     "lost": "the table lacks the row",
     "back": "the table has a row that is deleted, or that no object has",
     "other_position": "the table has another change of the row",
@@ -45,13 +45,6 @@ _MEANS = {  # in --json
     "twice": "the table has it twice",
     "no_tombstone": "it was deleted, and the table lacks the hidden row that keeps older changes out",
     "no_history": "the history table lacks a change of it",
-}
-_SAYS = {
-    **_MEANS,
-    "lost": "the table lacks it",
-    "back": "the table has it, though it is deleted, or no object has it",
-    "other_position": "the table has another change of it",
-    "other_values": "",
 }
 
 
@@ -136,7 +129,7 @@ def _said(row: Disagreement) -> str:
     *others, last = names or [""]
     listed = f"{', '.join(others)} and {last}" if others else last
     differ = f"{listed} {'differ' if others else 'differs'}" if names else ""
-    return ": ".join(filter(None, (_SAYS[row.kind], differ))) or "its values differ"
+    return ": ".join(filter(None, (_MEANS[row.kind], differ)))
 
 
 def _print_verdict(verified: Verified) -> None:

@@ -368,7 +368,7 @@ def test_a_replay_under_another_rule_explains_differences_and_conceals_values(op
     source.replayed(columns=ColumnRules(mask={"name": 0}))
     assert run(["verify", source.table]) == 1
     out = capsys.readouterr().out
-    assert f"row {row['id']}: name differs\n" in out
+    assert f"row {row['id']}: the table has other values: name differs\n" in out
     verdict = f"{len(alive(source))} rows differ, all explained by the changed `columns` of the table's rule"
     assert out.splitlines()[-2:] == [verdict, f"`sluice rebuild table {source.table}` writes the table again"]
     assert run(["verify", source.table, "--json"]) == 1
@@ -387,8 +387,8 @@ def test_rows_are_named_by_their_keys_and_one_line_is_the_verdict(capsys):
     ]
     verify._print(verified)
     assert capsys.readouterr().out.splitlines()[1:] == [
-        """row 1001 'it'"'"'s': the table has another change of it: fee, name and note differ""",
-        "row 5: the table lacks it",
+        """row 1001 'it'"'"'s': the table has another change of the row: fee, name and note differ""",
+        "row 5: the table lacks the row",
         "2 rows differ, 1 of them explained by the changed `columns` and `expect` of the table's rule",
         "`sluice row crm.user KEY` shows where a row comes from, "
         "`sluice rebuild table crm.user` writes the table again",
@@ -407,7 +407,10 @@ def test_rows_that_a_later_expectation_sets_aside_are_expected_to_differ(opened,
     )
     assert run(["verify", source.table]) == 1
     out = capsys.readouterr().out
-    assert f"row {row['id']}: the table has it, though " in out and "explained by the changed `expect`" in out
+    assert (
+        f"row {row['id']}: the table has a row that is deleted, or " in out
+        and "explained by the changed `expect`" in out
+    )
 
 
 @pytest.fixture
