@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from sluice.admission.notices import TEST_EVENT
 from sluice.batch.claim import TableState
@@ -31,6 +31,7 @@ LEAST_WINDOW_MS = DAY_MS // 4  # of runs, from which a day is judged
 RUNS_READ = 2_000  # at most: one a minute, and some
 COUNTED_AT_MOST = 10_000  # objects counted per state; a larger number is shown as "and more"
 EXAMPLES = 3
+T = TypeVar("T")
 
 
 def gather(
@@ -204,81 +205,59 @@ def _aside(records: Iterable[ObjectRecord], fed: Mapping[str, str]) -> dict[str,
     that wait for a rule, of which `rules_proposed` get one by `sluice config discover`; `tables_left` are the tables
     whose topics they are of, by `fed`, which names tables by the topics of their data.
     """
-    counts: Counter[str] = Counter()
-    by_table: Counter[str] = Counter()
-    at_admission: Counter[str] = Counter()
-    without_rule = rules_proposed = 0
-    tables_left: set[str] = set()
-    codes: dict[str, str | None] = {}
-    examples: dict[str, list[str]] = {}
-    counted_records = iter(records)
-    for record in islice(counted_records, COUNTED_AT_MOST):
-        reason = _why(record)
-        counts[reason] += 1
-        without_rule += waits_for_rule(record)
-        if waits_for_rule(record) and record.topic and record.topic in fed:
-            tables_left.add(fed[record.topic])
-        rules_proposed += is_proposed(record)
-        if record.table:
-            by_table[record.table] += 1
-            at_admission[record.table] += int(record.batch is None)
-        codes[reason] = record.code
-        _add_example(examples.setdefault(reason, []), record.id.key)
-    more = next(counted_records, None) is not None
+    listed, more = _first(records)
+    by_reason: dict[str, list[ObjectRecord]] = {}
+    for record in listed:
+        by_reason.setdefault(_why(record), []).append(record)
+    unruled = [record for record in listed if waits_for_rule(record)]
     reasons = [
-        {"reason": reason, "code": codes[reason], "objects": count, "examples": examples[reason]}
-        for reason, count in counts.most_common()
+        {"reason": reason, "code": own[-1].code, "objects": len(own), "examples": _examples(own)}
+        for reason, own in sorted(by_reason.items(), key=lambda entry: -len(entry[1]))
     ]
     return {
-        "objects": counts.total(),
+        "objects": len(listed),
         "more": more,
         "reasons": reasons,
-        "without_rule": without_rule,
-        "rules_proposed": rules_proposed,
-        "tables_left": sorted(tables_left),
-        "by_table": dict(by_table),
-        "at_admission": {table: objects for table, objects in at_admission.items() if objects},
+        "without_rule": len(unruled),
+        "rules_proposed": sum(map(is_proposed, listed)),
+        "tables_left": sorted({fed[record.topic] for record in unruled if record.topic and record.topic in fed}),
+        "by_table": dict(Counter(record.table for record in listed if record.table)),
+        "at_admission": dict(Counter(record.table for record in listed if record.table and record.batch is None)),
     }
 
 
-def _add_example(keys: list[str], key: str) -> None:
-    """Add a key unless there are enough, or another version of the object stands for it."""
-    if len(keys) < EXAMPLES and key not in keys:
-        keys.append(key)
+def _first(records: Iterable[T]) -> tuple[list[T], bool]:
+    """The first COUNTED_AT_MOST, and whether there are more."""
+    left = iter(records)
+    return list(islice(left, COUNTED_AT_MOST)), next(left, None) is not None
+
+
+def _examples(records: Iterable[ObjectRecord]) -> list[str]:
+    """A few keys, each once: another version of an object stands for it."""
+    return list(dict.fromkeys(record.id.key for record in records))[:EXAMPLES]
 
 
 def _rows(records: Iterable[ObjectRecord], reason_of_rows: ReasonOfRows) -> dict[str, Any]:
     """The quarantined rows of committed objects: by table, and by code, the most frequent first, with a few keys."""
-    counts: Counter[str] = Counter()
-    by_table: Counter[str] = Counter()
-    examples: dict[str, list[str]] = {}
-    first: dict[str, ObjectRecord] = {}
-    objects = 0
-    counted_records = iter(records)
-    for record in islice(counted_records, COUNTED_AT_MOST):
-        objects += 1
+    listed, more = _first(records)
+    counts, by_table = Counter[str](), Counter[str]()
+    by_code: dict[str, list[ObjectRecord]] = {}
+    for record in listed:
         by_table[record.table or ""] += record.quarantined_rows
-        for code, rows in record.row_codes.items():
-            counts[code] += rows
-            first.setdefault(code, record)
-            _add_example(examples.setdefault(code, []), record.id.key)
-    more = next(counted_records, None) is not None
+        counts.update(record.row_codes)
+        for code in record.row_codes:
+            by_code.setdefault(code, []).append(record)
     reasons = [
         {
-            "reason": ": ".join(filter(None, (code, reason_of_rows(first[code], code)))),
+            "reason": ": ".join(filter(None, (code, reason_of_rows(by_code[code][0], code)))),
             "code": code,
             "rows": rows,
-            "examples": examples[code],
+            "examples": _examples(by_code[code]),
         }
         for code, rows in counts.most_common()
     ]
-    return {
-        "rows": counts.total(),
-        "objects": objects,
-        "more": more,
-        "reasons": reasons,
-        "by_table": dict(by_table),
-    }
+    whole = {"rows": counts.total(), "objects": len(listed), "more": more, "reasons": reasons}
+    return {**whole, "by_table": dict(by_table)}
 
 
 def _why(record: ObjectRecord) -> str:
@@ -291,11 +270,8 @@ def _why(record: ObjectRecord) -> str:
 
 def _messages(parts: Iterable[Any]) -> dict[str, Any]:
     """Ignored messages by reason, without S3's own test of a queue."""
-    counts: Counter[str] = Counter()
-    messages = (part for part in parts if part.reason != TEST_EVENT)
-    for part in islice(messages, COUNTED_AT_MOST):
-        counts[part.reason] += 1
-    more = next(messages, None) is not None
+    listed, more = _first(part for part in parts if part.reason != TEST_EVENT)
+    counts = Counter(part.reason for part in listed)
     return {
         "messages": counts.total(),
         "more": more,
