@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,7 +18,7 @@ from sluice.lane.machine import IDLE, PAUSED
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.stack import STACK_VARIABLE, Target, remove_failed_creation
 from sluice_cli.errors import NotAtRest
-from sluice_cli.terminal.interaction import Yes, ask_in_terminal
+from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.options import TimeSpan, option, seconds
 from sluice_cli.terminal.output import Stack, chosen_target, named_stack, say
 from sluice_cli.terminal.stack import supervise_now
@@ -82,7 +83,8 @@ def begin(
         return
     ledger = target.ledger
     working = [state.lane for state in ledger.lanes.all() if state.state != PAUSED and not state.pause_requested]
-    ask_in_terminal(_question(working, target), yes=yes)
+    if not yes and sys.stdin.isatty():
+        ask(_question(working, target))
     _write(note, target, list(dict.fromkeys([*_noted(note, ledger), *working])))
     for lane in working:
         ledger.lanes.pause(lane)

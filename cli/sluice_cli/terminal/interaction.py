@@ -49,12 +49,6 @@ def ask(question: str) -> None:
         raise CommandFailed("Nothing was changed")
 
 
-def ask_in_terminal(question: str, *, yes: bool) -> None:
-    """Return at once with `yes` or where stdin is no terminal, otherwise only after a yes. Raises CommandFailed."""
-    if not yes and sys.stdin.isatty():
-        ask(question)
-
-
 @contextmanager
 def counting(quiet: bool) -> Iterator[Callable[[str, int], None]]:
     """Show one line with the number of things read so far, once that takes longer than SHOWN_AFTER_S."""
