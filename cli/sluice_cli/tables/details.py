@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.changes import hidden_columns
-from sluice.hudi.file_slices import FileSlice
 from sluice.hudi.own_metadata import BATCH_KEY
 from sluice.hudi.table_properties import is_merge_on_read, partition_fields_of, record_key_of
 from sluice.hudi.timeline import CLEAN, COMPLETED, Commit, FileWritten, Instant
@@ -168,21 +167,13 @@ def _changed_bytes(file: FileWritten) -> int:
 
 def file_rows(listing: TableListing) -> list[FileRow]:
     """List the file groups that readers see now, by partition."""
-    return [_file_row(item) for item in listing.slices(listing.newest_until(None))]
-
-
-def _file_row(item: FileSlice) -> FileRow:
-    size = item.base.size if item.base is not None else 0
-    return FileRow(
-        partition=item.partition,
-        file_id=item.file_id,
-        base=item.base.path if item.base is not None else None,
-        instant=item.base.instant if item.base is not None else None,
-        bytes=size,
-        logs=len(item.logs),
-        log_bytes=sum(log.size for log in item.logs),
-        small=item.base is not None and size < SMALL_FILE_BYTES,
-    )
+    rows = []
+    for item in listing.slices(listing.newest_until(None)):
+        base, logs = item.base, item.logs
+        path, instant, size = (None, None, 0) if base is None else (base.path, base.instant, base.size)
+        small, log_bytes = base is not None and size < SMALL_FILE_BYTES, sum(log.size for log in logs)
+        rows.append(FileRow(item.partition, item.file_id, path, instant, size, len(logs), log_bytes, small))
+    return rows
 
 
 def table_stats(listing: TableListing, commits: Sequence[CommitRow]) -> TableStats:
