@@ -15,9 +15,6 @@ THREADS = 16
 COMPARED = 3  # versions of a key whose times are asked of S3
 NAMED = 20  # ids in one command
 
-_OF_ONE = {COMMITTED: "is merged", SUPERSEDED: "has the bytes of a merged version"}
-_OF_SEVERAL = {COMMITTED: "are merged", SUPERSEDED: "have the bytes of merged versions"}
-
 NewerVersions = Mapping[ObjectId, ObjectRecord]  # by the entry
 
 
@@ -79,15 +76,11 @@ def _follows(sequencer: str | None, one: str | None) -> bool:
     return sequencer.upper().ljust(digits, "0") > one.upper().ljust(digits, "0")
 
 
-def discard_advice(records: Sequence[ObjectRecord], newer: NewerVersions) -> str:
+def discard_advice(records: Sequence[ObjectRecord]) -> str:
     """The next step for entries that each have a newer version: one command for the first NAMED of them."""
-    states = {newer[record.id].state for record in records}
-    what, words, then = "newer versions of these keys", _OF_SEVERAL, "discard the entries"
-    if len(records) == 1:
-        what, words, then = "a newer version of this key", _OF_ONE, "discard it"
-    how = " or ".join(word for state, word in words.items() if state in states)
+    keys, them = ("this key", "it") if len(records) == 1 else ("each of these keys", "the entries")
     more = f" and {len(records) - NAMED:,} more" if len(records) > NAMED else ""
-    return f"{what} {how}; {then}: {discarded(records[:NAMED])}{more}"
+    return f"a newer version of {keys} is merged; discard {them}: {discarded(records[:NAMED])}{more}"
 
 
 def missing_changes(records: Sequence[ObjectRecord], newer: NewerVersions) -> str:

@@ -208,7 +208,7 @@ def retry(
     left = [item.record for item in decided if not item.done]
     outdated = _newer(left, target)
     if outdated:
-        say(discard_advice([record for record in left if record.id in outdated], outdated))
+        say(discard_advice([record for record in left if record.id in outdated]))
     _print(decided, "retried", as_json)
 
 

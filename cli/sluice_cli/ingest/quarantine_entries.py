@@ -86,7 +86,7 @@ def print_groups(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) 
         )
         outdated = [record for record in records if record.id in newer]
         if outdated:
-            print_line(discard_advice(outdated, newer))
+            print_line(discard_advice(outdated))
 
 
 def print_entry(
@@ -95,7 +95,7 @@ def print_entry(
     """Print one entry with some of its rows and the decisions about it."""
     lines = lines_of(record)
     if newer is not None:
-        lines += [("newer", newer.id.version), ("advice", discard_advice([record], {record.id: newer}))]
+        lines += [("newer", newer.id.version), ("advice", discard_advice([record]))]
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
         print_line(f"{name:<{width}}  {visible(value)}", whole="" if name in _PROSE else visible(value))
@@ -145,4 +145,4 @@ def _reasons(record: ObjectRecord, newer: NewerVersions) -> Iterator[str]:
     if reason:
         yield reason
     if record.id in newer:
-        yield discard_advice([record], newer)
+        yield discard_advice([record])
