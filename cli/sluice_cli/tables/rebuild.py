@@ -18,11 +18,10 @@ from sluice.schema.history import stored_key
 from sluice.silver_keys import BEGUN, FINISHED, replaced_prefix
 from sluice_aws.clock import StoreClock
 from sluice_aws.s3.move_prefix import Mover
-from sluice_aws.s3.objects import pages_of_bronze
 from sluice_aws.stack import Target
 from sluice_cli.config.risks import drop_in_glue
 from sluice_cli.errors import CannotRebuild
-from sluice_cli.tables.rebuild_plan import ReplayPlan, counts_of, obstacles, obstacles_of_lanes, plan_replay
+from sluice_cli.tables.rebuild_plan import ReplayPlan, obstacles, obstacles_of_lanes, plan_replay
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.options import argument, option
@@ -101,7 +100,7 @@ def table(
         plan = rebuild.plan(tick)
     say_skipped(plan.skipped)
     silver = rebuild.silver_bytes()
-    against = (*at_work, *rebuild.obstacles(plan, without_gone))
+    against = (*at_work, *obstacles(name, plan, without_gone=without_gone or rebuild.begun_without_gone))
     if dry_run or against:
         if as_json:
             print_json({**rebuild.describe(plan, silver), "obstacles": list(against), "changed": False})
@@ -154,6 +153,7 @@ class Rebuild:
         self.lane: str = self._begun.get("lane", config.lane)
         self.to: str = self._begun.get("to", replaced_prefix(table, self._now_ms()))
         self.history: bool = self._begun.get("history", history)
+        self.begun_without_gone = bool(self._begun.get("without_gone"))
         self._config_now = config
 
     def look(self) -> tuple[str, ...]:
@@ -163,23 +163,11 @@ class Rebuild:
 
     def plan(self, tick: Callable[[str, int], None]) -> ReplayPlan:
         """Read bronze, the ledger and the manifests. Changes nothing."""
-        return plan_replay(
-            self._table,
-            ledger=self._ledger,
-            pages=pages_of_bronze(self._objects, self._target.bronze, configuration=self._configuration),
-            past=self._target.past_batches(),
-            exists=self._objects.exists,
-            is_archived=self._objects.is_archived,
-            tick=tick,
-        )
+        return plan_replay(self._target, self._table, self._configuration, tick)
 
     def silver_bytes(self) -> int:
         """The bytes to move aside."""
         return sum(sum(self._mover.sizes(folder).values()) for _, folder in self._folders())
-
-    def obstacles(self, plan: ReplayPlan, without_gone: bool) -> tuple[str, ...]:
-        """What is missing of the table's objects."""
-        return obstacles(self._table, plan, without_gone=without_gone or bool(self._begun.get("without_gone")))
 
     def run(self, plan: ReplayPlan, advance: Callable[[str, int, int], None]) -> int:
         """Mark the table, move its data aside, make its objects pending, remove the mark. Each step may be repeated."""
@@ -234,7 +222,14 @@ class Rebuild:
             "table": self._table,
             "lane": self.lane,
             "begun_before": bool(self._begun),
-            "objects": counts_of(plan),
+            "objects": {
+                "replayed": len(plan.replay),
+                "pending_already": len(plan.waiting),
+                "quarantined": len(plan.quarantined),
+                "parked": len(plan.parked),
+                "gone": len(plan.gone),
+                "archived": len(plan.archived),
+            },
             "bytes": plan.bytes,
             "silver_bytes": silver,
             "history": self.history,

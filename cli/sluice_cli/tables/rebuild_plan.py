@@ -7,13 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from sluice.batch.outcome import QUARANTINED as QUARANTINED_PART
+from sluice.config.document import Configuration
 from sluice.lane.machine import HALTED, PAUSED
 from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED, SUPERSEDED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.objects import COLD, ListedVersion, SkippedDocument
-from sluice_aws.s3.past_batches import PastBatch, PastBatches
+from sluice_aws.s3.objects import COLD, SkippedDocument, pages_of_bronze
+from sluice_aws.s3.past_batches import PastBatch
+from sluice_aws.stack import Target
 from sluice_cli.terminal.output import counted
 from sluice_cli.terminal.step import Step
 
@@ -47,23 +49,14 @@ class ReplayPlan:
 
 
 def plan_replay(
-    table: str,
-    *,
-    ledger: Ledger,
-    pages: Iterable[Mapping[ObjectId, ListedVersion]],
-    past: PastBatches,
-    exists: Callable[[ObjectId], bool],
-    is_archived: Callable[[ObjectId], bool],
-    tick: Callable[[str, int], None],
+    target: Target, table: str, configuration: Configuration | None, tick: Callable[[str, int], None]
 ) -> ReplayPlan:
-    """Compare bronze, the ledger and the manifests.
-
-    `exists` and `is_archived` ask bronze for one version; `tick` gets each count.
-    """
+    """Compare bronze, the ledger and the manifests. `tick` gets each count."""
+    ledger, objects, past = target.ledger, target.objects, target.past_batches()
     records: dict[ObjectId, ObjectRecord] = {}
     cold: set[ObjectId] = set()
     listed = 0
-    for page in pages:
+    for page in pages_of_bronze(objects, target.bronze, configuration=configuration):
         listed += len(page)
         own = {identity: record for identity, record in ledger.objects.get(page).items() if record.table == table}
         records.update(own)
@@ -80,7 +73,7 @@ def plan_replay(
             else:
                 generations.setdefault(identity, merged_as)  # the newest batch counts
     # A manifest also names objects that went to another table before the claim: bronze has those.
-    there = _those(exists, gone)
+    there = _those(objects.exists, gone)
     gone -= set(there)
     elsewhere = ledger.objects.get(there)
     records.update({identity: record for identity, record in elsewhere.items() if record.table == table})
@@ -97,7 +90,7 @@ def plan_replay(
         gone=tuple(sorted(gone)),
         unknown=tuple(identity for identity in there if identity not in elsewhere),
         generations=generations,
-        archived=_those(is_archived, cold.intersection(record.id for record in (*replay, *waiting))),
+        archived=_those(objects.is_archived, cold.intersection(record.id for record in (*replay, *waiting))),
         skipped=past.skipped,
     )
 
@@ -178,15 +171,3 @@ def obstacles(table: str, plan: ReplayPlan, *, without_gone: bool) -> tuple[str,
 def _finishing(lane: str, state: str) -> list[Step]:
     """The steps that finish a lane's batch."""
     return [*([Step("resume", lane)] if state in (PAUSED, HALTED) else ()), Step("wait")]
-
-
-def counts_of(plan: ReplayPlan) -> dict[str, int]:
-    """The JSON form of a plan: numbers of objects."""
-    return {
-        "replayed": len(plan.replay),
-        "pending_already": len(plan.waiting),
-        "quarantined": len(plan.quarantined),
-        "parked": len(plan.parked),
-        "gone": len(plan.gone),
-        "archived": len(plan.archived),
-    }
