@@ -13,7 +13,6 @@ from sluice.errors import UsageError
 from sluice.ledger.keys import PARKED
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
-from sluice_aws.admission.admit import open_admission
 from sluice_aws.clock import epoch_ms
 from sluice_aws.stack import Target
 from sluice_cli.account.object import SHORT_ID, is_proposed, judged_now, rule_steps, waits_for_rule, ways_out
@@ -28,7 +27,6 @@ from sluice_cli.terminal.output import (
     Json,
     Stack,
     chosen_target,
-    command_line,
     counted,
     human_age,
     print_json,
@@ -37,7 +35,7 @@ from sluice_cli.terminal.output import (
     say_next_step,
 )
 from sluice_cli.terminal.run import AWS_ERRORS
-from sluice_cli.terminal.stack import operator_of, readable_configuration, supervise_now
+from sluice_cli.terminal.stack import readable_configuration, supervise_now
 from sluice_cli.terminal.tables import print_table
 
 LISTED, ROWS_SHOWN = 200, 20
@@ -187,19 +185,11 @@ def retry(
     """
     target = chosen_target(stack)
     quarantine, ledger = Quarantine(target), target.ledger
-    admission = open_admission(target.objects, ledger=ledger, silver_bucket=target.silver, now=epoch_ms)
     choice = Selection(tuple(names or ()), table, code, all)
     records = quarantine.chosen(choice)
     if not records:
         _check_names(target, choice, quarantine.everything())
-    decided = quarantine.retry(
-        records,
-        admission=admission,
-        configuration=target.configuration(),
-        command=command_line.get(),
-        by=operator_of(target),
-        note=note,
-    )
+    decided = quarantine.retry(records, note)
     lanes = {item.lane for item in decided if item.done and item.lane}
     for lane in sorted(lanes):
         ledger.lanes.wake(lane)
@@ -249,7 +239,7 @@ def discard(
     elif not yes:
         newer = _newer(records, target) if sys.stdin.isatty() and len(records) <= LISTED else {}
         ask(f"Discard {described(records)}? {missing_changes(records, newer)}")
-    decided = quarantine.discard(records, command=command_line.get(), by=operator_of(target), note=note)
+    decided = quarantine.discard(records, note)
     _print(decided, "discarded", as_json, parked=parked)
 
 

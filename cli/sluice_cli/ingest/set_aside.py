@@ -7,30 +7,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING
 
 from sluice.batch import row_errors
-from sluice.batch.manifest import Manifest
 from sluice.changes.log_restart import LOG_RESTARTED
-from sluice.config.document import Configuration
 from sluice.config.table import TableConfig
 from sluice.errors import UnreadableManifest, UsageError
 from sluice.ledger.keys import PARKED, PENDING, QUARANTINED
 from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
-from sluice.silver_keys import manifest_key, rows_key
+from sluice.silver_keys import rows_key
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.objects import Objects, SkippedDocuments
+from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.account.object import judged_now, way_in
 from sluice_cli.account.steps import ENTRIES
 from sluice_cli.ingest.entry import codes, reason_of
-from sluice_cli.terminal.output import counted, is_named
+from sluice_cli.terminal.output import command_line, counted, is_named
 from sluice_cli.terminal.run import AWS_ERRORS
+from sluice_cli.terminal.stack import operator_of
 from sluice_cli.terminal.step import completed
-
-if TYPE_CHECKING:
-    from sluice_aws.admission.admit import Admission  # loads all formats
 
 SHORTEST_ID = 6  # hexadecimal digits, the fewest that identify an entry
 COUNTED_AT_MOST = 10_000  # entries: a count of more says so
@@ -122,6 +117,7 @@ class Quarantine:
     """The quarantine of one stack."""
 
     def __init__(self, target: Target) -> None:
+        self._target = target
         self._ledger = target.ledger
         self._objects = target.objects
         self._silver = target.silver
@@ -174,20 +170,15 @@ class Quarantine:
             return record
         return replace(record, reason=reason_of_rows(self._objects, self._silver, record) or record.reason)
 
-    def retry(
-        self,
-        records: Sequence[ObjectRecord],
-        *,
-        admission: Admission,
-        configuration: Configuration | None,
-        command: str,
-        by: str,
-        note: str | None,
-    ) -> list[Decided]:
+    def retry(self, records: Sequence[ObjectRecord], note: str | None) -> list[Decided]:
         """Judge every object as if it were announced now, and make those pending that pass; the caller wakes the lanes.
 
         Parked objects are not retried; the result says what makes them pending.
         """
+        from sluice_aws.admission.admit import open_admission  # loads all formats
+
+        admission = open_admission(self._objects, ledger=self._ledger, silver_bucket=self._silver, now=epoch_ms)
+        configuration, decision = self._target.configuration(), self._decisions(RETRIED, note)
 
         def one(record: ObjectRecord) -> Decided:
             if record.state == PARKED:
@@ -208,29 +199,22 @@ class Quarantine:
             if record.quarantined_rows and record.table == verdict.table and verdict.config is not None:
                 generation = self._merged_under(record, verdict.config)
                 if generation is None:
-                    return Decided(
-                        record,
-                        False,
-                        f"the manifest of its batch {record.batch} is gone or can't be read: "
-                        "the generation of its rows is unknown",
-                    )
+                    gone = f"the manifest of its batch {record.batch} is gone or can't be read"
+                    return Decided(record, False, f"{gone}: the generation of its rows is unknown")
                 routed = replace(routed, generation=generation)
             paused = verdict.config is not None and verdict.config.paused
-            return self._written(
-                record,
-                self._ledger.quarantine.retry(record, routed, self._decision(record, RETRIED, command, by, note)),
-                None if paused else verdict.lane,
-            )
+            done = self._ledger.quarantine.retry(record, routed, decision(record))
+            return self._written(record, done, None if paused else verdict.lane)
 
         with ThreadPoolExecutor(THREADS, thread_name_prefix="retry") as pool:
             return list(pool.map(one, records))
 
-    def discard(self, records: Iterable[ObjectRecord], *, command: str, by: str, note: str | None) -> list[Decided]:
+    def discard(self, records: Iterable[ObjectRecord], note: str | None) -> list[Decided]:
         """Give up entries in quarantine or parked objects, and record the decisions."""
+        decision = self._decisions(DISCARDED, note)
 
         def one(record: ObjectRecord) -> Decided:
-            decision = self._decision(record, DISCARDED, command, by, note)
-            return self._written(record, self._ledger.quarantine.discard(record, decision), None)
+            return self._written(record, self._ledger.quarantine.discard(record, decision(record)), None)
 
         with ThreadPoolExecutor(THREADS, thread_name_prefix="discard") as pool:
             return list(pool.map(one, records))
@@ -242,27 +226,32 @@ class Quarantine:
         """
         if config.generation == 0:  # a generation only rises
             return 0
-        key = manifest_key(record.lane or "", record.batch or "")
-        manifest = SkippedDocuments().parsed(key, self._objects.get(self._silver, key), Manifest.from_json)
+        manifest = self._target.past_batches().manifest(record.lane or "", record.batch or "")
         part = None if manifest is None else manifest.tables.get(record.table or "")
         return None if part is None else int(part.config.get("generation", 0))
 
-    def _decision(self, record: ObjectRecord, verb: str, command: str, by: str, note: str | None) -> Decision:
-        return Decision(
-            record.id,
-            verb,
-            epoch_ms(),
-            command,
-            by,
-            record.state,
-            table=record.table,
-            code=record.code,
-            reason=record.reason,
-            batch=record.batch,
-            attempt=record.attempt,
-            rows=record.quarantined_rows,
-            note=note,
-        )
+    def _decisions(self, verb: str, note: str | None) -> Callable[[ObjectRecord], Decision]:
+        """A function that makes the decision about an entry by this command."""
+        command, by = command_line.get(), operator_of(self._target)
+
+        def decision(record: ObjectRecord) -> Decision:
+            return Decision(
+                record.id,
+                verb,
+                epoch_ms(),
+                command,
+                by,
+                record.state,
+                table=record.table,
+                code=record.code,
+                reason=record.reason,
+                batch=record.batch,
+                attempt=record.attempt,
+                rows=record.quarantined_rows,
+                note=note,
+            )
+
+        return decision
 
     @staticmethod
     def _written(record: ObjectRecord, done: bool, lane: str | None) -> Decided:
