@@ -97,30 +97,17 @@ def write_csv(names: Iterable[str], rows: Iterable[Iterable[Any]], *, spreadshee
     NULL is an empty field and empty text a pair of quotes; the csv module can't tell them apart. With `spreadsheet` no
     cell is a formula, and control characters are escaped everywhere.
     """
-    to, field = (sys.stdout, _spreadsheet_field) if spreadsheet else (exact_stdout(), _csv_field)
+    to = sys.stdout if spreadsheet else exact_stdout()
     for row in chain([names], rows):
-        to.write(",".join(field(value) for value in row) + "\n")
+        to.write(",".join(_csv_field(value, spreadsheet) for value in row) + "\n")
 
 
-def _csv_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
-
-
-def _csv_field(value: Any) -> str:
-    return "" if value is None else _csv_quoted(_csv_text(value))
-
-
-def _spreadsheet_field(value: Any) -> str:
+def _csv_field(value: Any, spreadsheet: bool) -> str:
     if value is None:
         return ""
-    text = _csv_text(value)
-    evaluated = _FORMULA.match(text) and not _NUMBER.fullmatch(text)
-    return _csv_quoted(escaped(f"'{text}" if evaluated else text))
-
-
-def _csv_quoted(text: str) -> str:
+    text = repr(value) if isinstance(value, float) else cell(value)
+    if spreadsheet:
+        text = escaped(f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text)
     return '"' + text.replace('"', '""') + '"' if not text or not _CSV_SPECIAL.isdisjoint(text) else text
 
 
