@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated
 
 import typer
@@ -50,9 +50,10 @@ def doctor(
       sluice --stack sluice doctor --job
     """
     target = chosen_target(stack)
-    findings = [finding for about, check in CHECKS.items() for finding in _checked(about, check, target)]
+    checks: dict[str, Callable[[Target], Iterable[Finding]]] = {**CHECKS}
     if job:
-        findings += _tried(target, timeout)
+        checks["trial"] = lambda target: _tried(target, timeout)
+    findings = [finding for about, check in checks.items() for finding in _checked(about, check, target)]
     if as_json:
         print_json([item.to_dict() for item in findings])
     else:
@@ -75,26 +76,17 @@ def summary(findings: Sequence[Finding]) -> str:
 
 
 def _tried(target: Target, timeout_s: float) -> list[Finding]:
-    """The findings of a trial job, or a finding that it could not run."""
+    """The findings of a trial job."""
     console = stderr_console()
-    try:
-        with console.status("Starting a job") as status:
-            trial = EngineTrial(
-                target, progress=lambda line: status.update(Text(line)) if console.is_terminal else say(line)
-            )
-            return trial.run(timeout_s)
-    except (ClientError, SluiceError) as error:
-        return [Finding("trial", FAIL, str(error), _advice(error))]
+    with console.status("Starting a job") as status:
+        progress = lambda line: status.update(Text(line)) if console.is_terminal else say(line)  # noqa: E731
+        return EngineTrial(target, progress=progress).run(timeout_s)
 
 
-def _checked(about: str, check: Callable[[Target], Iterator[Finding]], target: Target) -> list[Finding]:
+def _checked(about: str, check: Callable[[Target], Iterable[Finding]], target: Target) -> list[Finding]:
     """The findings of one check, or a finding that it could not be made."""
     try:
         return list(check(target))
-    except (ClientError, SluiceError) as error:
-        return [Finding(about, FAIL, f"could not be checked: {error}", _advice(error) or SEE_STACK)]
-
-
-def _advice(error: ClientError | SluiceError) -> str:
-    """The next step after an error of AWS. An error of Sluice holds its own."""
-    return failure_of(error, otherwise=SEE_STACK).next_step if isinstance(error, ClientError) else ""
+    except (ClientError, SluiceError) as error:  # one of Sluice holds its own next step
+        advice = failure_of(error, otherwise=SEE_STACK).next_step if isinstance(error, ClientError) else ""
+        return [Finding(about, FAIL, f"could not be checked: {error}", advice or SEE_STACK)]
