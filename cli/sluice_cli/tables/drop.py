@@ -145,6 +145,7 @@ class Drop:
         self._mover = Mover(target.client("s3"), target.silver)
         self._now_ms = StoreClock(target.objects.ask_time(target.silver)).now_ms
         self._batch = next(target.past_batches().newest(table=table), None)
+        self._lane = "" if self._batch is None else self._batch.manifest.lane
         begun = self._begun()
         self._to = begun["to"] if begun else replaced_prefix(table, self._now_ms())
         self._keep_data: bool = begun["keep_data"] if begun else keep_data
@@ -162,8 +163,7 @@ class Drop:
                 "`ignore` if more of it comes",
             )
         working = {lane.lane for lane in self._ledger.lanes.all() if lane.state in (RUNNING, STARTING)}
-        lane = "" if self._batch is None else self._batch.manifest.lane
-        return obstacles_of_lanes(self._table, lane, ledger=self._ledger, at_rest=lane not in working)
+        return obstacles_of_lanes(self._table, self._lane, ledger=self._ledger, at_rest=self._lane not in working)
 
     def plan(self, tick: Callable[[str, int], None]) -> DropPlan:
         """Look at bronze, the ledger, silver and the catalog. Changes nothing."""
@@ -174,7 +174,7 @@ class Drop:
             listed += len(page)
             tick("Versions in bronze", listed)
         sizes = [size for folder in self._folders() for size in self._mover.sizes(folder).values()]
-        lane = "" if self._batch is None else self._batch.manifest.lane
+        lane = self._lane
         configured = self._configuration.lane_names() if self._configuration is not None else ()
         return DropPlan(
             records=tuple(records),
@@ -187,10 +187,9 @@ class Drop:
 
     def run(self, plan: DropPlan, advance: Callable[[str, int, int], None]) -> None:
         """Mark what is dropped, then remove catalog, data, objects and the table's item. Each step may be repeated."""
-        lane = "" if self._batch is None else self._batch.manifest.lane
         mark = {
             "table": self._table,
-            "lane": lane,
+            "lane": self._lane,
             "to": self._to,
             "at": self._now_ms(),
             "keep_data": self._keep_data,
@@ -223,8 +222,7 @@ class Drop:
     def _begun(self) -> Mapping[str, Any] | None:
         """The mark of a drop that was interrupted."""
         rebuilds = PastRebuilds.read(self._target.objects, self._target.silver, SkippedDocuments(), table=self._table)
-        mark = rebuilds.newest(self._table) if self._table in rebuilds.unfinished(drops=True) else None
-        return mark
+        return rebuilds.newest(self._table) if self._table in rebuilds.unfinished(drops=True) else None
 
     def _own(self, page: Mapping[ObjectId, ListedVersion]) -> Iterator[ObjectRecord]:
         """The table's objects in a page of the listing, those of a rule with `also` too."""
