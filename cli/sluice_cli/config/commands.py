@@ -10,12 +10,12 @@ import typer
 from sluice.config.document import Configuration
 from sluice.cost import Assumptions, Load, freshness_advice
 from sluice.errors import CommandFailed, UsageError
-from sluice_cli.config.push import File, fit_of_stack, read_with_warnings, summary
+from sluice_cli.config.push import File, fit_of_stack, read_with_warnings, say_remarks, summary
 from sluice_cli.config.rule_text import configuration_text
 from sluice_cli.config.yaml_lines import ConfigurationMistakes, name_of
 from sluice_cli.terminal.guard import json_escaped
 from sluice_cli.terminal.options import option
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line
 from sluice_cli.terminal.stack import configuration_in_force
 from sluice_cli.terminal.step import Step
 
@@ -62,10 +62,7 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
         target = chosen_target(stack)
         fit = fit_of_stack(target, configuration, configuration_in_force(target))
         warnings, notes = (*warnings, *map(str, fit.misfits)), (*notes, *fit.notes)
-    for warning in warnings:
-        say(f"warning: {warning}")
-    for note in notes:
-        say(f"note: {note}")
+    say_remarks(warnings, notes)
     if as_json:
         print_json(
             {

@@ -98,7 +98,7 @@ def discover(
     from sluice_cli.config.topics import sample_topics, waiting_topics, with_layouts
 
     chosen = _chosen(key, partition, position, table, database)
-    before = _configuration(file)
+    before = read_file(file, may_be_empty=True) if file.exists() else None
     target = chosen_target(stack)
     ledger, bronze = target.ledger, target.objects
     console = stderr_console()
@@ -115,7 +115,8 @@ def discover(
     if waiting.more:
         say("warning: not all waiting objects were read, so topics may be missing. Discover again after the push")
     for reason, keys in waiting.reasons.items():
-        say(f"warning: no rule is proposed for {counted(len(keys), 'parked object')}, {_example(keys)}: {reason}")
+        example = keys[0] if len(keys) == 1 else f"for example {keys[0]}"
+        say(f"warning: no rule is proposed for {counted(len(keys), 'parked object')}, {example}: {reason}")
     if waiting.reasons:
         say(UNNAMED)
     _known_topics(chosen, waiting.topics)
@@ -185,10 +186,6 @@ def _proposals(
     return proposals
 
 
-def _example(keys: Sequence[str]) -> str:
-    return keys[0] if len(keys) == 1 else f"for example {keys[0]}"
-
-
 def _replaced(written: Configuration | None, in_force: Configuration | None) -> str:
     """The end of a message that names the rules which a push of the file removes; empty where it removes none."""
     tables_left = {rule.table for rule in written.rules} if written is not None else set()
@@ -214,11 +211,6 @@ def _how(proposal: Proposal) -> str:
     read = f"{proposal.read:,} of {proposal.objects:,} objects were read"
     more = f"{read}: --objects N, at most 100, reads more" if part else ""
     return ". ".join(filter(None, (first, f"Choose with {chosen}" if chosen else "", more)))
-
-
-def _configuration(file: Path) -> Configuration | None:
-    """Read the file; None if there is none. Raises ConfigurationMistakes and UsageError."""
-    return read_file(file, may_be_empty=True) if file.exists() else None
 
 
 def _chosen(

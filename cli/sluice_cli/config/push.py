@@ -73,7 +73,7 @@ def plan(file: File, with_waiting: WithWaiting = False, as_json: Json = False, s
     configuration, of_file = read_with_warnings(file)
     planned, of_stack, _ = _planned(chosen_target(stack), configuration, with_waiting)
     warnings = (*of_file, *of_stack)
-    _say(warnings, planned.notes)
+    say_remarks(warnings, planned.notes)
     if as_json:
         print_json({**planned.to_dict(), "warnings": list(warnings)})
     else:
@@ -106,7 +106,7 @@ def push(
     ledger = target.ledger
     planned, of_stack, before = _planned(target, configuration, with_waiting)
     warnings = (*of_file, *of_stack)
-    _say(warnings, planned.notes)
+    say_remarks(warnings, planned.notes)
     if not as_json:
         _print(planned, refusals=False)
     if planned.refusals:
@@ -367,7 +367,8 @@ def _wake(target: Target, unparked: Unparked, changed: tuple[str, ...]) -> froze
     return frozenset(lanes)
 
 
-def _say(warnings: Iterable[str], notes: Iterable[str]) -> None:
+def say_remarks(warnings: Iterable[str], notes: Iterable[str]) -> None:
+    """Say warnings and notes about a configuration on stderr."""
     for warning in warnings:
         say(f"warning: {warning}")
     for note in notes:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 from sluice.admission.routing import CSV
 from sluice.config.document import Configuration
@@ -100,12 +99,8 @@ def _unfit_types(sample: TopicSample, table: TableConfig) -> Iterator[Misfit]:
         values = [value for row in sample.rows if (value := row.values.get(columns[name])) != table.unavailable_value]
         wrong = unfit(kind, values)
         if wrong:
-            of = f"{len(wrong):,} of {counted(len(values), 'row')}"
-            yield Misfit(f"types: {name} is no {kind} in {of}, such as {_quoted(wrong[0])}", "types", _UNDECODABLE)
-
-
-def _quoted(value: Any) -> str:
-    return visible(repr(value)[:VALUE_SHOWN])
+            of = f"{len(wrong):,} of {counted(len(values), 'row')}, such as {visible(repr(wrong[0])[:VALUE_SHOWN])}"
+            yield Misfit(f"types: {name} is no {kind} in {of}", "types", _UNDECODABLE)
 
 
 def partly_looked_at(sample: TopicSample, more: bool) -> str | None:
