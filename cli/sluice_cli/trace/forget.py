@@ -85,7 +85,9 @@ def forget(
     target = chosen_target(stack)
     with known_table(target, table):
         config = config_in_force(target.configuration(), table, target.ledger.tables.get(table).pinned)
-    _check(config, key)
+    if config.append_only:
+        raise CommandFailed(f"{table} has no record key", next_step="Remove its objects, and rebuild the table")
+    check_key(table, config.record_key, key)
     history = target.schema_history
     stored = history.columns(table)
     key = (
@@ -133,12 +135,6 @@ def forget(
         _print(document)
     if document["state"] not in (DRY_RUN, DONE):
         raise typer.Exit(1)
-
-
-def _check(config: TableConfig, key: Sequence[str]) -> None:
-    if config.append_only:
-        raise CommandFailed(f"{config.table} has no record key", next_step="Remove its objects, and rebuild the table")
-    check_key(config.table, config.record_key, key)
 
 
 def _search(target: Target, table: str, key: Sequence[str], most: int) -> Searched:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Annotated, Any
 
 from sluice.batch.merged_again import new_changes
@@ -174,16 +175,13 @@ def print_history(gathered: Gathered, sums: Mapping[str, Any]) -> None:
             say(CLAIMED_AGAIN)
     elif any(entry.replayed for entry in gathered.entries):
         say(REPLAYED)
-    if not gathered.of_batch and any(_is_retried_for_rows(entry) for entry in gathered.entries):
+    decisions = () if gathered.of_batch else chain.from_iterable(entry.decisions for entry in gathered.entries)
+    if any(decision.verb == RETRIED and decision.state == COMMITTED for decision in decisions):
         say(ROWS_RETRIED)
     if gathered.more:
         pages = "" if gathered.of_batch else f"--before {iso(gathered.entries[0].since)} shows them, "
         say(f"There are older objects: {pages}--limit shows more")
     _say_unread(gathered)
-
-
-def _is_retried_for_rows(entry: Entry) -> bool:
-    return any(decision.verb == RETRIED and decision.state == COMMITTED for decision in entry.decisions)
 
 
 def _say_unread(gathered: Gathered) -> None:
@@ -230,7 +228,7 @@ def _others(entries: Iterable[Entry], batches: Iterable[PastBatch]) -> int:
 
 def _row(entry: Entry, short: bool, now: int, *, of_batch: bool) -> tuple[str, ...]:
     """The cells of an entry: of its last claim, or of its only known one where the objects `of_batch` are shown."""
-    claim = _claim_of_batch(entry) if of_batch else entry.last_claim
+    claim = entry.last_claim or (entry.claims[-1] if of_batch and entry.claims else None)
     readable_at = (None if claim is None else claim.readable_at) if of_batch else entry.readable_at
     began = (entry.record.noticed_at if entry.record else None) or entry.put_at
     return (
@@ -246,10 +244,6 @@ def _row(entry: Entry, short: bool, now: int, *, of_batch: bool) -> tuple[str, .
         f"{entry.record.size:,}" if entry.record else "-",
         visible(entry.id.key),
     )
-
-
-def _claim_of_batch(entry: Entry) -> Claim | None:
-    return entry.last_claim or (entry.claims[-1] if entry.claims else None)
 
 
 def _time(at: int | None, now: int) -> str:

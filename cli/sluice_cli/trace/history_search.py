@@ -79,7 +79,8 @@ class Histories:
         for batch in self._past.newest(table=query.table, since=query.since, at_most=MANIFESTS_AT_MOST):
             # Nothing in a batch was admitted after its claim: once the newest are all younger than that, no older batch
             # has one of them. Batches come in the order of S3's whole seconds.
-            if len(admitted) > query.limit and _nth_newest(admitted, query.limit) >= batch.manifest.created_at + 1_000:
+            claimed = batch.manifest.created_at + 1_000
+            if len(admitted) > query.limit and sorted(admitted.values())[-query.limit] >= claimed:
                 stopped = True
                 break
             batches.append(batch)
@@ -231,7 +232,3 @@ def _admitted(batch: PastBatch, table: str | None) -> Iterator[tuple[ObjectId, i
 
 def _batch_of(manifest_key: str) -> str:
     return manifest_key.rpartition("/")[2].removesuffix(".json")
-
-
-def _nth_newest(admitted: dict[ObjectId, int], n: int) -> int:
-    return sorted(admitted.values(), reverse=True)[n - 1]

@@ -244,7 +244,8 @@ def _closest(part: str, keys: Iterable[str]) -> dict[str, Any]:
 
 def _next_step(keys: SearchedKeys) -> str:
     if keys.keys:
-        step = f"Keys that {keys.how}: {_listed(keys.keys)}"
+        more = " and more" if len(keys.keys) > KEYS_SHOWN else ""
+        step = f"Keys that {keys.how}: {', '.join(map(visible, keys.keys[:KEYS_SHOWN]))}{more}"
     else:
         step = (
             "Give a key, or a part of one that no other key has (the whole key of an object deleted from bronze); "
@@ -252,7 +253,3 @@ def _next_step(keys: SearchedKeys) -> str:
         )
     rest = f". Only the first {PAGES_AT_MOST * 1_000:,} versions in bronze were searched for a part of a key"
     return step if keys.whole else f"{step}{rest}"
-
-
-def _listed(keys: Sequence[str]) -> str:
-    return ", ".join(visible(key) for key in keys[:KEYS_SHOWN]) + (" and more" if len(keys) > KEYS_SHOWN else "")
