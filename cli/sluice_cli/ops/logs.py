@@ -7,8 +7,9 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -153,11 +154,7 @@ def _stored(target: Target, run: str | None, name: str) -> Iterator[str]:
         body = target.client("s3").get_object(Bucket=target.artifacts, Key=key)["Body"]
         with gzip.GzipFile(fileobj=body) as unpacked:
             text = io.TextIOWrapper(io.BufferedReader(unpacked), encoding="utf-8", errors="replace")
-            yield from _lines(iter(_reader(text), ""))
-
-
-def _reader(text: io.TextIOWrapper) -> Callable[[], str]:
-    return lambda: text.read(64 * 1024)
+            yield from _lines(iter(partial(text.read, 64 * 1024), ""))
 
 
 def _job_run(target: Target, run: str | None) -> str:
