@@ -21,10 +21,7 @@ from sluice_cli.terminal.step import Step
 
 NOTHING_PUSHED = "No configuration has been pushed"
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Map topics to tables: check tables.yaml, put it in force, show the configuration in force.",
-)
+app = typer.Typer(no_args_is_help=True)
 
 WithWaitingObjects = Annotated[
     bool,

@@ -40,10 +40,7 @@ from sluice_cli.terminal.tables import print_table
 
 LISTED, ROWS_SHOWN = 200, 20
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Objects that could not be merged, and single rows of objects whose other rows were merged.",
-)
+app = typer.Typer(no_args_is_help=True)
 
 Names = Annotated[
     list[str] | None,

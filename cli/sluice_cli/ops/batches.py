@@ -35,9 +35,7 @@ from sluice_cli.terminal.tables import print_table
 MAX_REASON = 500
 SHORT_ID = 14  # "b-" and 12 digits
 
-app = typer.Typer(
-    no_args_is_help=True, help="Batches that no run has finished yet: what their next run does with them."
-)
+app = typer.Typer(no_args_is_help=True)
 
 _NEXT = {
     TOGETHER: "merge it again",

@@ -49,7 +49,7 @@ from sluice_cli.terminal.output import (
 from sluice_cli.terminal.step import Step
 from sluice_cli.terminal.tables import print_table
 
-app = typer.Typer(help="The cost of past runs, and estimates of monthly cost.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 LOADS = (
     Load("one object a minute over seven tables", tables=7, every_s=60, objects=1, mb=0.1),
     Load("hourly bursts of 700 objects over seven tables", tables=7, every_s=3600, objects=700, mb=350),

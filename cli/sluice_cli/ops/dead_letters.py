@@ -52,12 +52,7 @@ EMPTY_ANSWERS = 3  # in a row, after which a queue counts as empty: SQS asks onl
 
 Queue = Annotated[str, argument("[QUEUE]", "notices, events, calls or rules; by default all of them.")]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="The dead-letter queues: notices that admit failed five times, events that announce gave up, reconcile "
-    "invocations that exhausted their retries, and events that a rule could not deliver. Nothing is lost: reconcile "
-    "repeats the work.",
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @dataclass(frozen=True)

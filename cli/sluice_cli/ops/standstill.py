@@ -26,9 +26,7 @@ from sluice_cli.terminal.step import Step
 from sluice_deploy.parameters import configured_tags, parameters_of
 from sluice_deploy.template import changes_application, parse_template, read_template
 
-app = typer.Typer(
-    help="Stop Spark before its application is changed or deleted, and resume it after.", no_args_is_help=True
-)
+app = typer.Typer(no_args_is_help=True)
 POLL_S = 5.0
 GIVEN = "ApplicationId"  # the parameter that names an existing application, which the stack doesn't own
 RESTING = ("CREATED", "STOPPED", "TERMINATED")

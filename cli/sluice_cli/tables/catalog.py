@@ -39,12 +39,7 @@ from sluice_cli.terminal.output import (
 from sluice_cli.terminal.step import Step
 from sluice_cli.terminal.tables import print_table
 
-app = typer.Typer(
-    name="catalog",
-    no_args_is_help=True,
-    help="The Glue catalog, where Athena, Redshift, EMR and Trino find the tables.",
-    rich_markup_mode="markdown",
-)
+app = typer.Typer(no_args_is_help=True)
 
 OfTable = Annotated[str, argument("TABLE", "database.table")]
 

@@ -31,12 +31,7 @@ if TYPE_CHECKING:
     from sluice_read.listing import TableListing
 
 
-app = typer.Typer(
-    name="table",
-    no_args_is_help=True,
-    help="Inspect a table: schema, commits, files, statistics. Declare, accept, adopt or drop one.",
-    rich_markup_mode="markdown",
-)
+app = typer.Typer(no_args_is_help=True)
 
 TableName = Annotated[str, argument("TABLE", "database.table")]
 

@@ -46,9 +46,7 @@ from sluice_cli.terminal.step import Step, in_a_row
 AT_ONCE = 400  # objects per step of the progress bar: at least eight transactions
 GONE_SHOWN = 50
 
-app = typer.Typer(
-    no_args_is_help=True, help="Rebuild a table from its objects in bronze, or the ledger from manifests and outcomes."
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("table")

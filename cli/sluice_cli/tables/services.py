@@ -23,12 +23,7 @@ from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, p
 from sluice_cli.terminal.services import request_services, wait_for_services
 from sluice_cli.terminal.stack import lane_names
 
-app = typer.Typer(
-    name="services",
-    no_args_is_help=True,
-    help="List and request table services: compaction, clustering, cleaning, archival, purge, catalog sync.",
-    rich_markup_mode="markdown",
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")

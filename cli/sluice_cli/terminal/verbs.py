@@ -27,6 +27,8 @@ _LONGEST_SUMMARY = 400  # characters of a verb's first sentence
 class Verb:
     """A function or a group (a Typer app) as `module:name`, the panel of help it stands in, and its line there.
 
+    The line is also the help of a group whose app has none of its own.
+
     `more` are the commands and groups of a group that other modules hold, by name. A group of `below` has no module of
     its own, and imports each of these verbs when it is called. Help and completion of the root don't list a `hidden`
     one: the Makefile calls it.
@@ -55,7 +57,7 @@ class Verb:
             return typer.main.get_group(root).commands[name]
         target = _named(self.where)
         if isinstance(target, typer.Typer):
-            root.add_typer(target, name=name, cls=Group)
+            root.add_typer(target, name=name, cls=Group, help=target.info.help or self.summary)
             for verb, where in self.more.items():
                 _add(target, verb, _named(where))
         else:
