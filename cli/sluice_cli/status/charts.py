@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from sluice_cli.status.html import Node, breakable, joined, nothing, tag
 from sluice_cli.status.past import COMMITS_SHOWN, PastCommit, RunPast, TablePast, Window
-from sluice_cli.terminal.output import counted, human_age
+from sluice_cli.terminal.output import counted, human_age, round_number
 from sluice_read.moments import clock
 
 _WIDTH = 1_000  # of every view box
@@ -22,7 +22,7 @@ _SHORT_MS = 3_600_000  # windows whose labels show seconds
 
 def backlog_section(values: Sequence[int], window: Window) -> Node:
     """The section of the backlog, a filled line with both its axes labelled."""
-    top = _round_top(max([*values, 1]))
+    top = round_number(max([*values, 1]))
     labels = [top, top // 2, 0] if top % 2 == 0 else [top, 0]
     return tag(
         "section",
@@ -68,16 +68,6 @@ def runs_strips(runs: Sequence[RunPast], window: Window, now: int) -> Sequence[N
         ("commit", tag("rect", class_="mark", x=10, y=2, width=2, height=8)),
     )
     return [*strips, _axis(window, under=True), legend] if strips else []
-
-
-def _round_top(value: int) -> int:
-    """The next 1, 2 or 5 times a power of ten."""
-    size = 1
-    while True:
-        for factor in (1, 2, 5):
-            if value <= size * factor:
-                return size * factor
-        size *= 10
 
 
 def _area(values: Sequence[int], top: int, lines: int) -> Node:

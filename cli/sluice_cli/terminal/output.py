@@ -193,6 +193,16 @@ def counted(count: int, noun: str, many: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
 
 
+def round_number(least: float) -> int:
+    """The next 1, 2 or 5 times a power of ten."""
+    size = 1
+    while True:
+        for factor in (1, 2, 5):
+            if least <= size * factor:
+                return size * factor
+        size *= 10
+
+
 def first_names(names: Sequence[str], most: int) -> str:
     """The first `most` names, and how many more there are: `a, b and 3 more`."""
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")

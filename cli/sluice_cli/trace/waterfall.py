@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from sluice_cli.terminal.colours import DARK, LIGHT
-from sluice_cli.terminal.output import counted, marked_up, shortened, visible, wrapped
+from sluice_cli.terminal.output import counted, marked_up, round_number, shortened, visible, wrapped
 from sluice_cli.trace.stages import ARRIVAL, BETWEEN, LEDGER, SPARK, WAITING, Stretch, Trace
 from sluice_read.moments import clock
 
@@ -17,6 +17,7 @@ _SHORT = "▏"  # shorter than a cell
 _STYLES = {ARRIVAL: "cyan", WAITING: "bright_black", SPARK: "green", LEDGER: "blue"}
 _NAME, _NUMBER = 13, 10  # columns of text
 MIN_BAR, MAX_BAR = 1, 60
+STEPS = 7  # of the axis, at most
 
 _WIDTH, _ROW, _HEAD, _FOOT, _LEFT, _RIGHT = 900, 26, 74, 46, 128, 96  # pixels
 _LINE, _CHARACTERS = 18, 116  # of the summary: pixels of a further line, and characters of each
@@ -205,14 +206,15 @@ def _shape(kind: str, x: float, y: float, length: float, height: float) -> str:
 
 
 def _grid(scale: _Scale, height: int) -> Iterator[str]:
-    step = _step(scale.ms)
+    step = round_number(scale.ms / STEPS)
+    digits = 0 if step >= 1000 else 1 if step >= 100 else 3
     yield f'<text class="faint" x="20" y="{height - _FOOT + 16}" font-size="11">time</text>'
     for at in range(0, scale.ms + 1, step):
         x = _LEFT + scale.at(scale.origin + at)
         yield f'<line class="line" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEAD - 4}" y2="{height - _FOOT}"/>'
         yield (
             f'<text class="faint" x="{x:.1f}" y="{height - _FOOT + 16}" text-anchor="middle" font-size="11">'
-            f"{_tick(at, step)}</text>"
+            f"{at / 1000:.{digits}f} s</text>"
         )
 
 
@@ -225,17 +227,3 @@ def _readable(trace: Trace, scale: _Scale, height: int) -> Sequence[str]:
         'stroke-width="2" stroke-dasharray="3 3"/>',
         f'<text class="now" x="{x:.1f}" y="{_HEAD - 8}" text-anchor="middle" font-size="11">readable</text>',
     )
-
-
-def _step(ms: int) -> int:
-    """A round number of ms that makes at most seven steps."""
-    size = 1
-    while True:
-        for factor in (1, 2, 5):
-            if ms <= 7 * size * factor:
-                return size * factor
-        size *= 10
-
-
-def _tick(ms: int, step: int) -> str:
-    return f"{ms / 1000:.{0 if step >= 1000 else 1 if step >= 100 else 3}f} s"
