@@ -263,11 +263,16 @@ def _equal(values: pa.Array, column: Column, text: str) -> pa.Array:
     if pa.types.is_string(values.type) and meaning.form is None:
         return pc.equal(values, text)
     if column.kind in _WHOLE:
-        try:
-            return pc.equal(values, pa.scalar(int(text), values.type))
-        except (ValueError, OverflowError, pa.ArrowInvalid):
-            return pa.array([False] * len(values))
+        return equal_number(values, text)
     return pa.array([is_same(key_text(value), text, column) for value in _meanings(values, column)])
+
+
+def equal_number(values: pa.Array, text: str) -> pa.Array:
+    """Marks the whole numbers that a text is; none where it is no number of their type."""
+    try:
+        return pc.equal(values, pa.scalar(int(text), values.type))
+    except (ValueError, OverflowError, pa.ArrowInvalid):
+        return pa.array([False] * len(values))
 
 
 def is_same(text: str, other: str, column: Column) -> bool:

@@ -20,7 +20,7 @@ from sluice.errors import SluiceError
 from sluice.hudi.file_slices import FileSlice
 from sluice.hudi.own_metadata import FORGOTTEN_KEY, FORGOTTEN_PROPERTY, forgotten_counts
 from sluice_cli.terminal.known_names import check_key
-from sluice_cli.trace.row_changes import FoundChange, key_text
+from sluice_cli.trace.row_changes import FoundChange, equal_number, key_text
 from sluice_read.errors import NotRetained
 from sluice_read.moments import NOW, Span, moment_of, ms_of
 from sluice_read.past_states import PastStates, open_as_of
@@ -321,10 +321,7 @@ def _equal(values: pa.Array, text: str) -> pa.Array:
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         return pc.equal(values, text)
     if pa.types.is_integer(values.type):
-        try:
-            return pc.equal(values, pa.scalar(int(text), values.type))
-        except (ValueError, OverflowError, pa.ArrowInvalid):
-            return pa.array([False] * len(values))
+        return equal_number(values, text)
     kind = _spark_type(values.type)
     wanted = hashed_text(text, kind)  # of the forms that mean the same
     rows = rows_of(pa.RecordBatch.from_arrays([values], names=["key"]))
