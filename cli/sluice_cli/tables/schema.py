@@ -58,7 +58,18 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
     """
     target = chosen_target(stack)
     history = target.schema_history
-    tables = [_describe_table(history, table) for table in history.tables()]
+    tables: list[dict[str, Any]] = []
+    for table in history.tables():
+        schemas, stored = history.schemas(table), history.columns(table)
+        tables.append(
+            {
+                "table": table,
+                "columns": 0 if stored is None else len(_data(stored.columns)),
+                "schemas": len(schemas),
+                "incompatible": sum(schema.verdict == INCOMPATIBLE for schema in schemas),
+                "last_verdict": schemas[-1].verdict if schemas else None,
+            }
+        )
     say_skipped(history.skipped)
     if as_json:
         print_json({"tables": tables, "skipped_documents": described_documents(history.skipped)})
@@ -215,17 +226,6 @@ def verdict(
         _print_changes(evolution.changes)
     if evolution.verdict == INCOMPATIBLE:
         raise typer.Exit(1)
-
-
-def _describe_table(store: SchemaHistory, table: str) -> dict[str, Any]:
-    schemas, stored = store.schemas(table), store.columns(table)
-    return {
-        "table": table,
-        "columns": 0 if stored is None else len(_data(stored.columns)),
-        "schemas": len(schemas),
-        "incompatible": sum(schema.verdict == INCOMPATIBLE for schema in schemas),
-        "last_verdict": schemas[-1].verdict if schemas else None,
-    }
 
 
 def _describe(schema: SeenSchema) -> dict[str, Any]:

@@ -184,7 +184,8 @@ class Histories:
 
         def entry(identity: ObjectId) -> Entry:
             record: ObjectRecord | None = records.get(identity)
-            decided = record is not None and _decided_about(record)
+            # Whether somebody decided about the object; it spares a call for the others.
+            decided = record and (record.attempt or record.discarded_rows or record.rule == DISCARDED)
             decisions = tuple(self._ledger.quarantine.decisions_about(identity)) if decided else ()
             return self._entry(identity, record, claimed.get(identity, ()), decisions)
 
@@ -216,11 +217,6 @@ class _Seen:
                 self.after = at if self.after is None else min(self.after, at)
             else:
                 self.admitted[identity] = at
-
-
-def _decided_about(record: ObjectRecord) -> bool:
-    """Says whether somebody decided about the object; it spares a call for the others."""
-    return bool(record.attempt or record.discarded_rows or record.rule == DISCARDED)
 
 
 def _admitted(batch: PastBatch, table: str | None) -> Iterator[tuple[ObjectId, int]]:

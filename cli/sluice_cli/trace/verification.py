@@ -14,7 +14,6 @@ from sluice.batch.dumps import as_merged
 from sluice.batch.kafka_watch import KafkaWatch
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import COMMITTED as COMMITTED_PART
-from sluice.batch.outcome import Outcome
 from sluice.batch.row_errors import from_lines
 from sluice.changes.forgotten import marks
 from sluice.changes.outdated import LATER, ChangePlace, suspicion
@@ -195,8 +194,8 @@ class Verification:
                     continue
                 later = taken.get(item.id.hash)
                 if later is None:
-                    merged = as_merged(item, outcome)
-                    taken[item.id.hash] = MergedObject(merged, outcome.batch, config, _has_aside(outcome, item))
+                    has_aside = any(rows.object == item.id.hash for rows in outcome.quarantined_rows)
+                    taken[item.id.hash] = MergedObject(as_merged(item, outcome), outcome.batch, config, has_aside)
                 elif later.config != config:
                     changed = {name for name in RULES if getattr(later.config, name) != getattr(config, name)}
                     taken[item.id.hash] = replace(later, changed=later.changed | changed)
@@ -362,10 +361,6 @@ def _missing_floors(properties: Mapping[str, str], truncated: Floors, purged: Ma
     ]
     highest = max(purged.values(), default=NEVER)
     return missing + ([f"{PURGED_PROPERTY}={highest}"] if properties.get(PURGED_PROPERTY, NEVER) < highest else [])
-
-
-def _has_aside(outcome: Outcome, item: ManifestObject) -> bool:
-    return any(rows.object == item.id.hash for rows in outcome.quarantined_rows)
 
 
 def _differs(name: str, expected: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
