@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
@@ -81,13 +82,13 @@ def wait(
     """
     target = chosen_target(stack)
     ledger, store = target.ledger, target.config_store
-    with Shower() as shower:
+    with _progress() as (show, note):
         outcome = Waiter(
             ledger,
             lambda: identities_in(target, _active(store)),
             lambda: _active(store),
-            show=shower.show,
-            note=shower.note,
+            show=show,
+            note=note,
             is_local=target.kind == LOCAL,
         ).wait(timeout)
     if outcome.survey.parked:
@@ -116,38 +117,29 @@ def _unsynced(ledger: Ledger) -> Mapping[str, str]:
     return {table: code_of(str(failed[table].get("error", ""))) for table in sorted(failed)}
 
 
-class Shower:
-    """Shows progress on stderr: one changing line in a terminal, otherwise a line every LINE_EVERY_S."""
+@contextmanager
+def _progress() -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
+    """Two functions that print on stderr: progress, and a line that stays.
 
-    def __init__(self) -> None:
-        self._console = stderr_console()
-        self._status = self._console.status("Listing bronze") if self._console.is_terminal else None
-        self._shown_at = float("-inf")
+    In a terminal progress is one changing line, otherwise a line every LINE_EVERY_S.
+    """
+    console, shown_at = stderr_console(), float("-inf")
+    status = console.status("Listing bronze")
 
-    def __enter__(self) -> Shower:
-        if self._status:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._status:
-            self._status.stop()
-
-    def note(self, line: str) -> None:
-        """Print a line that stays."""
-        if self._status:
-            self._status.stop()
-        say(line)
-        if self._status:
-            self._status.start()
-
-    def show(self, line: str) -> None:
-        """Replace the line, or print it if the last one is old enough."""
-        if self._status:
-            self._status.update(line)
-        elif time.monotonic() - self._shown_at >= LINE_EVERY_S:
-            self._shown_at = time.monotonic()
+    def show(line: str) -> None:
+        nonlocal shown_at
+        status.update(line)
+        if not console.is_terminal and time.monotonic() - shown_at >= LINE_EVERY_S:
+            shown_at = time.monotonic()
             say(line)
+
+    def note(line: str) -> None:
+        status.stop()
+        say(line)
+        status.start()
+
+    with status:
+        yield show, note
 
 
 def _print(outcome: WaitResult, timeout_s: float, reason_of_rows: ReasonOfRows = lambda record, code: None) -> None:
