@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from types import FrameType
 
 from rich.console import Console
-from rich.status import Status
 
 from sluice_cli.terminal.output import say, stderr_console
 
@@ -18,23 +17,19 @@ class ProgressLines:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._status: Status | None = None
+        self._status = console.status("")
 
     def say(self, line: str) -> None:
         """Start a step, and end the one before."""
         if not self._console.is_terminal:
             say(line)
             return
-        if self._status is None:
-            self._status = self._console.status("")
-            self._status.start()
+        self._status.start()
         self._status.update(line)
 
     def stop(self) -> None:
         """End the last step."""
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
+        self._status.stop()
 
 
 @contextmanager
