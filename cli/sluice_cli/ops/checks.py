@@ -110,21 +110,15 @@ def _application(target: Target) -> Iterator[Finding]:
     architecture = app.get("architecture", "X86_64")
     summary = f"{app['applicationId']}: {app['releaseLabel']}, {architecture}, {app['state'].lower()}"
     if app["state"] == "TERMINATED" or app["type"].upper() != "SPARK":
-        yield Finding(
-            "application",
-            FAIL,
-            f"{summary}, of type {app['type']}",
-            "Deploy the template again, or correct the parameter ApplicationId",
-        )
+        summary = f"{summary}, of type {app['type']}"
+        advice = "Deploy the template again, or correct the parameter ApplicationId"
     elif not app["releaseLabel"].startswith(RELEASES):
-        yield Finding(
-            "application",
-            FAIL,
-            f"{summary}; Sluice is built for {RELEASES}x: Spark 3.5, Scala 2.12, Python 3.9",
-            "Deploy with another EmrRelease or, for an existing application, another ApplicationId",
-        )
+        summary = f"{summary}; Sluice is built for {RELEASES}x: Spark 3.5, Scala 2.12, Python 3.9"
+        advice = "Deploy with another EmrRelease or, for an existing application, another ApplicationId"
     else:
         yield Finding("application", OK, summary, facts={"release": app["releaseLabel"], "state": app["state"]})
+        return
+    yield Finding("application", FAIL, summary, advice)
 
 
 def _release(target: Target) -> Iterator[Finding]:
