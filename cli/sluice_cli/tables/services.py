@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sluice.config.pinned_topic import config_by_pinned_topic
+from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, UsageError
 from sluice.names import did_you_mean
@@ -15,9 +15,8 @@ from sluice.services.policy import applies_to
 from sluice.services.requests import FAILED, ICEBERG, SERVICES
 from sluice_aws.clock import epoch_ms
 from sluice_cli.account.service import describe_due, due_entries, service_entries
-from sluice_cli.account.steps import TABLES_AND_LANES
 from sluice_cli.status.status import print_services
-from sluice_cli.terminal.known_names import check_table
+from sluice_cli.terminal.known_names import check_table, known_table
 from sluice_cli.terminal.options import TimeSpan, argument, option, seconds
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line, say
 from sluice_cli.terminal.services import request_services, wait_for_services
@@ -43,9 +42,8 @@ def list_services(
     target = chosen_target(stack)
     ledger, configuration, now = target.ledger, target.configuration(without_ledger=True), epoch_ms()
     states = [state for state in ledger.tables.all() if table in (None, state.table)]
-    if table is not None and not states:
+    if not states:
         check_table(target, table)
-        raise _no_table(table)
     in_use = {state.table for state in states}
     requests = [
         request
@@ -101,10 +99,8 @@ def run_services(
     target = chosen_target(stack)
     ledger = target.ledger
     state = ledger.tables.get(table)
-    config = config_by_pinned_topic(target.configuration(), table, state.pinned)
-    if config is None:
-        check_table(target, table)
-        raise _no_table(table)
+    with known_table(target, table):
+        config = config_in_force(target.configuration(), table, state.pinned)
     wanted = _wanted(service, config)
     if state.last_instant is None:
         raise CommandFailed(f"{table} has no data yet", next_step="Services run after the table's first commit")
@@ -143,7 +139,3 @@ _WHY_NOT = {
     ICEBERG: "its rule doesn't say iceberg: true",
     "purge": "deleted rows are kept (delete_mode isn't hard)",
 }
-
-
-def _no_table(table: str) -> UsageError:
-    return UsageError(f"No table {table!r} has a rule and data", next_step=str(TABLES_AND_LANES))
