@@ -293,7 +293,9 @@ def with_open_batches(
     states = list(target.ledger.tables.all())
     have_data = {state.table for state in states if state.pinned}
     first = {table: part for table, part in claimed.items() if table not in have_data}
-    return claimed, first, with_first_data(states, first)
+    by_name = {state.table: state for state in states}
+    begun = {table: replace(by_name.get(table, TableState(table)), pinned=part.pinned) for table, part in first.items()}
+    return claimed, first, list({**by_name, **begun}.values())
 
 
 def begun_meanwhile(target: Target, before: Configuration | None, configuration: Configuration) -> tuple[str, ...]:
@@ -303,12 +305,3 @@ def begun_meanwhile(target: Target, before: Configuration | None, configuration:
     """
     _, first, states = with_open_batches(target, before)
     return tuple(remark.text for remark in review(configuration, states, (), {}, first=first, before=before).refusals)
-
-
-def with_first_data(states: Iterable[TableState], first: Mapping[str, ClaimedPart]) -> list[TableState]:
-    """Return the states, with the settings of open parts where a table has no data."""
-    by_name = {state.table: state for state in states}
-    settings = {
-        table: replace(by_name.get(table, TableState(table)), pinned=part.pinned) for table, part in first.items()
-    }
-    return list({**by_name, **settings}.values())
