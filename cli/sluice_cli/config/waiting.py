@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from itertools import islice
 
 from sluice.admission.routing import CSV
@@ -40,25 +39,17 @@ VALUE_SHOWN = 60  # characters
 _UNDECODABLE = "such rows are quarantined"
 
 
-@dataclass
-class _Found:
-    """The objects of a new table that wait. `more` is true if not all of them are listed."""
-
-    objects: list[WaitingObject] = field(default_factory=list)
-    more: bool = False
-
-
 def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuration, before: Configuration | None) -> Fit:
     """Return what a merge of waiting objects would refuse them for, and topics of rules that no object has.
 
     Only the objects of tables without data are looked at, and the rules of those of which none waits. A table with data
     has its key, and its objects were merged by it. Quarantined objects count too: after a correction they are retried.
     """
-    waiting_tables, topics, have_data = _waiting(ledger, configuration, before)
+    waiting_tables, partly, topics, have_data = _waiting(ledger, configuration, before)
     looked_at = list(waiting_tables)[:TABLES]
 
     def one(table: TableConfig) -> tuple[Sequence[Misfit], str | None]:
-        listed = waiting_tables[table].objects
+        listed = waiting_tables[table]
         most = min(OBJECTS_OF_TABLE, OBJECTS // len(looked_at), len(listed))
         share = min(BYTES_OF_TABLE, BYTES // len(looked_at)) // most
         reach = Reach(most, min(ROWS_OF_TABLE, ROWS // len(looked_at)), share)
@@ -67,7 +58,7 @@ def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuratio
         except Exception as error:  # a look stops no push: whoever pushes may not be allowed to read bronze
             return [Misfit(f"objects that wait can't be looked at: {visible(str(error))}")], None
         left_out = () if sample.writer is None else sample.writer.left_out_of(table.source_words)
-        remarks = [partly_looked_at(sample, waiting_tables[table].more), left_out_note(left_out) if left_out else None]
+        remarks = [partly_looked_at(sample, table in partly), left_out_note(left_out) if left_out else None]
         return (*misfits(sample, table), *_unfit_types(sample, table)), "; ".join(filter(None, remarks))
 
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="waiting") as pool:
@@ -154,24 +145,25 @@ def misfits_of_tables(
 
 def _waiting(
     ledger: Ledger, configuration: Configuration, before: Configuration | None
-) -> tuple[dict[TableConfig, _Found], TopicsWaiting, set[str]]:
-    """The new tables of which objects are pending, parked or quarantined, these objects, and the topics of all.
+) -> tuple[dict[TableConfig, list[WaitingObject]], set[TableConfig], TopicsWaiting, set[str]]:
+    """The new tables of which objects are pending, parked or quarantined, with these objects, and the topics of all.
 
-    The names of the tables that have data come last.
+    Beside them are the tables of which not all objects are listed, and last the names of those that have data.
     """
     claimed = claimed_tables(ledger, before)  # before the states, which a run pins before its batch is settled
     states = [state for state in ledger.tables.all() if state.pinned]
     have_data = {state.table for state in states}
     topics = {topic for state in states if (topic := pinned_topic(state.pinned)) is not None}
-    by_table: dict[TableConfig, _Found] = {}
+    by_table: dict[TableConfig, list[WaitingObject]] = {}
+    partly: set[TableConfig] = set()
 
     def take(topic: str | None, waiting: Sequence[WaitingObject], *, more: bool = False) -> None:
         topics.update([topic] if topic else ())
         for table in configuration.tables_for_topic(topic) if topic else ():
             if table.table not in have_data:
-                listed = by_table.setdefault(table, _Found())
-                listed.objects.extend(item for item in waiting if item.id.also_for in ("", table.table))
-                listed.more |= more
+                listed = by_table.setdefault(table, [])
+                listed.extend(item for item in waiting if item.id.also_for in ("", table.table))
+                partly.update([table] if more else ())
 
     for records in (ledger.objects.in_state(QUARANTINED), ledger.quarantine.objects_with_rows()):
         for record in islice(records, QUARANTINED_READ):  # first: the last schema counts
@@ -192,4 +184,4 @@ def _waiting(
         topic: len(listed) for topic, listed in parked.topics.items() if configuration.table_for_topic(topic) is None
     }
     ordered = dict(sorted(by_table.items(), key=lambda entry: entry[0].table))
-    return ordered, TopicsWaiting(topics, without_table, claimed, parked.more), have_data
+    return ordered, partly, TopicsWaiting(topics, without_table, claimed, parked.more), have_data
