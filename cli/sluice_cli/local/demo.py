@@ -35,7 +35,6 @@ from sluice_read.moments import iso
 
 if TYPE_CHECKING:
     from sluice_aws.s3.past_batches import PastBatch
-    from sluice_cli.ingest.survey import Survey
 
 TABLES = ("ems.category", "ems.event", "ems.venue", "crm.user", "ecomm.date", "ecomm.listing", "ecomm.sale")
 SALE, SALE_TOPIC, SALE_KEY = "ecomm.sale", "tickit.ecomm.sale", "salesid"
@@ -181,16 +180,22 @@ class Story:
 
     def _account(self) -> None:
         self._chapter("Account for every object")
-        from sluice_cli.ingest.survey import UNSETTLED
+        from sluice_cli.ingest.survey import UNSETTLED, survey
+        from sluice_cli.ingest.waiter import identities_in
 
-        outlook = self._survey()
+        target = local_target(self.home.file)
+        listed = identities_in(target)
+        outlook = survey(listed, target.ledger.objects.get(listed), target.ledger.lanes.all())
         unexplained = sum(outlook.counts.get(state, 0) for state in UNSETTLED)
         states = ", ".join(
             f"{count:,} {state}" for state, count in sorted(outlook.counts.items()) if state not in UNSETTLED
         )
         objects = counted(sum(outlook.counts.values()), "object")
         print_line(f"Proof: {objects} in bronze: {states}; unexplained: {unexplained}")
-        print_line(self._cost())
+        batches = list(target.past_batches().newest())
+        runs = sorted({batch.manifest.run for batch in batches})
+        started = [(target.ledger.history.run(run) or {}).get("started_at") for run in runs]
+        print_line(cost_line(batches, [(epoch_ms() - at) / 1000 for at in started if at is not None]))
         sys.stdout.flush()
         if unexplained:
             raise DemoFailed(
@@ -199,21 +204,6 @@ class Story:
                 exit_code=1,
                 next_step=f"Repeat the commands on a stack of your own; {Step('status')} shows its lanes",
             )
-
-    def _cost(self) -> str:
-        target = local_target(self.home.file)
-        batches = list(target.past_batches().newest())
-        runs = sorted({batch.manifest.run for batch in batches})
-        started = [(target.ledger.history.run(run) or {}).get("started_at") for run in runs]
-        return cost_line(batches, [(epoch_ms() - at) / 1000 for at in started if at is not None])
-
-    def _survey(self) -> Survey:
-        from sluice_cli.ingest.survey import survey
-        from sluice_cli.ingest.waiter import identities_in
-
-        target = local_target(self.home.file)
-        listed = identities_in(target)
-        return survey(listed, target.ledger.objects.get(listed), target.ledger.lanes.all())
 
     def _row_query(self, number: int) -> str:
         return f"select {SALE_KEY}, listid, qtysold, pricepaid from {SALE} where {SALE_KEY} = {number}"
