@@ -38,22 +38,17 @@ class Workload:
         """The number of objects."""
         return sum(self.objects.values())
 
-    def seconds(self, rate: float, *, local: bool = False) -> float:
-        """The time until all of it is merged, by the estimate. `rate` objects per second become pending at most.
-
-        A run of a deployed stack has to start first. A `local` one starts within seconds.
-        """
-        return max(self.total / rate, self._once(_LOCALLY if local else _DEPLOYED).seconds)
-
     def shown(self, target: Target, rate: int, *, as_json: bool) -> dict[str, Any]:
         """Print it for people unless `as_json`, and return the JSON form, with the estimate by the region's prices.
 
-        The local stack costs nothing.
+        `rate` objects per second become pending at most. A run of a deployed stack has to start first. A local one
+        starts within seconds, and costs nothing.
         """
         from sluice_cli.account.region_prices import prices_for  # not for the help of a verb
 
         prices, local = prices_for(target), target.kind == LOCAL
-        seconds, usd = round(self.seconds(rate, local=local)), self._once(Assumptions(prices)).usd
+        merged_s = self._once(_LOCALLY if local else _DEPLOYED).seconds
+        seconds, usd = round(max(self.total / rate, merged_s)), self._once(Assumptions(prices)).usd
         if not as_json:
             for line in self._lines():
                 print_line(line)
