@@ -73,9 +73,8 @@ def import_properties(
     is_open = any(one.open for _, one in made)
     added = None
     if write and not is_open:
-        added = add_rules(
-            file, len(made), lambda indent: "".join(_indented(_lines(one, origin), indent) for origin, one in made)
-        )
+        lines = [line for origin, one in made for line in _lines(one, origin)]
+        added = add_rules(file, len(made), lambda indent: "".join(f"{' ' * indent}{line}\n" for line in lines))
     written = {"written": added is not None, "file": str(file)}
     if as_json:
         described = [asdict(one) for _, one in made]
@@ -143,10 +142,6 @@ def _lines(translation: Translation, origin: Path) -> list[str]:
     if isinstance(options, dict):
         body += ["  hudi:", *(f"    {scalar(name)}: {scalar(value)}" for name, value in options.items())]
     return lines + ([f"# {line}" for line in body] if translation.open else body)
-
-
-def _indented(lines: list[str], indent: int) -> str:
-    return "".join(f"{' ' * indent}{line}\n" for line in lines)
 
 
 def _text(value: object) -> str:

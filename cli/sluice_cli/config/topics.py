@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -253,6 +253,7 @@ def sample_topic(
         added = tuple(plain_column(name, STRING, True, "folder") for name in folders)
         writer = replace(writer, row=with_path_columns(writer.row, added))
     fields, file = kafka_key_of(objects, sound[-KEYED:])
+    dialects = {sample.dialect for _, sample in samples}
     return TopicSample(
         topic,
         len(records),
@@ -271,13 +272,9 @@ def sample_topic(
         delimiter=next((sample.delimiter for _, sample in samples if sample.delimiter is not None), None),
         lacked=lacked,
         path_columns=folders,
-        dialect=_only({sample.dialect for _, sample in samples}),
+        dialect=dialects.pop() if len(dialects) == 1 else None,
         split_by=split_by((record.id.key, record.kafka_partition) for record in records if record.offset is not None),
     )
-
-
-def _only(names: Collection[str | None]) -> str | None:
-    return next(iter(names)) if len(names) == 1 else None
 
 
 def _read(

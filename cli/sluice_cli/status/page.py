@@ -83,7 +83,7 @@ def page(look: Look, described: str, *, every_s: int | None = None, note: str | 
                     _header(look, described, every_s, note),
                     _trouble(all_troubles),
                     _tiles(status, look.tables, window),
-                    _legend(),
+                    tag("div", *(state(kind.words, kind) for kind in KINDS), class_="legend", id="legend"),
                     backlog_section(look.backlog, window),
                     commits_section(look.tables, window),
                     lanes_section(status["lanes"], by_run),
@@ -171,10 +171,6 @@ def _tile(name: str, value: str, note: str) -> Node:
         tag("small", note, class_="faint"),
         class_="tile",
     )
-
-
-def _legend() -> Node:
-    return tag("div", *(state(kind.words, kind) for kind in KINDS), class_="legend", id="legend")
 
 
 def _traceable(

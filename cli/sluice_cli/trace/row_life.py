@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -88,11 +89,11 @@ class RowLife:
 
     def at(self, instant: str) -> RowVersion | None:
         """The row as of an instant that `knows` covers; None where the table held nothing of it."""
-        return max((item for item in self.versions if item.instant <= instant), key=_instant, default=None)
+        return max((item for item in self.versions if item.instant <= instant), key=attrgetter("instant"), default=None)
 
     def before(self, instant: str) -> RowVersion | None:
         """The row right before the commit at an instant."""
-        return max((item for item in self.versions if item.instant < instant), key=_instant, default=None)
+        return max((item for item in self.versions if item.instant < instant), key=attrgetter("instant"), default=None)
 
     def written(self, instant: str | None) -> RowVersion | None:
         """The version that the commit at an instant wrote; None where it left the row as it was."""
@@ -304,10 +305,6 @@ class _RowReader:
         shown = Shown(with_deleted=True, lineage=True, columns=self._record_key)
         batches = seen.batches(shown, slices=[item])
         return any(pc.any(_mask(batch, self._record_key, self._key)).as_py() for batch in batches)
-
-
-def _instant(version: RowVersion) -> str:
-    return version.instant
 
 
 def _mask(batch: pa.RecordBatch, record_key: Sequence[str], key: Sequence[str]) -> pa.Array:

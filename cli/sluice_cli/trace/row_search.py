@@ -128,7 +128,8 @@ class RowSearch:
         UnknownTable, and UsageError for a key of another length.
         """
         past = self._target.past_batches()
-        merged = [batch for batch in past.newest(table=table, since=bounds.since) if _is_merged(batch, table)]
+        newest = past.newest(table=table, since=bounds.since)
+        merged = [batch for batch in newest if table in batch.outcomes and batch.outcomes[table].state == COMMITTED]
         waiting = [
             item
             for lane in self._ledger.lanes.all()
@@ -322,8 +323,3 @@ def may_have_lost(outcome: Outcome) -> bool:
     if not {"overtaken", "losing"} <= set(counts):
         return True
     return any(counts.get(name) for name in ("overtaken", "losing", "supplied", "truncates", "truncated"))
-
-
-def _is_merged(batch: PastBatch, table: str) -> bool:
-    outcome = batch.outcomes.get(table)
-    return outcome is not None and outcome.state == COMMITTED
