@@ -27,7 +27,7 @@ from sluice_cli.terminal.tables import print_table
 
 if TYPE_CHECKING:
     from sluice_aws.stack import Target
-    from sluice_cli.tables.details import FileSizes
+    from sluice_cli.tables.details import CommitRow, FileSizes
     from sluice_read.listing import TableListing
 
 
@@ -174,15 +174,8 @@ def commits(
 
       sluice table commits moma.works --all --json | jq 'map(.rows_written) | add'
     """
-    from sluice_cli.tables.details import commit_rows
-
     listing = _listing(chosen_target(stack), table)
-    with stderr_console().status("Reading commits") as status:
-        rows = commit_rows(
-            listing,
-            newest=None if everything else limit,
-            tick=lambda done: status.update(f"{counted(done, 'commit')} read"),
-        )
+    rows = _commit_rows(listing, newest=None if everything else limit)
     if as_json:
         print_json([vars(row) for row in rows])
         return
@@ -278,13 +271,10 @@ def stats(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
 
       sluice table stats moma.works --json | jq .write_amplification
     """
-    from sluice_cli.tables.details import SMALL_FILE_BYTES, commit_rows, table_stats
+    from sluice_cli.tables.details import SMALL_FILE_BYTES, table_stats
 
     listing = _listing(chosen_target(stack), table)
-    with stderr_console().status("Reading commits") as status:
-        sizes = table_stats(
-            listing, commit_rows(listing, tick=lambda done: status.update(f"{counted(done, 'commit')} read"))
-        )
+    sizes = table_stats(listing, _commit_rows(listing))
     if as_json:
         print_json(asdict(sizes))
         return
@@ -321,6 +311,13 @@ def _listing(target: Target, table: str) -> TableListing:
 
     folder, _ = find_table(target, table)
     return table_listing(folder)
+
+
+def _commit_rows(listing: TableListing, newest: int | None = None) -> list[CommitRow]:
+    from sluice_cli.tables.details import commit_rows
+
+    with stderr_console().status("Reading commits") as status:
+        return commit_rows(listing, newest=newest, tick=lambda done: status.update(f"{counted(done, 'commit')} read"))
 
 
 def _synced(target: Target, table: str) -> dict[str, str | None] | None:
