@@ -71,9 +71,7 @@ def plan(file: File, with_waiting: WithWaiting = False, as_json: Json = False, s
       sluice config plan tables.yaml
     """
     configuration, of_file = read_with_warnings(file)
-    planned, of_stack, _ = _planned(chosen_target(stack), configuration, with_waiting)
-    warnings = (*of_file, *of_stack)
-    say_remarks(warnings, planned.notes)
+    planned, warnings, _ = _planned(chosen_target(stack), configuration, of_file, with_waiting)
     if as_json:
         print_json({**planned.to_dict(), "warnings": list(warnings)})
     else:
@@ -104,9 +102,7 @@ def push(
     configuration, of_file = read_with_warnings(file)
     target = chosen_target(stack)
     ledger = target.ledger
-    planned, of_stack, before = _planned(target, configuration, with_waiting)
-    warnings = (*of_file, *of_stack)
-    say_remarks(warnings, planned.notes)
+    planned, warnings, before = _planned(target, configuration, of_file, with_waiting)
     if not as_json:
         _print(planned, refusals=False)
     if planned.refusals:
@@ -222,9 +218,9 @@ def _step_of_refused(plan: Plan, configuration: Configuration, before: Configura
 
 
 def _planned(
-    target: Target, configuration: Configuration, with_waiting: bool
+    target: Target, configuration: Configuration, of_file: Iterable[str], with_waiting: bool
 ) -> tuple[Plan, tuple[str, ...], Configuration | None]:
-    """Return the plan, the warnings that the stack gives, and the configuration in force."""
+    """Return the plan, the warnings, those of the file first, and the configuration in force, and say the warnings."""
     ledger = target.ledger
     before = configuration_in_force(target)
     if not configuration.rules and before is not None and len(before.rules) > 1:
@@ -266,10 +262,12 @@ def _planned(
     fit = fit_of_stack(target, configuration, before)
     made, unasked = with_misfits(made, fit)
     warnings = (
+        *of_file,
         *(remark.text for remark in reviewed.warnings),
         *absent_secrets(target, before, configuration),
         *map(str, unasked),
     )
+    say_remarks(warnings, made.notes)
     return made, warnings, before
 
 
