@@ -130,7 +130,10 @@ def planned_copies(paths: Iterable[str], prefix: str, *, stack_folder: Path) -> 
     for path in paths:
         for file, name in _files(path, stack_folder, left_out):
             key = joined(prefix, name)
-            size = _size(file)
+            try:
+                size = file.stat().st_size
+            except OSError as error:
+                raise _unreadable(file, error) from error
             if key in uploads and file.resolve() == uploads[key].path.resolve():
                 left_out.append(NotCopied(str(file), "named twice, and copied once"))
                 continue
@@ -146,13 +149,6 @@ def planned_copies(paths: Iterable[str], prefix: str, *, stack_folder: Path) -> 
             "The named folders hold no file that is copied", next_step="Name files, or folders that hold files"
         )
     return Copies(tuple(uploads[key] for key in sorted(uploads)), tuple(dict.fromkeys(left_out)))
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError as error:
-        raise _unreadable(file, error) from error
 
 
 def _unreadable(file: Path, error: OSError) -> CommandFailed:

@@ -84,10 +84,12 @@ class Tracker:
             searched = replace(searched, **_closest(text, self._known_keys()))
         if len(searched.keys) == 1 and searched.whole:
             return searched.keys[0], self.versions(searched.keys[0])
-        result = searched if searched.keys else replace(searched, keys=self._keys_like(text), how="begin with it")
-        if result.keys:
-            raise UsageError(f"No key equals {text!r}, but others {result.how}", next_step=_next_step(result))
-        raise UsageError(f"Neither the ledger nor bronze has the key {text!r}", next_step=_next_step(result))
+        if not searched.keys:
+            like = self._objects.version_page(self._bronze, prefix=text, page_size=KEYS_SHOWN + 1).versions
+            searched = replace(searched, keys=tuple(dict.fromkeys(item.key for item in like)), how="begin with it")
+        if searched.keys:
+            raise UsageError(f"No key equals {text!r}, but others {searched.how}", next_step=_next_step(searched))
+        raise UsageError(f"Neither the ledger nor bronze has the key {text!r}", next_step=_next_step(searched))
 
     def versions(self, key: str) -> dict[ObjectId, ObjectRecord | None]:
         """List the versions of a key: those in the ledger, oldest first, then those that only bronze has yet."""
@@ -102,10 +104,6 @@ class Tracker:
                     identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned), None
                 )
         return by_id
-
-    def _keys_like(self, prefix: str) -> tuple[str, ...]:
-        listed = self._objects.version_page(self._bronze, prefix=prefix, page_size=KEYS_SHOWN + 1).versions
-        return tuple(dict.fromkeys(item.key for item in listed))
 
     def _keys_with(self, part: str) -> SearchedKeys:
         """Keys of bronze with this last part, or else with this end, or else with it anywhere."""
