@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
@@ -89,8 +88,9 @@ class Disagreement:
         """The columns whose values differ, sorted; none where one of the two rows is missing or deleted."""
         if self.expected is None or self.stored is None or self.expected.deleted or self.stored.deleted:
             return ()
-        pairs = self.expected.values, self.stored.values
-        return tuple(sorted(name for name in {*pairs[0], *pairs[1]} if _differs(name, *pairs)))
+        expected, stored = self.expected.values, self.stored.values
+        both = {name for name in expected if name in stored and not bool(expected[name] != stored[name])}
+        return tuple(sorted({*expected, *stored} - both))
 
 
 @dataclass
@@ -361,7 +361,3 @@ def _missing_floors(properties: Mapping[str, str], truncated: Floors, purged: Ma
     ]
     highest = max(purged.values(), default=NEVER)
     return missing + ([f"{PURGED_PROPERTY}={highest}"] if properties.get(PURGED_PROPERTY, NEVER) < highest else [])
-
-
-def _differs(name: str, expected: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
-    return name not in expected or name not in stored or bool(expected[name] != stored[name])
