@@ -188,9 +188,10 @@ class ExpansionLimit(SluiceError):
     )
 
     @classmethod
-    def beyond(cls, setting: str, message: str, **facts: Any) -> ExpansionLimit:
+    def beyond(cls, setting: str, message: str, limit: int, unit: str = "bytes", **facts: Any) -> ExpansionLimit:
         """The error of a table's limit, whose next step names it."""
-        return cls(message, next_step=cls.next_step.replace("limits", f"limit {setting} and push it", 1), **facts)
+        step = cls.next_step.replace("limits", f"limit {setting} and push it", 1)
+        return cls(message, next_step=step, limit=limit, unit=unit, **facts)
 
 
 class ObjectTooLarge(SluiceError):
@@ -220,13 +221,6 @@ class SchemaTooComplex(SluiceError):
 
     code = "schema_too_complex"
     next_step = "Simplify the schema at the source"
-
-    @classmethod
-    def beyond(cls, setting: str, most: int, message: str, *, limit: int, **facts: Any) -> SchemaTooComplex:
-        """The error of a table's limit, which can be raised to `most`."""
-        retry = f"and push it, then `sluice quarantine retry --code {cls.code}`"
-        step = f"{cls.next_step}, or raise the table's limit {setting} (at most {most:,}) {retry}"
-        return cls(message, next_step=step if limit < most else None, limit=limit, **facts)
 
 
 FAILED = 1  # exit code: the command failed, or its check did

@@ -328,12 +328,9 @@ def _data(
         arrays.append(array)
         room -= arrays[-1].nbytes
         if room < 0:
-            raise ExpansionLimit.beyond(
-                "decoded_bytes",
-                f"{len(rows):,} rows of the object take more than {plan.limits.decoded_bytes:,} bytes",
-                limit=plan.limits.decoded_bytes,
-                unit="bytes",
-            )
+            most = plan.limits.decoded_bytes
+            message = f"{len(rows):,} rows of the object take more than {most:,} bytes"
+            raise ExpansionLimit.beyond("decoded_bytes", message, most)
     made = dict(zip((column.name for column in plan.columns), arrays))
     transforms = [field for field in plan.partition_fields if field.transform]
     for field in transforms:

@@ -198,12 +198,8 @@ def _texts(values: Sequence[Any], written: Column, room: int) -> list[str | None
         text = None if value is None else value_text(value, written)
         left -= len(text) if text is not None else 0
         if left < 0:
-            raise ExpansionLimit.beyond(
-                "decoded_bytes",
-                f"The texts of column {written.name} take more than {room:,} bytes",
-                limit=room,
-                unit="bytes",
-            )
+            message = f"The texts of column {written.name} take more than {room:,} bytes"
+            raise ExpansionLimit.beyond("decoded_bytes", message, room)
         made.append(text)
     return made
 

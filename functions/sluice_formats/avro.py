@@ -197,12 +197,8 @@ _CODECS: dict[str, Callable[[bytes, int], bytes]] = {
 
 
 def _too_much(limit: int) -> ExpansionLimit:
-    return ExpansionLimit.beyond(
-        "block_bytes",
-        f"A block of the Avro container is more than {limit:,} bytes once decompressed",
-        limit=limit,
-        unit="bytes",
-    )
+    message = f"A block of the Avro container is more than {limit:,} bytes once decompressed"
+    return ExpansionLimit.beyond("block_bytes", message, limit)
 
 
 def avro_records(body: bytes, limits: Limits, shape: WriterForm = None) -> Records:
@@ -274,25 +270,15 @@ def _plain_blocks(body: bytes, header: AvroHeader, limits: Limits, weight: int) 
     left, rows, most = limits.decoded_bytes, 0, limits.block_bytes // weight
     for block in blocks_of(body, header.end, header.sync):
         rows += block.records
-        if rows > limits.object_rows:
-            raise ExpansionLimit.beyond(
-                "object_rows",
-                f"The object holds more than {limits.object_rows:,} records",
-                limit=limits.object_rows,
-                unit="records",
-            )
+        limits.check_rows(rows)
         try:
             plain = decompressed(block, header.codec, min(most, left))
         except ExpansionLimit as error:
             if left >= most:
                 raise
             whole = limits.decoded_bytes
-            raise ExpansionLimit.beyond(
-                "decoded_bytes",
-                f"The object's blocks are more than {whole:,} bytes once decompressed",
-                limit=whole,
-                unit="bytes",
-            ) from error
+            message = f"The object's blocks are more than {whole:,} bytes once decompressed"
+            raise ExpansionLimit.beyond("decoded_bytes", message, whole) from error
         left -= len(plain)
         yield block.records, plain
 

@@ -128,9 +128,7 @@ def _batches(text: bytes, columns: CsvColumns, form: CsvForm, limits: Limits) ->
         if ragged:
             raise _ragged(ragged[0]) from error
         if "straddl" in str(error):
-            raise ExpansionLimit.beyond(
-                "block_bytes", f"A row takes more than {block:,} bytes", limit=block, unit="bytes"
-            ) from error
+            raise ExpansionLimit.beyond("block_bytes", f"A row takes more than {block:,} bytes", block) from error
         if "UTF8" in str(error):
             row = re.search(r"Row #([0-9]+)", str(error))
             where = f"Row {row[1]}" if row else "A value"

@@ -12,9 +12,9 @@ from typing import Any
 
 from sluice.config.csv_form import CsvForm
 from sluice.config.json_types import declared_type
-from sluice.config.limits import MOST_COLUMNS, Limits
+from sluice.config.limits import Limits
 from sluice.config.table import TableConfig
-from sluice.errors import EmptyObject, SchemaTooComplex
+from sluice.errors import EmptyObject
 from sluice.names import stored_name
 from sluice.schema.avro import metadata_names
 from sluice_formats.errors import CsvWithoutHeader, NotCsv, begins_as
@@ -89,13 +89,8 @@ def csv_columns(text: bytes, form: CsvForm, limits: Limits) -> CsvColumns:
     """
     first = _first_row(text, form)
     if len(first) > limits.schema_columns:
-        raise SchemaTooComplex.beyond(
-            "schema_columns",
-            MOST_COLUMNS,
-            f"The first row has more than {limits.schema_columns:,} values",
-            limit=limits.schema_columns,
-            what="columns",
-        )
+        message = f"The first row has more than {limits.schema_columns:,} values"
+        raise limits.too_complex("schema_columns", message, "columns")
     if form.columns:
         is_header = sorted(first) == sorted(form.columns)  # then its own order counts
         return CsvColumns(tuple(first) if is_header else form.columns, is_header)

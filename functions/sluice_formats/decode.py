@@ -26,7 +26,6 @@ from sluice.changes.log_restart import BY_TIME, LOGS, MAX_NAMES, SeenObject
 from sluice.changes.position import ARRIVAL, MYSQL, NAMED, OFFSET_ONLY, binlog_base, encode_floor, place_of_object
 from sluice.config.document import KeyMatch
 from sluice.config.key_pattern import KeyName, named_by
-from sluice.config.limits import Limits
 from sluice.config.placeholders import placeholders
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
@@ -263,7 +262,14 @@ class _Reading:
 
     def check_limits(self) -> None:
         """Raise ExpansionLimit for an object that takes too much until now."""
-        _within_limits(self._first, self._decoded_bytes, time.thread_time() - self._began, self.plan.limits)
+        limits = self.plan.limits
+        if time.thread_time() - self._began > limits.object_seconds:
+            message = f"The object takes more than {limits.object_seconds:,} seconds of a processor to decode"
+            raise ExpansionLimit.beyond("object_seconds", message, limits.object_seconds, "seconds")
+        limits.check_rows(self._first)
+        if self._decoded_bytes > limits.decoded_bytes:
+            message = f"The object's rows take more than {limits.decoded_bytes:,} bytes"
+            raise ExpansionLimit.beyond("decoded_bytes", message, limits.decoded_bytes)
 
     def hold(self) -> None:
         """Stop the object's clock until it is decoded: meanwhile others take the processor."""
@@ -558,30 +564,6 @@ def _row_error(
         else position_of(row.value, offset=offset, writer=writer, plan=plan, part=ObjectRows(item, 1, place))
     )
     return row_error(row.record, row.error, row.value, offset=offset, position=position)
-
-
-def _within_limits(rows: int, decoded_bytes: int, seconds: float, limits: Limits) -> None:
-    if seconds > limits.object_seconds:
-        raise ExpansionLimit.beyond(
-            "object_seconds",
-            f"The object takes more than {limits.object_seconds:,} seconds of a processor to decode",
-            limit=limits.object_seconds,
-            unit="seconds",
-        )
-    if rows > limits.object_rows:
-        raise ExpansionLimit.beyond(
-            "object_rows",
-            f"The object holds more than {limits.object_rows:,} records",
-            limit=limits.object_rows,
-            unit="records",
-        )
-    if decoded_bytes > limits.decoded_bytes:
-        raise ExpansionLimit.beyond(
-            "decoded_bytes",
-            f"The object's rows take more than {limits.decoded_bytes:,} bytes",
-            limit=limits.decoded_bytes,
-            unit="bytes",
-        )
 
 
 def _first_offset(item: ManifestObject, records: Records, name: KeyName | None) -> int | None:

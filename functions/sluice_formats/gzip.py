@@ -57,9 +57,7 @@ def unpacked(data: bytes, limit: int) -> bytes:
 
 def beyond(limit: int) -> ExpansionLimit:
     """The error of an object that unpacks to more than `limit` bytes."""
-    return ExpansionLimit.beyond(
-        "decoded_bytes", f"The object unpacks to more than {limit:,} bytes", limit=limit, unit="bytes"
-    )
+    return ExpansionLimit.beyond("decoded_bytes", f"The object unpacks to more than {limit:,} bytes", limit)
 
 
 def unpacked_head(data: bytes, limit: int) -> bytes:

@@ -39,12 +39,8 @@ def parquet_records(body: bytes, limits: Limits, shape: WriterForm = None) -> Re
     """
     footer = measured(body, read_footer(body, True), limits)
     if footer.unpacked_bytes > limits.decoded_bytes:
-        raise ExpansionLimit.beyond(
-            "decoded_bytes",
-            f"The object's columns take more than {limits.decoded_bytes:,} bytes",
-            limit=limits.decoded_bytes,
-            unit="bytes",
-        )
+        message = f"The object's columns take more than {limits.decoded_bytes:,} bytes"
+        raise ExpansionLimit.beyond("decoded_bytes", message, limits.decoded_bytes)
     text = json.dumps(footer.schema)
     return Records(lambda: footer.rows, _chunks(body, footer, _understood(text, shape), text, limits))
 
@@ -303,21 +299,10 @@ def bounded_batches(
     Values of a dictionary stay references until their size is known: a value of a megabyte that every row refers to is
     stored once. Raises ExpansionLimit, DamagedParquet, and pyarrow's errors for a damaged file.
     """
-    if footer.rows > limits.object_rows:
-        raise ExpansionLimit.beyond(
-            "object_rows",
-            f"The object holds more than {limits.object_rows:,} records",
-            limit=limits.object_rows,
-            unit="records",
-        )
-    values = max((chunk.values for chunk in footer.chunks), default=0)
-    if values > limits.block_bytes // weight:
-        raise ExpansionLimit.beyond(
-            "block_bytes",
-            f"A column of the object holds {values:,} values",
-            limit=limits.block_bytes // weight,
-            unit="values",
-        )
+    limits.check_rows(footer.rows)
+    values, most = max((chunk.values for chunk in footer.chunks), default=0), limits.block_bytes // weight
+    if values > most:
+        raise ExpansionLimit.beyond("block_bytes", f"A column of the object holds {values:,} values", most, "values")
     by_reference = sorted({chunk.path for chunk in footer.chunks if chunk.by_reference})
     prefixed = max((chunk.unpacked_bytes for chunk in footer.chunks if chunk.shared_prefixes), default=0)
     if prefixed:  # each value may repeat all but one byte of the value before it
@@ -327,12 +312,8 @@ def bounded_batches(
         raise DamagedParquet("The Parquet footer has two numbers of rows", rows=file.metadata.num_rows)
     for batch in file.iter_batches(batch_size=rows, use_threads=False):
         if sum(map(_whole_bytes, batch.columns)) > limits.block_bytes:
-            raise ExpansionLimit.beyond(
-                "block_bytes",
-                f"{batch.num_rows:,} records of the object take more than {limits.block_bytes:,} bytes",
-                limit=limits.block_bytes,
-                unit="bytes",
-            )
+            message = f"{batch.num_rows:,} records of the object take more than {limits.block_bytes:,} bytes"
+            raise ExpansionLimit.beyond("block_bytes", message, limits.block_bytes)
         yield batch
 
 

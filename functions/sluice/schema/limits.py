@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.config.limits import DEFAULTS, MOST_COLUMNS, MOST_DEPTH, MOST_TYPES, Limits
+from sluice.config.limits import DEFAULTS, Limits
 from sluice.errors import SchemaTooComplex
 
 # Types whose values take no byte: null, and records of nothing else. A record of many of them takes time and memory
@@ -79,21 +79,11 @@ class _Walk:
     def cost(self, node: Any, space: str, depth: int) -> _Cost:
         cost = self._cost(node, space, depth)
         if depth + cost.depth - 1 > self._limits.schema_depth:
-            raise SchemaTooComplex.beyond(
-                "schema_depth",
-                MOST_DEPTH,
-                f"The schema nests types more than {self._limits.schema_depth} deep",
-                what="depth",
-                limit=self._limits.schema_depth,
-            )
+            message = f"The schema nests types more than {self._limits.schema_depth} deep"
+            raise self._limits.too_complex("schema_depth", message, "depth")
         if cost.types > self._limits.schema_types:
-            raise SchemaTooComplex.beyond(
-                "schema_types",
-                MOST_TYPES,
-                f"The schema has more than {self._limits.schema_types:,} types",
-                what="types",
-                limit=self._limits.schema_types,
-            )
+            message = f"The schema has more than {self._limits.schema_types:,} types"
+            raise self._limits.too_complex("schema_types", message, "types")
         return cost
 
     def _cost(self, node: Any, space: str, depth: int) -> _Cost:
@@ -127,13 +117,8 @@ class _Walk:
         for field in listed:
             _check_names(field)
         if len(listed) > self._limits.schema_columns:
-            raise SchemaTooComplex.beyond(
-                "schema_columns",
-                MOST_COLUMNS,
-                f"A record has more than {self._limits.schema_columns:,} fields",
-                what="columns",
-                limit=self._limits.schema_columns,
-            )
+            message = f"A record has more than {self._limits.schema_columns:,} fields"
+            raise self._limits.too_complex("schema_columns", message, "columns")
         self._open.append(name)
         costs = [self.cost(field.get("type"), space, depth + 1) for field in listed]
         self._open.pop()

@@ -57,7 +57,9 @@ def measured(body: bytes, footer: Footer, limits: Limits) -> Footer:
             count += 1
             if count > MAX_PAGES:
                 raise UnsupportedParquet(f"The Parquet file has more than {MAX_PAGES:,} pages", limit=MAX_PAGES)
-            _check_page(page, limits)
+            if page.unpacked_bytes > limits.block_bytes:
+                message = f"A page of the object takes more than {limits.block_bytes:,} bytes"
+                raise ExpansionLimit.beyond("block_bytes", message, limits.block_bytes)
             unpacked += page.unpacked_bytes
             largest[page.kind] = max(largest.get(page.kind, 0), page.unpacked_bytes)
             if page.kind == _DICTIONARY:
@@ -77,25 +79,12 @@ def measured(body: bytes, footer: Footer, limits: Limits) -> Footer:
                 shared_prefixes=chunk.shared_prefixes or DELTA_BYTE_ARRAY in encodings,
             )
         )
-    if sum(resident.values()) > limits.decoded_bytes // 2:
-        raise _beyond(
-            "decoded_bytes",
-            f"A page of each of the object's columns takes together more than {limits.decoded_bytes // 2:,} bytes",
-            limits.decoded_bytes // 2,
-        )
+    most = limits.decoded_bytes // 2
+    if sum(resident.values()) > most:
+        message = f"A page of each of the object's columns takes together more than {most:,} bytes"
+        raise ExpansionLimit.beyond("decoded_bytes", message, most)
     total = max(footer.unpacked_bytes, sum(chunk.unpacked_bytes for chunk in chunks))
     return replace(footer, unpacked_bytes=total, chunks=tuple(chunks))
-
-
-def _check_page(page: _Page, limits: Limits) -> None:
-    if page.unpacked_bytes > limits.block_bytes:
-        raise _beyond(
-            "block_bytes", f"A page of the object takes more than {limits.block_bytes:,} bytes", limits.block_bytes
-        )
-
-
-def _beyond(setting: str, message: str, limit: int) -> ExpansionLimit:
-    return ExpansionLimit.beyond(setting, message, limit=limit, unit="bytes")
 
 
 def _pages(body: bytes, chunk: ColumnChunk) -> Iterator[_Page]:

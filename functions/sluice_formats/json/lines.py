@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from sluice.changes.dialects.nested import Reading
 from sluice.changes.dialects.registry import Translate, changes_by_fields
 from sluice.changes.dialects.varied_envelopes import TICDC
-from sluice.config.limits import DEFAULTS, MOST_COLUMNS, Limits
+from sluice.config.limits import DEFAULTS, Limits
 from sluice.errors import ExpansionLimit, SchemaTooComplex, SluiceError, UnusableSchema
 from sluice.schema.connect import avro_form
 from sluice_formats.errors import DamagedJson, NotJsonLines, TooManySchemas, begins_as
@@ -184,13 +184,7 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
     first, of_changes = True, False
     nulls = array("Q")  # numbers of lines before the first sound record, which tells what they are
     for number, content in enumerate(lines(text)):
-        if number >= limits.object_rows:
-            raise ExpansionLimit.beyond(
-                "object_rows",
-                f"The object holds more than {limits.object_rows:,} records",
-                limit=limits.object_rows,
-                unit="records",
-            )
+        limits.check_rows(number + 1)
         if content == b"null" and (first or of_changes):  # a tombstone: the deletion before it names its row
             if first:
                 nulls.append(number)
@@ -214,7 +208,7 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
                 _check_placed(value)
             changes = [value] if schema is not None else translate(value)
             for change in changes:
-                _no_wider(change, limits.schema_columns, number)
+                _no_wider(change, limits, number)
         except (
             DamagedJson,
             NotJsonLines,
@@ -268,23 +262,15 @@ def _parsed(line: str) -> Any:
 
 def _within(length: int, limit: int, number: int) -> None:
     if length > limit:
-        raise ExpansionLimit.beyond(
-            "block_bytes", f"The record is longer than {limit:,} bytes", limit=limit, unit="bytes", record=number
-        )
+        raise ExpansionLimit.beyond("block_bytes", f"The record is longer than {limit:,} bytes", limit, record=number)
 
 
-def _no_wider(value: dict[str, Any], limit: int, number: int) -> None:
+def _no_wider(value: dict[str, Any], limits: Limits, number: int) -> None:
     """Check the number of fields, of a record and of an envelope's sides."""
     for record in (value, *(member for member in value.values() if isinstance(member, dict))):
-        if len(record) > limit:
-            raise SchemaTooComplex.beyond(
-                "schema_columns",
-                MOST_COLUMNS,
-                f"The record has more than {limit:,} fields",
-                limit=limit,
-                what="fields",
-                record=number,
-            )
+        if len(record) > limits.schema_columns:
+            message = f"The record has more than {limits.schema_columns:,} fields"
+            raise limits.too_complex("schema_columns", message, "fields", record=number)
 
 
 def schema_in_head(head: bytes, whole: bool) -> dict[str, Any] | None:
