@@ -25,7 +25,7 @@ from sluice.changes.dialects.registry import text_field, translator
 from sluice.changes.log_restart import BY_TIME, LOGS, MAX_NAMES, SeenObject
 from sluice.changes.position import ARRIVAL, MYSQL, NAMED, OFFSET_ONLY, binlog_base, encode_floor, place_of_object
 from sluice.config.document import KeyMatch
-from sluice.config.key_pattern import KeyName, named_by
+from sluice.config.key_pattern import named_by
 from sluice.config.placeholders import placeholders
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
@@ -187,7 +187,9 @@ class _Reading:
             raise UnsupportedFormat(f"The object is {item.format}", format=item.format)
         records = reader(body if lines is None else lines, item, plan)
         name = None if plan.key_pattern is None else named_by(plan.key_pattern, item.key)
-        begins_at = _first_offset(item, records, name)
+        route = classify(item.key, item.size, None if name is None else KeyMatch(name, item.format))
+        # Where the name has the offset of the last record, the records are counted first.
+        begins_at = first_offset(route, records.count()) if route.offset_is == LAST else item.offset
         order = None if name is None else name.order
         self.item = item
         self.plan = plan
@@ -230,19 +232,18 @@ class _Reading:
 
     def decoded(self, chunks: Iterable[_Prepared]) -> Decoded:
         """The object, of its chunks."""
-        item, plan, place = self.item, self.plan, self.place
+        item, plan = self.item, self.plan
         if self._held_at is not None:
             self._began += time.thread_time() - self._held_at
         batches: list[pa.RecordBatch] = []
         self._changes = 0  # what an attempt with others took counts for nothing
         self._unexpected.clear()
         for prepared in chunks:
-            chunk, made_of = prepared.chunk, dict(zip(prepared.numbers, prepared.offsets))
-            make = partial(_made, writer=chunk.writer, offsets=made_of, item=item, plan=plan, place=place)
-            before = len(self._rows)
+            chunk, offsets = prepared.chunk, dict(zip(prepared.numbers, prepared.offsets))
+            make, before = partial(self._batch, chunk.writer, offsets), len(self._rows)
             limit = plan.limits.quarantined_rows
             batch, bad = sound_batch(chunk.records, prepared.numbers, make, limit=limit, before=before)
-            self._rows += [_row_error(row, made_of[row.record], chunk.writer, plan, item, place) for row in bad]
+            self._rows += [self._row_error(row, offsets[row.record], chunk.writer) for row in bad]
             self.take(prepared, batch)
             if batch is not None:
                 batches.append(batch)
@@ -251,6 +252,23 @@ class _Reading:
         if item.replaces is not None:
             batches.append(truncate_batch(item, encode_floor(plan.generation, item.replaces), plan))
         return self.as_seen(batches)
+
+    def _batch(
+        self,
+        writer: WriterSchema,
+        offsets: Mapping[int, int],
+        records: Sequence[dict[str, Any]],
+        numbers: Sequence[int],
+    ) -> pa.RecordBatch:
+        of_records, parts = [offsets[number] for number in numbers], [ObjectRows(self.item, len(records), self.place)]
+        return record_batch(records, numbers=numbers, offsets=of_records, writer=writer, parts=parts, plan=self.plan)
+
+    def _row_error(self, row: BadRow, offset: int, writer: WriterSchema) -> RowError:
+        position = None
+        if not isinstance(row.value, bytes):
+            part = ObjectRows(self.item, 1, self.place)
+            position = position_of(row.value, offset=offset, writer=writer, plan=self.plan, part=part)
+        return row_error(row.record, row.error, row.value, offset=offset, position=position)
 
     def take(self, prepared: _Prepared, batch: pa.RecordBatch | None) -> None:
         """Note the batch of a chunk."""
@@ -332,10 +350,7 @@ def decode_each(
     yield from _together(held)
 
 
-R = TypeVar("R")
-
-
-def _or_refusal(read: Callable[[], R], plan: ReaderPlan) -> R | SluiceError:
+def _or_refusal(read: Callable[[], T], plan: ReaderPlan) -> T | SluiceError:
     """The result of `read`, or why the object is refused. Raises errors that a retry may pass."""
     try:
         return read_or_refused(read)
@@ -538,43 +553,6 @@ def _concealed(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
             error = UndecodableValue("A value of a concealed column doesn't match its schema", record=number)
             records.append(BrokenRecord(b"", error))
     return Chunk(writer, records)
-
-
-def _made(
-    records: Sequence[dict[str, Any]],
-    numbers: Sequence[int],
-    *,
-    writer: WriterSchema,
-    offsets: Mapping[int, int],
-    item: ManifestObject,
-    plan: ReaderPlan,
-    place: str | None,
-) -> pa.RecordBatch:
-    of_records = [offsets[number] for number in numbers]
-    parts = [ObjectRows(item, len(records), place)]
-    return record_batch(records, numbers=numbers, offsets=of_records, writer=writer, parts=parts, plan=plan)
-
-
-def _row_error(
-    row: BadRow, offset: int, writer: WriterSchema, plan: ReaderPlan, item: ManifestObject, place: str | None
-) -> RowError:
-    position = (
-        None
-        if isinstance(row.value, bytes)
-        else position_of(row.value, offset=offset, writer=writer, plan=plan, part=ObjectRows(item, 1, place))
-    )
-    return row_error(row.record, row.error, row.value, offset=offset, position=position)
-
-
-def _first_offset(item: ManifestObject, records: Records, name: KeyName | None) -> int | None:
-    """Kafka offset of the first record; None where the object's name has no offset.
-
-    Where the name has the offset of the last record, the records are counted first.
-    """
-    route = classify(item.key, item.size, None if name is None else KeyMatch(name, item.format))
-    if route.offset_is == LAST:
-        return first_offset(route, records.count())
-    return item.offset
 
 
 _SERVER_IDS = ("server_id", "__server_id", "__source_server_id")
