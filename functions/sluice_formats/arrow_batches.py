@@ -27,6 +27,7 @@ from sluice.names import stored_name
 from sluice.schema.avro import WriterSchema
 from sluice.schema.made_columns import partition_value, sources_of
 from sluice_formats.arrow_columns import (
+    RAW_SPARK_TYPES,
     arrow_type,
     is_number_text,
     nulls,
@@ -41,12 +42,7 @@ from sluice_formats.checks.stored_keys import check_folder_texts, check_key_text
 from sluice_formats.errors import NoCoordinates, NullRecordKey, UnexpectedValue, UnsupportedOperation
 from sluice_formats.records import ReaderPlan
 
-_HIDDEN_ARROW: dict[str, pa.DataType] = {
-    "string": pa.string(),
-    "boolean": pa.bool_(),
-    "bigint": pa.int64(),
-    "int": pa.int32(),
-}
+_HIDDEN_ARROW: dict[str, pa.DataType] = {name: kind for kind, name in RAW_SPARK_TYPES.items()}
 _NAMES = pa.list_(pa.string())
 _WITHOUT_ROW = frozenset((hidden.TRUNCATE, hidden.MESSAGE))
 T = TypeVar("T")
@@ -76,12 +72,9 @@ def batch_schema(plan: ReaderPlan) -> pa.Schema:
 
 def spark_fields(plan: ReaderPlan) -> tuple[tuple[str, str], ...]:
     """Name and Spark type of every column of `batch_schema`, in order."""
-    data = tuple((column.name, spark_type(column)) for column in plan.columns)
-    return (
-        data
-        + tuple((column.name, column.spark_type) for column in _hidden(plan))
-        + ((hidden.UNCHANGED, "array<string>"),)
-    )
+    data = ((column.name, spark_type(column)) for column in plan.columns)
+    own = ((column.name, column.spark_type) for column in _hidden(plan))
+    return (*data, *own, (hidden.UNCHANGED, "array<string>"))
 
 
 def _hidden(plan: ReaderPlan) -> tuple[hidden.HiddenColumn, ...]:
@@ -297,13 +290,9 @@ def _data(
             column=plan.record_key[0],
             record=numbers[rows.index(None)],
         )
-    empty = (
-        next((number for number, row in zip(numbers, rows) if row is not _NO_ROW), None)
-        if not writer.row.columns
-        else None
-    )
-    if empty is not None:
-        raise NullRecordKey("A change has a row without columns", column=plan.record_key[0], record=empty)
+    for number, row in zip(numbers, rows) if not writer.row.columns else ():
+        if row is not _NO_ROW:
+            raise NullRecordKey("A change has a row without columns", column=plan.record_key[0], record=number)
     arrays: list[pa.Array] = []
     room = plan.limits.decoded_bytes
     for wanted in plan.columns:
@@ -316,12 +305,9 @@ def _data(
             continue
         name, own_name = wanted.name, written.written_name
         values = [row[own_name] for row in rows]
-        if name in plan.record_key and None in values:
-            missing = next(
-                (number for number, row in zip(numbers, rows) if row is not _NO_ROW and row[own_name] is None), None
-            )
-            if missing is not None:
-                raise NullRecordKey(f"The key column {name} is null", column=name, record=missing)
+        for number, row in zip(numbers, rows) if name in plan.record_key and None in values else ():
+            if row is not _NO_ROW and row[own_name] is None:
+                raise NullRecordKey(f"The key column {name} is null", column=name, record=number)
         array = raw_array(values, written, wanted, room)
         if name in plan.record_key and is_number_text(written) and pa.types.is_string(array.type):
             array = number_keys(array)

@@ -29,28 +29,15 @@ from sluice_formats.json.schema import NUMBER_TEXT
 # Spark's built-ins are faster than Python objects, and their years don't end with 9999.
 _ARROW: dict[str, pa.DataType] = {
     kinds.BOOLEAN: pa.bool_(),
-    kinds.INT: pa.int32(),
-    kinds.LONG: pa.int64(),
+    **dict.fromkeys((kinds.INT, kinds.DATE), pa.int32()),
+    **dict.fromkeys((kinds.LONG, *kinds.TIME_KINDS, *kinds.TIMESTAMP_KINDS, *kinds.DURATION_KINDS), pa.int64()),
     kinds.FLOAT: pa.float32(),
     kinds.DOUBLE: pa.float64(),
-    kinds.STRING: pa.string(),
     kinds.BYTES: pa.binary(),
-    kinds.DATE: pa.int32(),
-    kinds.TIME_MILLIS: pa.int64(),
-    kinds.TIME_MICROS: pa.int64(),
-    kinds.TIME_NANOS: pa.int64(),
-    kinds.TIMESTAMP_MILLIS: pa.int64(),
-    kinds.TIMESTAMP_MICROS: pa.int64(),
-    kinds.TIMESTAMP_NANOS: pa.int64(),
-    kinds.ZONED_TIMESTAMP: pa.string(),
-    kinds.ISO_DATE: pa.string(),
-    kinds.VARIABLE_DECIMAL: pa.string(),
-    kinds.DECIMAL_TEXT: pa.string(),
-    kinds.JSON: pa.string(),
-    kinds.DURATION_MICROS: pa.int64(),
-    kinds.DURATION_NANOS: pa.int64(),
+    **dict.fromkeys((kinds.ZONED_TIMESTAMP, kinds.ISO_DATE), pa.string()),
+    **dict.fromkeys((kinds.STRING, kinds.VARIABLE_DECIMAL, kinds.DECIMAL_TEXT, kinds.JSON), pa.string()),
 }
-_SPARK: dict[pa.DataType, str] = {
+RAW_SPARK_TYPES: dict[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.int32(): "int",
     pa.int64(): "bigint",
@@ -91,7 +78,7 @@ def spark_type(column: Column) -> str:
         return column.spark_type
     if column.kind == kinds.ARRAY:
         return f"array<{spark_type(_element(column))}>"
-    return _SPARK[_ARROW[column.kind]]
+    return RAW_SPARK_TYPES[_ARROW[column.kind]]
 
 
 def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int = 2**40) -> pa.Array:

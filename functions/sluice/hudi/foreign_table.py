@@ -19,23 +19,9 @@ FOLDERS = (".hoodie/", ".hoodie/timeline/")  # of the timeline: of versions up t
 READABLE_VERSIONS = ("6", "8", "9")  # 7 is a step of Hudi's own upgrade; 9 is of Hudi 1.1, and unknown to 1.0
 HUDIS_COLUMNS = "_hoodie_"
 # What a tool stores that takes a connector's times as they come, by the kind of the source's column.
-RAW_TYPES: Mapping[str, str] = {
-    kinds.DATE: "int",
-    kinds.TIME_MILLIS: "int",
-    kinds.TIME_MICROS: "bigint",
-    kinds.TIME_NANOS: "bigint",
-    kinds.TIMESTAMP_MILLIS: "bigint",
-    kinds.TIMESTAMP_MICROS: "bigint",
-    kinds.TIMESTAMP_NANOS: "bigint",
-    kinds.ZONED_TIMESTAMP: "string",
-    kinds.ISO_DATE: "string",
-}
+RAW_TYPES = {kind: kinds.SPARK_TYPES[raw] for kind, raw in kinds.RAW_KINDS.items()}
 # Moments that Spark shows as counts without a unit, by Avro's logical type. Flink writes its TIMESTAMP_LTZ as these.
-_LOCAL_MOMENTS: Mapping[str, str] = {
-    "local-timestamp-millis": kinds.TIMESTAMP_MILLIS,
-    "local-timestamp-micros": kinds.TIMESTAMP_MICROS,
-    "local-timestamp-nanos": kinds.TIMESTAMP_NANOS,
-}
+_LOCAL_MOMENTS = {f"local-{kind.replace('_', '-')}": kind for kind in kinds.TIMESTAMP_KINDS}
 
 
 @dataclass(frozen=True)

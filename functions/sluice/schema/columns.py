@@ -29,6 +29,7 @@ ZONED_TIMESTAMP = "zoned_timestamp"
 INT96 = "sluice.parquet.Int96"  # semantic name of Parquet's older timestamps, whose raw form counts nanoseconds
 TIME_KINDS = (TIME_MILLIS, TIME_MICROS, TIME_NANOS)
 TIMESTAMP_KINDS = (TIMESTAMP_MILLIS, TIMESTAMP_MICROS, TIMESTAMP_NANOS)
+DURATION_KINDS = (DURATION_MICROS, DURATION_NANOS)
 
 MAX_PRECISION = 38  # Spark's and Parquet's widest decimal
 # Precision that Confluent's converter writes where the source names none, as for PostgreSQL's money.
@@ -44,34 +45,20 @@ SPARK_TYPES: dict[str, str] = {
     BYTES: "binary",
     DATE: "date",
     # Spark has no time of day. ISO 8601 text is readable everywhere.
-    TIME_MILLIS: "string",
-    TIME_MICROS: "string",
-    TIME_NANOS: "string",
-    TIMESTAMP_MILLIS: "timestamp",
-    TIMESTAMP_MICROS: "timestamp",
-    TIMESTAMP_NANOS: "timestamp",
-    ZONED_TIMESTAMP: "timestamp",
+    **dict.fromkeys(TIME_KINDS, "string"),
+    **dict.fromkeys((*TIMESTAMP_KINDS, ZONED_TIMESTAMP), "timestamp"),
     ISO_DATE: "date",
     # Text is exact, and every reader has it. Readers disagree on maps and structs, above all in log files.
-    VARIABLE_DECIMAL: "string",
-    DECIMAL_TEXT: "string",
-    JSON: "string",
-    DURATION_MICROS: "bigint",
-    DURATION_NANOS: "bigint",
+    **dict.fromkeys((VARIABLE_DECIMAL, DECIMAL_TEXT, JSON), "string"),
+    **dict.fromkeys(DURATION_KINDS, "bigint"),
 }
 TEXT_KINDS = frozenset((STRING, VARIABLE_DECIMAL, DECIMAL_TEXT, JSON, *TIME_KINDS))  # stored as text
 
 # Kind of a column that its table wants raw: the number or text that the connector wrote.
 RAW_KINDS: dict[str, str] = {
-    DATE: INT,
-    TIME_MILLIS: INT,
-    TIME_MICROS: LONG,
-    TIME_NANOS: LONG,
-    TIMESTAMP_MILLIS: LONG,
-    TIMESTAMP_MICROS: LONG,
-    TIMESTAMP_NANOS: LONG,
-    ZONED_TIMESTAMP: STRING,
-    ISO_DATE: STRING,
+    **dict.fromkeys((DATE, TIME_MILLIS), INT),
+    **dict.fromkeys((TIME_MICROS, TIME_NANOS, *TIMESTAMP_KINDS), LONG),
+    **dict.fromkeys((ZONED_TIMESTAMP, ISO_DATE), STRING),
 }
 
 # Kinds of the semantic types that Debezium and Kafka Connect name on top of an Avro type.
@@ -217,17 +204,7 @@ def stored_column(name: str, spark_type: str) -> Column:
 
 
 _STORED_ARRAY, _STORED_DECIMAL = re.compile(r"array<(.*)>"), re.compile(r"decimal\((\d+),(\d+)\)")
-_STORED: dict[str, str] = {
-    "boolean": BOOLEAN,
-    "int": INT,
-    "bigint": LONG,
-    "float": FLOAT,
-    "double": DOUBLE,
-    "string": STRING,
-    "binary": BYTES,
-    "date": DATE,
-    "timestamp": TIMESTAMP_MICROS,
-}
+_STORED = {SPARK_TYPES[kind]: kind for kind in (*_PRIMITIVES, DATE, TIMESTAMP_MICROS)}
 
 
 def holds_records(column: Column) -> bool:
