@@ -48,7 +48,9 @@ def check_schema(schema: Any, limits: Limits = DEFAULTS) -> None:
     Depth and number are counted as decoding meets them, a named type each time it is used: twenty records that each
     hold two of the next are a million. Recursion here never exceeds the limit.
     """
-    _check_json_depth(schema, _JSON_PER_TYPE * limits.schema_depth + _JSON_PER_TYPE)
+    deepest = _JSON_PER_TYPE * limits.schema_depth + _JSON_PER_TYPE
+    if nests_deeper(schema, deepest - 1):
+        raise SchemaTooComplex(f"The schema's JSON nests more than {deepest} deep", what="depth", limit=deepest)
     total = _Walk(limits).cost(schema, "", 1)
     if total.weightless > MAX_WEIGHTLESS:
         raise SchemaTooComplex("The schema has too many types without values", what="weightless", limit=MAX_WEIGHTLESS)
@@ -184,18 +186,19 @@ def full_name(node: Mapping[str, Any], space: str) -> tuple[str, str]:
     return full, full.rpartition(".")[0]
 
 
-def _check_json_depth(schema: Any, limit: int) -> None:
-    level: list[Any] = [schema] if isinstance(schema, (Mapping, list)) else []
-    for _ in range(limit):
+def nests_deeper(value: Any, most: int) -> bool:
+    """Whether objects and arrays of a JSON value nest more than `most` levels below its own, without recursion."""
+    level: list[Any] = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(most + 1):
         level = [
             item
             for node in level
-            for item in (node.values() if isinstance(node, Mapping) else node)
-            if isinstance(item, (Mapping, list))
+            for item in (node.values() if isinstance(node, dict) else node)
+            if isinstance(item, (dict, list))
         ]
         if not level:
-            return
-    raise SchemaTooComplex(f"The schema's JSON nests more than {limit} deep", what="depth", limit=limit)
+            return False
+    return True
 
 
 _PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string", "enum", "fixed"))

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from sluice.schema.limits import nests_deeper
 from sluice_formats.errors import DamagedJson
 
 MAX_DEPTH = 100  # of a stored value: far more than a row nests, and far less than the interpreter's stack
@@ -24,28 +25,24 @@ _DECODER = json.JSONDecoder(parse_float=NumberText, parse_constant=NumberText)
 
 def parse(text: str) -> Any:
     """The value of a JSON text; numbers with a fraction are NumberText. Raises DamagedJson."""
+    return parse_prefix(text, None)[0]
+
+
+def parse_prefix(text: str, at: int | None) -> tuple[Any, int]:
+    """The value that begins at a place in the text, and where it ends; None: the text is the value.
+
+    Raises DamagedJson, also for a cut value.
+    """
     try:
-        value = _DECODER.decode(text)
+        value, end = (_DECODER.decode(text), len(text)) if at is None else _DECODER.raw_decode(text, at)
     except RecursionError as error:
         raise _too_deep() from error
     except ValueError as error:
         raise DamagedJson("The text is not JSON", cause=_place(error)[:200]) from error
-    _check_depth(value, text, 0, len(text))
-    if _SURROGATE.search(text):
-        _encodable(value)
-    return value
-
-
-def parse_prefix(text: str, at: int) -> tuple[Any, int]:
-    """The value that begins at a place in the text, and where it ends. Raises DamagedJson, also for a cut value."""
-    try:
-        value, end = _DECODER.raw_decode(text, at)
-    except RecursionError as error:
-        raise _too_deep() from error
-    except ValueError as error:
-        raise DamagedJson("The text is not JSON", cause=_place(error)[:200]) from error
-    _check_depth(value, text, at, end)
-    if _SURROGATE.search(text, at):
+    begin = at or 0
+    if text.count("[", begin, end) + text.count("{", begin, end) > _PARSED_DEPTH and nests_deeper(value, _PARSED_DEPTH):
+        raise _too_deep()  # where the stack of the caller would decide whether a value is read
+    if _SURROGATE.search(text, begin):
         _encodable(value)
     return value, end
 
@@ -59,24 +56,6 @@ def _place(error: ValueError) -> str:
 
 
 _UNSTORABLE = "Correct the value at the source, then `sluice quarantine discard` this version by its id"
-
-
-def _check_depth(value: Any, text: str, at: int, end: int) -> None:
-    """Raises DamagedJson beyond _PARSED_DEPTH, where the stack of the caller would decide whether a value is read."""
-    if text.count("[", at, end) + text.count("{", at, end) <= _PARSED_DEPTH:
-        return
-    level = [value]
-    for _ in range(_PARSED_DEPTH + 1):
-        level = [
-            member
-            for node in level
-            if isinstance(node, (dict, list))
-            for member in (node.values() if isinstance(node, dict) else node)
-            if isinstance(member, (dict, list))
-        ]
-        if not level:
-            return
-    raise _too_deep()
 
 
 def _too_deep() -> DamagedJson:
