@@ -145,22 +145,6 @@ def decompressed(block: Block, codec: str, limit: int) -> bytes:
     return plain
 
 
-def _null(data: bytes, limit: int) -> bytes:
-    return data
-
-
-def _deflate(data: bytes, limit: int) -> bytes:
-    return _decompress_all(zlib.decompressobj(-15), data, limit)  # negative: Avro has no zlib header
-
-
-def _bzip2(data: bytes, limit: int) -> bytes:
-    return _decompress_all(bz2.BZ2Decompressor(), data, limit)
-
-
-def _xz(data: bytes, limit: int) -> bytes:
-    return _decompress_all(lzma.LZMADecompressor(memlimit=_XZ_MEMORY), data, limit)
-
-
 def _decompress_all(decompressor: Any, data: bytes, limit: int) -> bytes:
     """At most `limit` + 1 bytes: one more shows that there is more. Raises EOFError for a stream that is cut."""
     plain: bytes = decompressor.decompress(data, limit + 1)
@@ -187,11 +171,11 @@ def _zstandard(data: bytes, limit: int) -> bytes:
 
 
 _CODECS: dict[str, Callable[[bytes, int], bytes]] = {
-    "null": _null,
-    "deflate": _deflate,
+    "null": lambda data, limit: data,
+    "deflate": lambda data, limit: _decompress_all(zlib.decompressobj(-15), data, limit),  # Avro has no zlib header
     "snappy": _snappy,
-    "bzip2": _bzip2,
-    "xz": _xz,
+    "bzip2": lambda data, limit: _decompress_all(bz2.BZ2Decompressor(), data, limit),
+    "xz": lambda data, limit: _decompress_all(lzma.LZMADecompressor(memlimit=_XZ_MEMORY), data, limit),
     "zstandard": _zstandard,
 }
 

@@ -219,16 +219,10 @@ def unfit_texts(kind: str, texts: Iterable[str | None]) -> list[str]:
     """The texts of CSV that a column can't hold whose type `types` declares as `kind`. Empty text is null."""
     fields = [{"name": "value", "type": ["null", declared_type(kind)]}]
     _, readers = _understood(json.dumps({"type": "record", "name": "sluice.csv.Row", "fields": fields}))
-    reader = readers.get("value")
-    return [text for text in texts if text and reader is not None and not _reads(reader, text)]
-
-
-def _reads(reader: _Reader, text: str) -> bool:
-    try:
-        reader(text)
-    except (ValueError, ArithmeticError):
-        return False
-    return True
+    listed, broken = list(texts), dict[int, UndecodableValue]()
+    if "value" in readers:
+        _read("value", listed, readers["value"], 0, broken)
+    return [text for at, text in enumerate(listed) if at in broken and text]
 
 
 @lru_cache(maxsize=64)

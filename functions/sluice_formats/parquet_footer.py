@@ -81,7 +81,7 @@ def read_footer(tail: bytes, whole: bool) -> Footer:
     """Read a footer that is within `tail`. Raises what `footer_bytes` raises, and UnusableSchema."""
     length = footer_bytes(tail, whole)
     try:
-        file_metadata = decode_struct(tail[-length:-TAIL_BYTES], _FILE)
+        file_metadata, _ = decode_struct_at(tail[-length:-TAIL_BYTES], 0, _FILE)
         groups: list[Mapping[int, Any]] = file_metadata.get(4, [])
         metadata = {pair[1]: pair.get(2) for pair in file_metadata.get(5) or ()}
         schema = _written(metadata) or avro_form(file_metadata[2])
@@ -150,16 +150,11 @@ class DamagedThrift(ValueError):
     """Bytes that are not a struct of the compact protocol."""
 
 
-def decode_struct(data: bytes, wanted: Kept) -> dict[int, Any]:
-    """The kept fields of the struct at the start of the bytes. Binary values are bytes.
+def decode_struct_at(data: bytes, at: int, wanted: Kept) -> tuple[dict[int, Any], int]:
+    """The kept fields of the struct at a place in the bytes, and where it ends. Binary values are bytes.
 
     Raises DamagedThrift, and UnsupportedParquet beyond MAX_VALUES and MAX_KEPT.
     """
-    return decode_struct_at(data, 0, wanted)[0]
-
-
-def decode_struct_at(data: bytes, at: int, wanted: Kept) -> tuple[dict[int, Any], int]:
-    """The kept fields of the struct at a place in the bytes, and where it ends. Raises what `decode_struct` raises."""
     reader = _Reader(data, at)
     try:
         return reader.struct(wanted, 0), reader.at
@@ -172,14 +167,9 @@ class _Reader:
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data
-        self._at = at
+        self.at = at  # where the next value begins
         self._read = 0
         self._held = 0
-
-    @property
-    def at(self) -> int:
-        """Where the next value begins."""
-        return self._at
 
     def struct(self, wanted: Kept | None, depth: int) -> Any:
         """The struct that begins here; with `kept` None, all of its fields."""
@@ -187,8 +177,8 @@ class _Reader:
         fields: dict[int, Any] = {}
         held, field = self._held, 0
         while True:
-            head = self._data[self._at]
-            self._at += 1
+            head = self._data[self.at]
+            self.at += 1
             if head == 0:
                 break
             field = field + (head >> 4) if head >> 4 else self._zigzag()
@@ -208,14 +198,14 @@ class _Reader:
     def _value(self, kind: int, wanted: Kept | None, depth: int) -> Any:
         self._hold()
         if kind in (_TRUE, _FALSE, _BYTE):  # a list's booleans take a byte each
-            self._at += 1
-            return self._data[self._at - 1]
+            self.at += 1
+            return self._data[self.at - 1]
         if kind in (_I16, _I32, _I64):
             return self._zigzag()
         if kind == _BINARY:
             size = self._varint()
             self._pass(size)
-            return self._data[self._at - size : self._at]
+            return self._data[self.at - size : self.at]
         if kind == _STRUCT:
             return self.struct(wanted, depth + 1)
         if kind in (_LIST, _SET):
@@ -224,7 +214,7 @@ class _Reader:
             return [self._value(inner, wanted, depth + 1) for _ in range(size)]
         if kind == _DOUBLE:
             self._pass(8)
-            return struct.unpack("<d", self._data[self._at - 8 : self._at])[0]
+            return struct.unpack("<d", self._data[self.at - 8 : self.at])[0]
         raise DamagedThrift(f"a field of the footer is of type {kind}")  # no kept field is a map
 
     def _skip_field(self, kind: int, depth: int) -> None:
@@ -244,8 +234,8 @@ class _Reader:
             self._pass(self._varint())
         elif kind == _STRUCT:
             while True:
-                head = self._data[self._at]
-                self._at += 1
+                head = self._data[self.at]
+                self.at += 1
                 if head == 0:
                     return
                 if not head >> 4:
@@ -258,8 +248,8 @@ class _Reader:
         elif kind == _MAP:
             size = self._varint()
             self._room(size)
-            kinds = self._data[self._at] if size else 0
-            self._at += bool(size)
+            kinds = self._data[self.at] if size else 0
+            self.at += bool(size)
             for _ in range(size):
                 self._skip(kinds >> 4, depth + 1)
                 self._skip(kinds & 0x0F, depth + 1)
@@ -268,8 +258,8 @@ class _Reader:
 
     def _list(self) -> tuple[int, int]:
         """The type and the number of a list's items."""
-        head = self._data[self._at]
-        self._at += 1
+        head = self._data[self.at]
+        self.at += 1
         size = head >> 4 if head >> 4 != 15 else self._varint()
         self._room(size)
         return head & 0x0F, size
@@ -287,18 +277,18 @@ class _Reader:
 
     def _pass(self, size: int) -> None:
         self._room(size)
-        self._at += size
+        self.at += size
 
     def _room(self, size: int) -> None:
         """Every element takes at least a byte: refuse a length beyond the bytes that are left."""
-        if size > len(self._data) - self._at:
+        if size > len(self._data) - self.at:
             raise DamagedThrift("it ends early")
 
     def _varint(self) -> int:
         value = shift = 0
         while True:
-            byte = self._data[self._at]
-            self._at += 1
+            byte = self._data[self.at]
+            self.at += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
@@ -339,13 +329,8 @@ _CONVERTED: dict[int, Any] = {
     8: {"type": "long", "logicalType": "time-micros"},
     9: {"type": "long", "logicalType": "timestamp-millis"},
     10: {"type": "long", "logicalType": "timestamp-micros"},
-    11: "int",
-    12: "int",
-    13: "long",
-    15: "int",
-    16: "int",
-    17: "int",
-    18: "long",
+    **dict.fromkeys((11, 12, 15, 16, 17), "int"),
+    **dict.fromkeys((13, 18), "long"),
     19: {"type": "string", "connect.name": JSON_TEXT},
 }
 _L_DECIMAL, _L_TIME, _L_TIMESTAMP, _L_INTEGER = 5, 7, 8, 10

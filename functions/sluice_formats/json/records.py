@@ -133,15 +133,11 @@ def _chunks(
 
 def _record(line: json_lines.Line, form: RecordForm, number: int) -> Record:
     if isinstance(line.value, SluiceError):
-        return _broken(line, line.value)
+        return BrokenRecord(line.content, line.value)
     try:
         return form.convert(line.value, number)
     except UndecodableValue as error:
-        return _broken(line, error)
-
-
-def _broken(line: json_lines.Line, error: SluiceError) -> BrokenRecord:
-    return BrokenRecord(line.content, error)
+        return BrokenRecord(line.content, error)
 
 
 def _form(schema: Mapping[str, Any] | None, inferred: str | None, shape: WriterForm) -> tuple[WriterSchema, RecordForm]:
