@@ -7,7 +7,7 @@ https://debezium.io/documentation/reference/3.5/connectors/mongodb.html
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -98,19 +98,7 @@ _EVENTS = ChangePaths(
     decoded=_document,
     texts=True,
 )
-_UPDATED = ChangePaths(
-    "mongodb",
-    fields=_EVENTS.fields,
-    operation="operationType",
-    operations={"update": UPDATE},
-    row="fullDocument",
-    key="documentKey",
-    source=_EVENTS.source,
-    place=_place,
-    decoded=_document,
-    texts=True,
-    partial=True,
-)
+_UPDATED = replace(_EVENTS, operations={"update": UPDATE}, before="", partial=True)
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,12 @@ https://github.com/eulerto/wal2json
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sluice.changes.dialects.nested import ChangePaths, JsonOnly, Reading, Record, lsn, nanos, placed
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, TRUNCATE, UPDATE
 from sluice.errors import UnusableSchema
-
-_SOURCE = {"schema": "schema", "table": "table"}
 
 
 def _place(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
@@ -45,23 +43,18 @@ _BY_CHANGE = ChangePaths(
     operations={"i": CREATE, "u": UPDATE, "d": DELETE, "t": TRUNCATE, **dict.fromkeys("bcm", MESSAGE)},
     row="columns",
     before="identity",
-    source=_SOURCE,
+    source={"schema": "schema", "table": "table"},
     place=_place,
     decoded=_columns,
     partial=True,  # unchanged large values are left out
 )
-_BY_TRANSACTION = ChangePaths(
-    "wal2json",
+_BY_TRANSACTION = replace(
+    _BY_CHANGE,
     fields=frozenset(("change",)),
     listed="change",
     operation="kind",
     operations={"insert": CREATE, "update": UPDATE, "delete": DELETE, "truncate": TRUNCATE, "message": MESSAGE},
-    row="columns",
     before="oldkeys",
-    source=_SOURCE,
-    place=_place,
-    decoded=_columns,
-    partial=True,
 )
 _OF_TRANSACTION = frozenset("xid timestamp lsn nextlsn origin change".split())
 _OF_MESSAGE = frozenset("transactional prefix content".split()) | _OF_TRANSACTION
