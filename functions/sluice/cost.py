@@ -305,7 +305,7 @@ def crossover_hours_a_day(tables: int, given: Assumptions = Assumptions()) -> fl
     """The hours per day that a lane's smallest run may be up and still cost less than streaming; None for all day."""
     hours = (
         max(0.0, streaming_monthly(tables, given) - sum(fixed_monthly(tables, given).values()))
-        / _smallest_usd_an_hour(given)
+        / _workers_usd(given, 1)
         / HOURS_A_MONTH
         * 24
     )
@@ -319,12 +319,6 @@ def crossover_interval_s(tables: int, given: Assumptions = Assumptions()) -> flo
         return None
     one_s = given.start_s + ceil(tables / TABLES_AT_ONCE) * given.commit_s + given.linger_s
     return one_s * 24 / hours if hours else float("inf")
-
-
-def _smallest_usd_an_hour(given: Assumptions) -> float:
-    prices = given.prices.spark[given.architecture]
-    vcpu, memory = given.driver_vcpu + given.executor_vcpu, given.driver_gb + given.executor_gb
-    return vcpu * prices.vcpu_hour + memory * prices.memory_gb_hour
 
 
 FRESHNESS_CHOICES_S = (300, 600, 900, 1800, 3600)
@@ -356,7 +350,7 @@ class FreshnessAdvice:
 
 def observed_monthly(hours_a_day: float, tables: int, given: Assumptions = Assumptions()) -> float:
     """The cost of a lane of the smallest size that is up for so many hours a day, without what depends on its work."""
-    return hours_a_day / 24 * HOURS_A_MONTH * _smallest_usd_an_hour(given) + sum(fixed_monthly(tables, given).values())
+    return hours_a_day / 24 * HOURS_A_MONTH * _workers_usd(given, 1) + sum(fixed_monthly(tables, given).values())
 
 
 def freshness_advice(load: Load, freshness_s: int, given: Assumptions = Assumptions()) -> FreshnessAdvice | None:
