@@ -48,10 +48,6 @@ class IcebergColumns:
         """The name mapping as the table's property has it."""
         return json.dumps(self.mapping, ensure_ascii=False, separators=(",", ":"))
 
-    def id_of(self, name: str) -> int:
-        """The id of a column."""
-        return next(int(entry["field-id"]) for entry in self.mapping if entry["names"] == [name])
-
 
 def columns_after(
     before: Mapping[str, Any] | None, types: Mapping[str, str], *, hidden: Sequence[str]

@@ -190,7 +190,7 @@ def _with_schema(before: Json, columns: IcebergColumns) -> tuple[Sequence[Json],
 def _still_readable(before: Json, instant: str, timeline: Timeline, *, complete: bool) -> Sequence[Json]:
     """The snapshots from before an instant that neither an undone commit nor an unseen cleaning has taken files of."""
     snapshots = [snapshot for snapshot in before["snapshots"] if snapshot["summary"][INSTANT] < instant]
-    undone = [snapshot["summary"][INSTANT] for snapshot in before["snapshots"] if _undone(snapshot, timeline)]
+    undone = list(filter(timeline.lacks, (snapshot["summary"][INSTANT] for snapshot in before["snapshots"])))
     snapshots = [snapshot for snapshot in snapshots if snapshot["summary"][INSTANT] < min(undone, default="~")]
     with_last = len(snapshots) == len(before["snapshots"])
     if with_last and not complete:
@@ -198,10 +198,6 @@ def _still_readable(before: Json, instant: str, timeline: Timeline, *, complete:
     if _newest_cleaning(timeline) > before["properties"].get(CLEANED, ""):
         return snapshots[-1:] if with_last else ()
     return snapshots
-
-
-def _undone(snapshot: Json, timeline: Timeline) -> bool:
-    return timeline.lacks(snapshot["summary"][INSTANT])
 
 
 def _superseded(older: Sequence[Json], timeline: Timeline) -> str:
