@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from typing import Any
 
 from sluice.batch.merged_again import OBJECTS_AGAIN
 from sluice.changes.outdated import OUTDATED
+from sluice.ledger.events import iso
 from sluice.ledger.keys import COMMITTED
 
 # An entry of PutEvents has at most 1 MB, including names and time, but a state machine takes 256 KB of it.
@@ -33,8 +33,8 @@ def announcement(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]
         "run": batch.get("run"),
         "objects": batch.get("objects", 0),
         "bytes": batch.get("bytes", 0),
-        "claimed_at": _iso(batch.get("claimed_at")),
-        "committed_at": _iso(batch.get("committed_at")),
+        "claimed_at": iso(batch.get("claimed_at")),
+        "committed_at": iso(batch.get("committed_at")),
         "tables": tables,
         "left_out": 0,
     }
@@ -106,14 +106,6 @@ def _table(table: str, part: Mapping[str, Any]) -> dict[str, Any]:
         "no_change": bool(part.get("no_change", False)),
         "counts": dict(part.get("counts") or {}),
     }
-
-
-def _iso(epoch_ms: int | None) -> str | None:
-    if epoch_ms is None:
-        return None
-    return (
-        datetime.fromtimestamp(epoch_ms / 1000, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
 
 
 def _size(detail: Mapping[str, Any]) -> int:

@@ -226,7 +226,7 @@ def table_failed(change: LedgerChange, *, stack: str) -> dict[str, Any] | None:
     table = str(new.get("table") or str(new.get("pk", "")).partition("#")[2])
     blocked = new.get("blocked") or {}
     error = str(new.get("last_error") or "no error is recorded")[:ERROR_CHARACTERS]
-    retry_at = None if blocked else _iso(new.get("backoff_until"))
+    retry_at = None if blocked else iso(new.get("backoff_until"))
     rest = "it waits for a decision" if blocked else f"next attempt at {retry_at}" if retry_at else "it is tried again"
     return {
         "stack": stack,
@@ -354,7 +354,7 @@ def freshness_late(late: LateTable, *, stack: str) -> dict[str, Any]:
         "late_s": late.late_s,
         "freshness_s": late.freshness_s,
         "waiting": late.waiting,
-        "last_commit_at": _iso(late.last_commit_at),
+        "last_commit_at": iso(late.last_commit_at),
         "last_error": None if late.last_error is None else late.last_error[:ERROR_CHARACTERS],
     }
 
@@ -389,7 +389,8 @@ def _first_line(text: str) -> str:
     return text.splitlines()[0][:300] if text else ""
 
 
-def _iso(epoch_ms: Any) -> str | None:
+def iso(epoch_ms: Any) -> str | None:
+    """ISO 8601 in UTC of epoch milliseconds; None for anything else."""
     if not isinstance(epoch_ms, (int, float)):
         return None
     at = datetime.fromtimestamp(epoch_ms / 1000, timezone.utc)
