@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
+from operator import add
 from typing import Any
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
@@ -113,12 +114,7 @@ class Recovered:
 
     def plus(self, other: Recovered) -> Recovered:
         """The sum of both."""
-        return Recovered(
-            self.added + other.added,
-            self.corrected + other.corrected,
-            self.unchanged + other.unchanged,
-            self.raced + other.raced,
-        )
+        return Recovered(*map(add, astuple(self), astuple(other)))
 
 
 class Recovery:

@@ -67,16 +67,9 @@ class ServiceReport:
 
     def plus(self, other: ServiceReport) -> ServiceReport:
         """The sum of this and a later slice."""
-        return ServiceReport(
-            self.files_before + other.files_before,
-            self.files_after + other.files_after,
-            self.bytes_before + other.bytes_before,
-            self.bytes_after + other.bytes_after,
-            self.rows + other.rows,
-            self.ms + other.ms,
-            other.instant or self.instant,
-            {name: self.more.get(name, 0) + other.more.get(name, 0) for name in sorted({*self.more, *other.more})},
-        )
+        more = {name: self.more.get(name, 0) + other.more.get(name, 0) for name in sorted({*self.more, *other.more})}
+        counts = {of.name: getattr(self, of.name) + getattr(other, of.name) for of in fields(self) if of.default == 0}
+        return ServiceReport(**counts, instant=other.instant or self.instant, more=more)
 
     def to_dict(self) -> dict[str, Any]:
         """The form of the ledger and the log; `from_dict` reads it."""
