@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from datetime import datetime, timezone
 from functools import lru_cache
 
 # Lower case only: Glue folds case, and a name becomes part of S3 paths, Hudi names and SQL. Names that begin with _ are
@@ -75,6 +76,14 @@ def meant_name(given: str, choices: Iterable[str], *, likeness: float = 0.6) -> 
         return min(containing, key=lambda name: (not folded[name].startswith(part), len(name)))
     close = difflib.get_close_matches(part, folded.values(), n=1, cutoff=likeness)
     return next((name for name in folded if close and folded[name] == close[0]), None)
+
+
+def timed_id(begin: str, now: int, entropy: str) -> str:
+    """`<begin>-<yyyymmddThhmmssZ>-<8 hexadecimal digits>`.
+
+    `now` is epoch ms; `entropy` is at least 8 random hexadecimal digits.
+    """
+    return f"{begin}-{datetime.fromtimestamp(now / 1000, tz=timezone.utc):%Y%m%dT%H%M%SZ}-{entropy[:8]}"
 
 
 def shortened(text: str, length: int) -> str:

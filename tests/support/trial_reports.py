@@ -1,9 +1,10 @@
 """The report of a trial that passed, for tests of its readers."""
 
-from sluice.lane.trial import PASSED, TableTrial, TrialReport, TrialStep, new_trial_id
+from sluice.lane.trial import PASSED, TableTrial, TrialReport, TrialStep
+from sluice.names import timed_id
 
 NOW = 1_700_000_000_000
-TRIAL = new_trial_id(NOW, "0a1b2c3d4e")
+TRIAL = timed_id("trial", NOW, "0a1b2c3d4e")
 VERSIONS = {
     "spark": "3.5.8-amzn-0",
     "hadoop": "3.4.2-amzn-2",

@@ -9,7 +9,8 @@ from typing import Any
 
 from sluice.config.table import COW, MOR
 from sluice.lane.job_request import JobEnvironment, start_trial
-from sluice.lane.trial import RUNNING, TableTrial, TrialReport, new_trial_id, scratch_prefix, trial_report_key
+from sluice.lane.trial import RUNNING, TableTrial, TrialReport, scratch_prefix, trial_report_key
+from sluice.names import timed_id
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.job_runs import JobRun, JobRuns
 from sluice_aws.settings import Settings
@@ -59,7 +60,7 @@ class EngineTrial:
         self._environment = job_environment(target)
         self._job_runs = JobRuns(target.client("emr-serverless"), self._environment.application_id)
         self._progress = progress
-        self.trial = new_trial_id(epoch_ms(), secrets.token_hex(4))
+        self.trial = timed_id("trial", epoch_ms(), secrets.token_hex(4))
         self.report: TrialReport | None = None
 
     def run(self, timeout_s: float) -> list[Finding]:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from sluice.config.table import TableConfig
 from sluice.lane.machine import HALTED, PAUSED
-from sluice.services.planning import new_request_id
+from sluice.names import timed_id
 from sluice.services.requests import ServiceRequest
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
@@ -39,7 +39,7 @@ def request_services(
             config.lane,
             config.table,
             name,
-            request=new_request_id(name, now, uuid.uuid4().hex),
+            request=timed_id(name, now, uuid.uuid4().hex),
             requested_by=(requested_by or command_line.get())[:200],
             now=now,
             min_interval_ms=0,

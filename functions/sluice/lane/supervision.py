@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any
 
 from sluice.lane.machine import RUNNING, STARTING, UNANSWERED_START_MS, LaneState, wants_run
+from sluice.names import timed_id
 
 NOTHING = "nothing"
 START = "start"  # request_start under a new run id, then StartJobRun
@@ -67,13 +67,11 @@ def why_cancel(state: LaneState, now: int) -> str | None:
 
 
 def new_run_id(lane: str, now: int, entropy: str) -> str:
-    """`run-<lane>-<yyyymmddThhmmssZ>-<8 hexadecimal digits>`, a form valid as job name, tag and clientToken.
+    """An id (`names.timed_id`) in a form that is valid as job name, tag and clientToken.
 
-    `now` is epoch ms; `entropy` is at least 8 random hexadecimal digits. A run id must never repeat: a clientToken
-    that was used before returns the run it started then.
+    It must never repeat: a clientToken that was used before returns the run it started then.
     """
-    at = datetime.fromtimestamp(now / 1000, tz=timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    return f"run-{lane}-{at}-{entropy[:8]}"[:64]
+    return timed_id(f"run-{lane}", now, entropy)[:64]
 
 
 TERMINAL_STATES = frozenset({"SUCCESS", "FAILED", "CANCELLED"})
@@ -114,24 +112,22 @@ class JobRunNews:
 
 def read_event(event: Any) -> JobRunNews | None:
     """The job run and state of an EventBridge event; None for any other event, such as the schedule's."""
-    if not isinstance(event, Mapping) or event.get("detail-type") != STATE_CHANGE:
-        return None
-    detail = event.get("detail")
-    if not isinstance(detail, Mapping):
-        return None
+    detail = _detail(event, STATE_CHANGE)
     job_run_id, state = detail.get("jobRunId"), detail.get("state")
     return JobRunNews(job_run_id, state) if isinstance(job_run_id, str) and isinstance(state, str) else None
 
 
 def finally_billed(event: Any) -> str | None:
     """The job run whose final resource utilization an EventBridge event reports; None for any other event."""
-    if not isinstance(event, Mapping) or event.get("detail-type") != UTILIZATION_UPDATE:
-        return None
-    detail = event.get("detail")
-    if not isinstance(detail, Mapping) or detail.get("resourceUtilizationFinal") is not True:
-        return None
-    job_run_id = detail.get("jobRunId")
+    detail = _detail(event, UTILIZATION_UPDATE)
+    job_run_id = detail.get("jobRunId") if detail.get("resourceUtilizationFinal") is True else None
     return job_run_id if isinstance(job_run_id, str) else None
+
+
+def _detail(event: Any, detail_type: str) -> Mapping[str, Any]:
+    """The detail of an event of a type; empty for any other event."""
+    detail = event.get("detail") if isinstance(event, Mapping) and event.get("detail-type") == detail_type else None
+    return detail if isinstance(detail, Mapping) else {}
 
 
 def concerned(lanes: Sequence[LaneState], news: JobRunNews, now: int) -> tuple[LaneState, ...]:

@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
 from typing import Any
 
 from sluice.errors import UnreadableReport
@@ -97,14 +96,6 @@ class TrialReport:
             return cls(**content, tables=tables, error=TrialError(**error) if error is not None else None)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UnreadableReport(f"A trial's report can't be read: {error}", found=text[:200]) from error
-
-
-def new_trial_id(now: int, entropy: str) -> str:
-    """`trial-<yyyymmddThhmmssZ>-<8 hexadecimal digits>`.
-
-    `now` is epoch ms; `entropy` is at least 8 random hexadecimal digits.
-    """
-    return f"trial-{datetime.fromtimestamp(now / 1000, tz=timezone.utc):%Y%m%dT%H%M%SZ}-{entropy[:8]}"
 
 
 def scratch_prefix(trial: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 
 from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
@@ -52,15 +51,6 @@ def due_tables(
         if services:
             tables.append(DueTable(config, state, services))
     return tuple(tables)
-
-
-def new_request_id(service: str, now: int, entropy: str) -> str:
-    """`<service>-<yyyymmddThhmmssZ>-<8 hexadecimal digits>`.
-
-    `now` is epoch ms; `entropy` is at least 8 random hexadecimal digits.
-    """
-    at = datetime.fromtimestamp(now / 1000, tz=timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    return f"{service}-{at}-{entropy[:8]}"
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import Any, Callable
 
 from sluice.config.document import Configuration
 from sluice.lane.machine import HALTED, PAUSED
+from sluice.names import timed_id
 from sluice.ports import Report
-from sluice.services.planning import Asked, DueTable, by_table, due_tables, new_request_id, next_pause_s
+from sluice.services.planning import Asked, DueTable, by_table, due_tables, next_pause_s
 from sluice.services.policy import CATALOG
 from sluice.services.requests import DONE, FAILED
 from sluice_aws.lanes.start import StartedRun, Waker
@@ -140,7 +141,7 @@ class ServicePlanner:
                     config.lane,
                     service.table,
                     service.service,
-                    request=new_request_id(service.service, now, self.entropy()),
+                    request=timed_id(service.service, now, self.entropy()),
                     requested_by=REQUESTED_BY,
                     now=now,
                     min_interval_ms=policy.interval_s * 1000,

@@ -14,7 +14,8 @@ from sluice.config.rules.table_rule import TableRule
 from sluice.config.services import Pace, ServicePolicy
 from sluice.lane.job_request import JobEnvironment
 from sluice.lane.machine import IDLE, STARTING
-from sluice.services.planning import Asked, new_request_id
+from sluice.names import timed_id
+from sluice.services.planning import Asked
 from sluice.services.requests import COMPACTION, ServiceError
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.lanes.start import Starter, Waker
@@ -272,7 +273,7 @@ def test_of_more_than_one_look_takes_those_come_first_that_wait_longest(looking,
 def test_the_largest_plan_fits_into_what_a_state_machine_may_carry():
     lane, table = "l" * 32, f"{'d' * 128}.{'t' * 128}"
     sync = {"table": table, "instant": "2" * 17, "commits": "9" * 12, "at": "1" * 13}
-    request = Asked(lane, table, "compaction", new_request_id("compaction", NOW, "0" * 8)).to_dict()
+    request = Asked(lane, table, "compaction", timed_id("compaction", NOW, "0" * 8)).to_dict()
     plan = {
         "syncs": [sync] * service_planner.SYNCED_AT_ONCE,
         "runs": [{"lane": lane, "run": "r" * 64, "job_run": "0" * 64, "wait_s": 600, "looks": 0}]
