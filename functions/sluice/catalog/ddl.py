@@ -15,6 +15,8 @@ from sluice.errors import NoStatement
 from sluice.hudi.options import QUERY_AS_READ_OPTIMIZED
 
 SPARK, REDSHIFT, ATHENA = "spark", "redshift", "athena"
+_ticked, _text = history_view.SPARK.quoted, history_view.SPARK.literal  # for Hive's SQL, too
+_standard_text = history_view.TRINO.literal
 
 
 def statements(wish: Wish, engine: str, *, region: str = "") -> tuple[str, ...]:
@@ -28,10 +30,10 @@ def statements(wish: Wish, engine: str, *, region: str = "") -> tuple[str, ...]:
 
 def _spark(wish: Wish, region: str) -> tuple[str, ...]:
     """Hudi tables by location, which need no catalog, and views of Spark's own, which can't read Presto's."""
-    database = quoted(wish.names.database, "`")
+    database = _ticked(wish.names.database)
     made = [f"CREATE DATABASE IF NOT EXISTS {database}"]
     for entry in wish.names.entries:
-        table = f"{database}.{quoted(entry.table, '`')}"
+        table = f"{database}.{_ticked(entry.table)}"
         # Hudi's mark of the two tables of merge-on-read (CreateHoodieTableCommand).
         read_optimized = _text(str(entry.kind == READ_OPTIMIZED).lower())
         reads = (
@@ -40,7 +42,7 @@ def _spark(wish: Wish, region: str) -> tuple[str, ...]:
         made.append(f"CREATE TABLE IF NOT EXISTS {table} USING hudi{reads} LOCATION {_text(wish.location)}")
         if entry.view:
             select = _select(wish, table, history_view.SPARK)
-            made.append(f"CREATE OR REPLACE VIEW {database}.{quoted(entry.view, '`')} AS {select}")
+            made.append(f"CREATE OR REPLACE VIEW {database}.{_ticked(entry.view)} AS {select}")
     return tuple(made)
 
 
@@ -68,7 +70,7 @@ def _redshift(wish: Wish, region: str) -> tuple[str, ...]:
 def _athena(wish: Wish, region: str) -> tuple[str, ...]:
     """What the sync does by calls, but for partitions: those need the sync or ALTER TABLE ... ADD PARTITION."""
     database = wish.names.database
-    made = [f"CREATE DATABASE IF NOT EXISTS {quoted(database, '`')}"]
+    made = [f"CREATE DATABASE IF NOT EXISTS {_ticked(database)}"]
     for entry in wish.names.entries:
         made.append(_athena_table(wish, entry))
         if entry.view:
@@ -79,7 +81,7 @@ def _athena(wish: Wish, region: str) -> tuple[str, ...]:
 def _athena_table(wish: Wish, entry: CatalogEntry) -> str:
     table = wished_table(wish, entry.table, entry.kind, synced=None)
     storage = table["StorageDescriptor"]
-    name = f"{quoted(wish.names.database, '`')}.{quoted(entry.table, '`')}"
+    name = f"{_ticked(wish.names.database)}.{_ticked(entry.table)}"
     serde = storage["SerdeInfo"]
     lines = [f"CREATE EXTERNAL TABLE IF NOT EXISTS {name} ({_declared(storage['Columns'])})"]
     if table["PartitionKeys"]:
@@ -96,7 +98,7 @@ def _athena_table(wish: Wish, entry: CatalogEntry) -> str:
 
 def _declared(columns: list[dict[str, str]]) -> str:
     return ", ".join(
-        f"{quoted(column['Name'], '`')} {column['Type']}"
+        f"{_ticked(column['Name'])} {column['Type']}"
         + (f" COMMENT {_text(column['Comment'])}" if column.get("Comment") else "")
         for column in columns
     )
@@ -123,13 +125,3 @@ def _select(wish: Wish, source: str, dialect: Dialect) -> str:
 
 def _pairs(values: Mapping[str, str]) -> str:
     return ", ".join(f"{_text(name)} = {_text(value)}" for name, value in values.items())
-
-
-def _text(value: str) -> str:
-    """A literal in the SQL of Hive and Spark, where a backslash escapes."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _standard_text(value: str) -> str:
-    """A literal in standard SQL."""
-    return "'" + value.replace("'", "''") + "'"

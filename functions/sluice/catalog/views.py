@@ -18,6 +18,7 @@ from sluice.config.catalog import REAL_TIME, CatalogEntry
 CATALOG = "awsdatacatalog"  # Athena's name of the Glue catalog; a Trino catalog of that name reads the views too
 _PREFIX, _SUFFIX = "/* Presto View: ", " */"
 EXPANDED = "/* Presto View */"
+quoted = TRINO.quoted
 
 
 def wished_view(wish: Wish, entry: CatalogEntry, name: str) -> TableInput:
@@ -97,11 +98,6 @@ def select_of_rows(wish: Wish, source: str, dialect: Dialect, expression: Callab
     marked = any(column.name == DELETED for column in wish.columns)
     living = f" WHERE NOT coalesce({dialect.quoted(DELETED)}, false)" if marked else ""
     return f"SELECT {', '.join(map(expression, shown_columns(wish.columns)))} FROM {source}{living}"
-
-
-def quoted(identifier: str, quote: str = '"') -> str:
-    """A quoted identifier, which may hold any characters."""
-    return quote + identifier.replace(quote, quote * 2) + quote
 
 
 def encoded(document: Mapping[str, Any]) -> str:
