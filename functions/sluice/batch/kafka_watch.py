@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
 from sluice.batch.orders import OrderMark, Place, judge_order, may_be_out_of_order, place_of, short
@@ -41,10 +41,6 @@ class OffsetRange:
     first: int
     last: int
 
-    def to_list(self) -> list[Any]:
-        """Plain JSON values."""
-        return [self.partition, self.folder, self.key, self.first, self.last]
-
 
 @dataclass(frozen=True)
 class FirstRecord:
@@ -57,10 +53,6 @@ class FirstRecord:
     offset: int
     sample: str
     replaced: bool = False
-
-    def to_list(self) -> list[Any]:
-        """Plain JSON values."""
-        return [self.generation, self.offset, self.sample, self.replaced]
 
 
 @dataclass(frozen=True)
@@ -101,21 +93,16 @@ class KafkaWatch:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values for the table's ledger item, manifests and outcomes."""
-        summary: dict[str, Any] = {}
-        if self.first_records:
-            records = sorted(self.first_records.items())
-            summary["first_records"] = {str(partition): record.to_list() for partition, record in records}
-        if self.lost is not None:
-            summary["lost"] = [self.lost.generation, self.lost.changes]
-        if self.marks:
-            summary["marks"] = {str(partition): mark.to_dict() for partition, mark in sorted(self.marks.items())}
-        if self.ranges:
-            summary["ranges"] = [offset_range.to_list() for offset_range in self.ranges]
-        if self.order is not None:
-            summary["order"] = self.order.to_dict()
-        if self.source is not None:
-            summary["source"] = self.source.to_dict()
-        return summary
+        records = sorted(self.first_records.items())
+        summary = {
+            "first_records": {str(partition): list(astuple(record)) for partition, record in records},
+            "lost": self.lost and list(astuple(self.lost)),
+            "marks": {str(partition): mark.to_dict() for partition, mark in sorted(self.marks.items())},
+            "ranges": [list(astuple(offset_range)) for offset_range in self.ranges],
+            "order": self.order and asdict(self.order),
+            "source": self.source and asdict(self.source),
+        }
+        return {name: value for name, value in summary.items() if value}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> KafkaWatch:
@@ -125,7 +112,8 @@ class KafkaWatch:
         lost = LostChanges(*values["lost"]) if "lost" in values else None
         order = OrderMark(**values["order"]) if "order" in values else None
         source = SourceMark(**values["source"]) if "source" in values else None
-        return cls(marks, ranges_of(values.get("ranges", ())), records, lost, order, source)
+        ranges = tuple(OffsetRange(*value) for value in values.get("ranges", ()))
+        return cls(marks, ranges, records, lost, order, source)
 
 
 @dataclass(frozen=True)
@@ -269,11 +257,6 @@ def bounded(marks: Mapping[int, Mark]) -> Mapping[int, Mark]:
             break
         kept_marks[partition] = mark
     return kept_marks
-
-
-def ranges_of(values: Iterable[Sequence[Any]]) -> tuple[OffsetRange, ...]:
-    """Read results of `to_list`."""
-    return tuple(OffsetRange(*value) for value in values)
 
 
 def overlapping(

@@ -10,7 +10,6 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sluice.changes.log_restart import Mark, SeenObject
 from sluice.changes.position import ARRIVAL, NAMED, OFFSET_ONLY
@@ -34,10 +33,6 @@ class OrderMark:
 
     generation: int
     kind: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {"generation": self.generation, "kind": self.kind}
 
 
 def judge_order(

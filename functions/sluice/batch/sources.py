@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sluice.changes.log_restart import SeenObject
 from sluice.changes.source_tables import parts_of
@@ -18,10 +17,6 @@ class SourceMark:
 
     generation: int
     table: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {"generation": self.generation, "table": self.table}
 
 
 def judge_sources(

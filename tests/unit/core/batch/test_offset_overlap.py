@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.batch.kafka_watch import RANGES_KEPT, overlapping, ranges_of
+from sluice.batch.kafka_watch import RANGES_KEPT, KafkaWatch, overlapping
 from sluice.changes.log_restart import SeenObject
 from sluice.changes.position import OFFSET_ONLY
 
@@ -16,7 +16,7 @@ def seen(key: str, first: int, last: int, *, partition: int | None = 0, version:
 def refused(*batches: list[SeenObject]) -> list[str]:
     ranges, found = (), []
     for batch in batches:
-        ranges, errors = overlapping(ranges_of([bounds.to_list() for bounds in ranges]), batch)
+        ranges, errors = overlapping(KafkaWatch.from_dict(KafkaWatch(ranges=ranges).to_dict()).ranges, batch)
         assert all(error.code == "overlap" for error in errors.values())
         found += list(errors)
     return found
