@@ -78,18 +78,15 @@ def complete_folder(
 
     Without files it is refused, unless it may delete all rows: the dump then begins with its marker.
     """
-    refusal = _refusal(prefix_of(marker.key), files)
-    if refusal is not None:
-        return Completion(error=refusal)
-    missing = [file.id.key for file in files if not file.is_merged and file.id not in claimed]
-    if missing:
-        return _waits(prefix_of(marker.key), missing)
+    dump = prefix_of(marker.key)
+    unready = _unready(dump, files, claimed)
+    if unready is not None:
+        return unready
     if files:
         return Completion(_begins({file.id: file.modified_at for file in files}, config))
     if marker.came_before:  # its files have expired since
         return Completion()
     if config.snapshot.most_deleted < 100:
-        dump = prefix_of(marker.key)
         return Completion(error=DumpIncomplete(f"The dump {dump} has no files", dump=dump))
     return Completion(first_place(marker.modified_at or marker.admitted_at, _order(marker.key, config)))
 
@@ -123,13 +120,8 @@ def complete_before(
     """Whether an object is the first of its dump, and so completes the one `before`. `own` are the dump's others."""
     if not before or any(file.is_merged for file in own):
         return Completion()
-    refusal = _refusal(prefix_of(before[0].id.key), before)
-    if refusal is not None:
-        return Completion(error=refusal)
-    missing = [file.id.key for file in before if not file.is_merged and file.id not in claimed]
-    if missing:
-        return _waits(prefix_of(before[0].id.key), missing)
-    return Completion(_begins({file.id: file.modified_at for file in before}, config))
+    unready = _unready(prefix_of(before[0].id.key), before, claimed)
+    return unready or Completion(_begins({file.id: file.modified_at for file in before}, config))
 
 
 def _begins(files: Mapping[ObjectId, int], config: TableConfig) -> str:
@@ -151,27 +143,30 @@ def complete_generation(
 
     `pending` are the table's objects, `set_aside` those that can't be merged.
     """
-    refusal = _refusal(prefix_of(marker.key), set_aside)
-    if refusal is not None:
-        return Completion(error=refusal)
     earlier = [item.key for item in pending if item.age_order < marker.age_order and item.id not in claimed]
-    return _waits(prefix_of(marker.key), earlier) if earlier else Completion("")
+    return _unready(prefix_of(marker.key), set_aside, claimed, earlier) or Completion("")
 
 
-def _refusal(dump: str, files: Iterable[DumpFile]) -> SluiceError | None:
+def _unready(
+    dump: str, files: Sequence[DumpFile], claimed: Collection[ObjectId], earlier: Sequence[str] | None = None
+) -> Completion | None:
+    """Why a dump with these files is refused or waits; None where it is complete.
+
+    It waits for the keys `earlier`, by default those of its files that are neither merged nor claimed with it.
+    """
     for file in files:
         if file.trouble is not None:
-            return incomplete(dump, file.id.key, file.trouble)
-    return None
+            return Completion(error=incomplete(dump, file.id.key, file.trouble))
+    missing = [file.id.key for file in files if not file.is_merged and file.id not in claimed]
+    keys = missing if earlier is None else earlier
+    if not keys:
+        return None
+    return Completion(waits=f"The dump {dump} waits for {len(keys):,} of its objects, such as {keys[0]}")
 
 
 def incomplete(dump: str, key: str, trouble: str) -> SluiceError:
     """The error of a dump with an object that can't be merged: by its key and its trouble."""
     return DumpIncomplete(f"The dump {dump} is not complete: {key} {trouble}", dump=dump, object=key)
-
-
-def _waits(dump: str, keys: Sequence[str]) -> Completion:
-    return Completion(waits=f"The dump {dump} waits for {len(keys):,} of its objects, such as {keys[0]}")
 
 
 def _order(key: str, config: TableConfig) -> str | None:
