@@ -97,20 +97,8 @@ def _records(records: list[Any], via: str) -> Parsed:
             ignored.append(IgnoredMessage(NOT_A_CREATION, excerpt))
             continue
         try:
-            described, bucket = record["s3"]["object"], record["s3"]["bucket"]
-            key = unquote_plus(_text(described["key"]), encoding="utf-8", errors="strict")
-            notices.append(
-                _notice(
-                    bucket["name"],
-                    key,
-                    described,
-                    described.get("versionId"),
-                    described.get("eTag"),
-                    record.get("eventTime"),
-                    name,
-                    via,
-                )
-            )
+            key = unquote_plus(_text(record["s3"]["object"]["key"]), encoding="utf-8", errors="strict")
+            notices.append(_notice(record["s3"], key, ("versionId", "eTag"), record.get("eventTime"), name, via))
         except (KeyError, TypeError, AttributeError, ValueError, UnidentifiedObject) as error:
             ignored.append(IgnoredMessage(UNUSABLE_RECORD, _with_cause(error, excerpt)))
     return Parsed(tuple(notices), tuple(ignored))
@@ -121,42 +109,25 @@ def _event(event: Mapping[str, Any], body: str) -> Parsed:
         reason = NOT_A_CREATION if event.get("source") == "aws.s3" else UNKNOWN_MESSAGE
         return _ignored(reason, body)
     try:
-        described, bucket = event["detail"]["object"], event["detail"]["bucket"]
-        reason = event["detail"].get("reason")
+        detail, reason = event["detail"], event["detail"].get("reason")
         name = f"Object Created:{reason}" if reason else "Object Created"
-        notice = _notice(
-            bucket["name"],
-            _text(described["key"]),
-            described,
-            described.get("version-id"),
-            described.get("etag"),
-            event.get("time"),
-            name,
-            EVENTBRIDGE,
-        )
+        key = _text(detail["object"]["key"])
+        notice = _notice(detail, key, ("version-id", "etag"), event.get("time"), name, EVENTBRIDGE)
     except (KeyError, TypeError, AttributeError, ValueError, UnidentifiedObject) as error:
         return Parsed(ignored=(IgnoredMessage(UNUSABLE_RECORD, _with_cause(error, body[:MAX_EXCERPT])),))
     return Parsed(notices=(notice,))
 
 
-def _notice(
-    bucket: Any, key: str, described: Mapping[str, Any], version_id: Any, etag: Any, time: Any, name: str, via: str
-) -> Notice:
+def _notice(place: Mapping[str, Any], key: str, names: tuple[str, str], time: Any, event_name: str, via: str) -> Notice:
+    """The notice of the object and bucket in `place`; `names` are the fields of the object's version and ETag."""
+    bucket, described = place["bucket"], place["object"]
     size = described.get("size")
     if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
         raise ValueError("size is not a number of bytes")
-    sequencer = described.get("sequencer")
-    return Notice(
-        id=identify(
-            _text(bucket), key, None if version_id is None else _text(version_id), None if etag is None else _text(etag)
-        ),
-        size=size,
-        sequencer=None if sequencer is None else _text(sequencer),
-        event_time_ms=_epoch_ms(time),
-        event_name=name,
-        via=via,
-        etag=None if etag is None else _text(etag).strip('"'),
-    )
+    texts = (described.get(name) for name in (*names, "sequencer"))
+    version_id, etag, sequencer = (None if text is None else _text(text) for text in texts)
+    id = identify(_text(bucket["name"]), key, version_id, etag)
+    return Notice(id, size, sequencer, _epoch_ms(time), event_name, via, etag and etag.strip('"'))
 
 
 def _text(value: Any) -> str:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 from sluice.config.document import MARKER_FORMAT, Configuration, KeyMatch
+from sluice.config.key_pattern import KeyName
 from sluice.config.rules.ignore import LEFT_OUT
 from sluice.config.table import TableConfig
 from sluice.names import TOPIC, TOPIC_REFUSED
@@ -146,7 +147,7 @@ def classify(key: str, size: int | None, match: KeyMatch | None = None) -> Route
         return _matched(match, None if extension == ".gz" else file_format)
     if file.endswith(".orc"):
         return Route(UNROUTABLE, reason="the file is ORC: let the writer write Avro, JSON, Parquet or CSV")
-    if file_format is None or extension == ".gz" and not (name and name.by_lenses):
+    if file_format is None or extension == ".gz" and not (name and name.is_last):
         return Route(
             UNROUTABLE, reason="the file's extension is not one of .avro, .json, .csv (or .gz of both), .parquet"
         )
@@ -156,7 +157,7 @@ def classify(key: str, size: int | None, match: KeyMatch | None = None) -> Route
         return Route(UNROUTABLE, reason=TOPIC_REFUSED)
     if name is None:
         return Route(CHANGE_FILE, topic, _folder_partition(folders), None, file_format)
-    return Route(CHANGE_FILE, topic, name.partition, name.offset, file_format, LAST if name.by_lenses else FIRST)
+    return Route(CHANGE_FILE, topic, name.partition, name.offset, file_format, LAST if name.is_last else FIRST)
 
 
 def _in_hidden_folder(folders: list[str], topic: str | None, match: KeyMatch | None, *, by_sink: bool) -> bool:
@@ -209,33 +210,21 @@ def by_time(offset: int | None, config: TableConfig | None) -> bool:
     return offset is None and (config is None or not config.append_only and not config.coordinates)
 
 
-@dataclass(frozen=True)
-class _SinkName:
-    """The topic, partition and offset in a name that a sink made.
-
-    The offset in a name by Lenses is the object's last one, in any other name the first.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    by_lenses: bool
-
-
-def _sink_name(folders: str, stem: str) -> _SinkName | None:
+def _sink_name(folders: str, stem: str) -> KeyName | None:
+    """What a name tells that a sink made. The offset in one by Lenses is the object's last, in any other the first."""
     for pattern in (_CONFLUENT, _LENSES):
         match = pattern.fullmatch(stem)
         if match:
-            return _SinkName(match["topic"], int(match["partition"]), int(match["offset"]), pattern is _LENSES)
+            return KeyName(match["topic"], int(match["partition"]), int(match["offset"]), pattern is _LENSES)
     counted = _LENSES_OFFSET.fullmatch(stem)
     above = _LENSES_FOLDERS.fullmatch(folders) if counted else None
     if counted and above:
-        return _SinkName(above["topic"], int(above["partition"]), int(counted["offset"]), True)
+        return KeyName(above["topic"], int(above["partition"]), int(counted["offset"]), True)
     for folder in filter(None, folders.split("/")):
         # A file whose name begins with the name of a folder above: that folder is the topic's.
         delimited = _DELIMITED.fullmatch(stem, len(folder)) if stem.startswith(folder) else None
         if delimited:
-            return _SinkName(folder, int(delimited["partition"]), int(delimited["offset"]), False)
+            return KeyName(folder, int(delimited["partition"]), int(delimited["offset"]), False)
     return None
 
 
