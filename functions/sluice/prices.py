@@ -91,7 +91,6 @@ class PriceList:
 
 
 BUNDLED = PriceList(REGION, AS_OF, SPARK_PRICES, OTHER_PRICES)
-spark_usd = BUNDLED.spark_usd
 
 
 @dataclass(frozen=True)

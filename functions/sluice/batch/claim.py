@@ -149,12 +149,6 @@ def claimable_at(config: TableConfig | None, state: TableState, *, isolated: boo
     return max(fresh_at, state.backoff_until or 0)
 
 
-def claimable(config: TableConfig | None, state: TableState, now: int, *, isolated: bool = False) -> bool:
-    """True if a table is configured, not paused, not in back-off, and its freshness has elapsed."""
-    at = claimable_at(config, state, isolated=isolated)
-    return at is not None and at <= now
-
-
 def configured_tables(
     configuration: Configuration, lane: str, pending: Iterable[PendingObject]
 ) -> dict[str, TableConfig]:

@@ -31,35 +31,6 @@ from typing import Union
 IDLE, STARTING, RUNNING, HALTED, PAUSED = "idle", "starting", "running", "halted", "paused"
 STATES = (IDLE, STARTING, RUNNING, HALTED, PAUSED)
 
-#: (transition, from) -> the states it can lead to.
-TRANSITIONS: dict[tuple[str, str], frozenset[str]] = {
-    ("wake", IDLE): frozenset({IDLE}),
-    ("wake", STARTING): frozenset({STARTING}),
-    ("wake", RUNNING): frozenset({RUNNING}),
-    ("wake", HALTED): frozenset({HALTED}),
-    ("wake", PAUSED): frozenset({PAUSED}),
-    ("request_start", IDLE): frozenset({STARTING}),
-    ("request_start", HALTED): frozenset({STARTING}),
-    ("started", STARTING): frozenset({STARTING}),
-    ("hold", STARTING): frozenset({RUNNING}),
-    ("hold", RUNNING): frozenset({RUNNING}),
-    ("accept_ledger", RUNNING): frozenset({RUNNING}),
-    ("gave_sign", RUNNING): frozenset({RUNNING}),
-    ("progressed", RUNNING): frozenset({RUNNING}),
-    ("release", RUNNING): frozenset({IDLE, PAUSED}),
-    ("lapse", STARTING): frozenset({IDLE, HALTED, PAUSED}),
-    ("lapse", RUNNING): frozenset({IDLE, HALTED, PAUSED}),
-    ("pause", IDLE): frozenset({PAUSED}),
-    ("pause", HALTED): frozenset({PAUSED}),
-    ("pause", STARTING): frozenset({STARTING}),
-    ("pause", RUNNING): frozenset({RUNNING}),
-    ("resume", IDLE): frozenset({IDLE}),
-    ("resume", PAUSED): frozenset({IDLE}),
-    ("resume", HALTED): frozenset({IDLE}),
-    ("resume", STARTING): frozenset({STARTING}),
-    ("resume", RUNNING): frozenset({RUNNING}),
-}
-
 FIRST_BACKOFF_MS = 30_000  # after one failed run; doubles with every further one
 LONGEST_BACKOFF_MS = 15 * 60_000
 HALT_AFTER_FAILURES = 5  # runs in a row that made no progress

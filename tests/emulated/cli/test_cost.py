@@ -38,7 +38,7 @@ def test_the_last_runs_are_listed_with_their_billed_usage(ended, capsys, monkeyp
     )
     assert run(["ops", "cost", "runs", "--json"]) == 0
     answer = describe(capsys)
-    usd = prices.spark_usd("X86_64", vcpu_hours=1, memory_gb_hours=4)
+    usd = prices.BUNDLED.spark_usd("X86_64", vcpu_hours=1, memory_gb_hours=4)
     assert {one["run"]: one["usd"] for one in answer["runs"]} == {"run-1": pytest.approx(usd), "run-2": None}
     assert answer["tables"] == {"(idle)": {"gb": 0.0, "usd": pytest.approx(usd), "usd_per_gb": None, "files_usd": 0}}
     assert run(["ops", "cost", "runs"]) == 0
@@ -52,7 +52,7 @@ def test_the_runs_of_a_local_stack_show_what_their_seconds_would_cost(ended, cap
     monkeypatch.setattr("sluice_aws.lanes.job_runs.JobRuns.seconds", lambda self, job_run_id: 1800.0)
     assert run(["ops", "cost", "runs", "--json"]) == 0
     (first, second) = describe(capsys)["runs"]
-    usd = prices.spark_usd("x86_64", vcpu_hours=2, memory_gb_hours=8)
+    usd = prices.BUNDLED.spark_usd("x86_64", vcpu_hours=2, memory_gb_hours=8)
     assert (first["vcpu_hours"], first["usd"], first["estimated"]) == (2.0, pytest.approx(usd), True)
     assert run(["ops", "cost", "runs"]) == 0
     shown = capsys.readouterr()

@@ -27,7 +27,7 @@ from sluice.lane.machine import HALT_AFTER_FAILURES, PAUSED
 from sluice.ledger.records import AdmittedObject
 from sluice.ledger.recovery import KnownTable
 from sluice.objects import ObjectId
-from sluice.prices import BUNDLED, REGION, spark_usd
+from sluice.prices import BUNDLED, REGION
 from sluice_aws.announce import Announcer, EventBus
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.gauges import Gauges, spark_prices
@@ -200,7 +200,7 @@ def ended(ledger=None, prices=BUNDLED, **run):
 def test_a_finished_run_is_listed_with_its_billed_usage():
     report = ended(billedResourceUtilization={"vCPUHour": 2.0, "memoryGBHour": 8.0, "storageGBHour": 0.0})
     assert report.metrics == {"RunCostUsd": pytest.approx(2 * 0.052624 + 8 * 0.0057785)}
-    assert spark_usd("arm64", vcpu_hours=2, memory_gb_hours=8) < report.metrics["RunCostUsd"]
+    assert BUNDLED.spark_usd("arm64", vcpu_hours=2, memory_gb_hours=8) < report.metrics["RunCostUsd"]
 
 
 def test_a_run_costs_what_its_region_asks_and_else_the_bundled_prices(monkeypatch):

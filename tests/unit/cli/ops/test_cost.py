@@ -101,7 +101,7 @@ def test_a_schedule_costs_by_its_starts_whatever_comes():
 
 def test_prices_have_a_date_and_a_region_and_arm_is_cheaper():
     assert prices.AS_OF.count("-") == 1 and prices.REGION == "us-east-1"
-    assert prices.spark_usd("ARM64", vcpu_hours=1, memory_gb_hours=1) < prices.spark_usd(
+    assert prices.BUNDLED.spark_usd("ARM64", vcpu_hours=1, memory_gb_hours=1) < prices.BUNDLED.spark_usd(
         "X86_64", vcpu_hours=1, memory_gb_hours=1
     )
 
