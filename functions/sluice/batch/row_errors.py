@@ -41,11 +41,11 @@ def row_error(record: int, error: SluiceError, value: Any, *, offset: int | None
     summary = in_words(error, leave_out=("record",))
     if isinstance(value, (bytes, bytearray)):
         content = base64.b64encode(bytes(value[: MAX_CONTENT_BYTES * 3 // 4])).decode("ascii")
-        return RowError(record, error.code, summary[:MAX_REASON], offset, position, BASE64, content, len(value))
-    text = json.dumps(_plain(value), ensure_ascii=True, separators=(",", ":"))
-    return RowError(
-        record, error.code, summary[:MAX_REASON], offset, position, JSON_TEXT, text[:MAX_CONTENT_BYTES], len(text)
-    )
+        written = BASE64, content, len(value)
+    else:
+        text = json.dumps(_plain(value), ensure_ascii=True, separators=(",", ":"))
+        written = JSON_TEXT, text[:MAX_CONTENT_BYTES], len(text)
+    return RowError(record, error.code, summary[:MAX_REASON], offset, position, *written)
 
 
 def _plain(value: Any) -> Any:

@@ -221,7 +221,7 @@ def deletion_marks(column: str, values: Collection[Any], *, named: bool = True) 
     flag = _flag(column) if named else None
     if flag is not None:
         return tuple(sorted(text for text in texts if text and text.lower() in flag)) or flag
-    marks = _operations_marking(vocabulary(column) if named else None, texts)
+    marks = operations_marking(texts, vocabulary(column) if named else None)
     return _apparently_marking(_apparent_words(column), texts) if marks is None else marks
 
 
@@ -237,12 +237,7 @@ def _apparently_marking(words: Vocabulary, texts: Collection[str | None]) -> tup
     return deletions if deletions and lowered <= words.words and (certain or shown) else None
 
 
-def common_operations_marking(texts: Collection[str | None]) -> tuple[str, ...] | None:
-    """`deletion_marks` of a column that is one of operations by other evidence than its name."""
-    return _operations_marking(_COMMON, texts)
-
-
-def _operations_marking(words: Vocabulary | None, texts: Collection[str | None]) -> tuple[str, ...] | None:
+def operations_marking(texts: Collection[str | None], words: Vocabulary | None = _COMMON) -> tuple[str, ...] | None:
     """The deletions among operations, or what one would be called; None where they aren't all of the vocabulary."""
     listed = [text for text in texts if text is not None]
     if (

@@ -7,12 +7,12 @@ from typing import Any
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.capture_marks import (
-    common_operations_marking,
     deletion_marks,
     is_flag,
     mark_text,
     marking_columns,
     may_mark,
+    operations_marking,
     other_deletions,
 )
 from sluice.config.delete_when import written_marks
@@ -60,7 +60,7 @@ class UnmarkedDeletions:
                     self._add(self._values, name, records)
         elif writer.meta.op is not None:  # now, before each of the rows is refused for itself
             marks = _marks_of(records, writer.meta.op) - {*hidden.OPS, None}
-            _refuse_unmarked(writer.meta.op, common_operations_marking(marks), marks)
+            _refuse_unmarked(writer.meta.op, operations_marking(marks), marks)
 
     def _may_mark(self, name: str, records: Sequence[Record]) -> bool:
         """Whether a column by another name may hold operations: most columns show by a value that it is data."""
