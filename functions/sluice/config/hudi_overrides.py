@@ -7,7 +7,7 @@ an option that no group has is passed on, with a warning.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -272,14 +272,9 @@ def are_of_files(options: Iterable[str]) -> bool:
 def _reason(option: str) -> str | None:
     """Return the reason of the longest name that covers an option."""
     reasons = _reasons()
-    return next((reasons[name] for name in _leading(option) if name in reasons), None)
-
-
-def _leading(option: str) -> Iterator[str]:
-    """Yield the option and its leading dotted parts, longest first."""
-    while option:
-        yield option
+    while option and option not in reasons:
         option = option.rpartition(".")[0]
+    return reasons.get(option)
 
 
 @lru_cache(maxsize=1)

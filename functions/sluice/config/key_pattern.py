@@ -144,12 +144,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _parse(written: Any) -> str:
-    if not isinstance(written, str) or not 1 <= len(written) <= MAX_PATTERN:
-        raise ValueError(f"is a regular expression of 1 to {MAX_PATTERN} characters")
-    try:
-        tree = regex_parser().parse(written, re.ASCII | re.DOTALL)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"is not a regular expression: {error}") from error
+    tree = parsed_regex(written, re.ASCII | re.DOTALL)
     unknown = sorted(set(tree.state.groupdict) - set(GROUPS))
     if unknown:
         raise ValueError(f"has the group {unknown[0]}, which is not one of {', '.join(GROUPS)}")
@@ -162,7 +157,17 @@ def _parse(written: Any) -> str:
             "has more than one repeat that could also match what follows it, which may take too long: "
             "use [^/]+ or [0-9]+ in place of .+"
         )
-    return written
+    return str(written)
+
+
+def parsed_regex(written: Any, flags: int = 0) -> Any:
+    """The tree of a regular expression, as Python's own parser makes it. Raises ValueError, as a `Value` does."""
+    if not isinstance(written, str) or not 1 <= len(written) <= MAX_PATTERN:
+        raise ValueError(f"is a regular expression of 1 to {MAX_PATTERN} characters")
+    try:
+        return regex_parser().parse(written, flags)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"is not a regular expression: {error}") from error
 
 
 KEY_PATTERN = Value(_parse, {"type": "string", "minLength": 1, "maxLength": MAX_PATTERN})

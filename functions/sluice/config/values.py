@@ -274,10 +274,15 @@ MARKS = Value(_marks, {"anyOf": [_MARK_SCHEMA, {"type": "array", "items": _MARK_
 def _lineage(written: Any) -> tuple[str, ...]:
     if isinstance(written, bool) or written in ("on", "off"):  # on and off are true and false to YAML
         return LINEAGE_WORDS if written in ("on", True) else ()
+    return _words(written, LINEAGE_WORDS, f"is on, off or a list of {', '.join(LINEAGE_WORDS)}")
+
+
+def _words(written: Any, words: tuple[str, ...], needed: str) -> tuple[str, ...]:
+    """Those of the words that are listed, in their own order."""
     listed = [written] if isinstance(written, str) else written
-    if not isinstance(listed, list) or not set(map(str, listed)) <= set(LINEAGE_WORDS):
-        raise ValueError(f"is on, off or a list of {', '.join(LINEAGE_WORDS)}")
-    return tuple(word for word in LINEAGE_WORDS if word in listed)
+    if not isinstance(listed, list) or not set(map(str, listed)) <= set(words):
+        raise ValueError(needed)
+    return tuple(word for word in words if word in listed)
 
 
 LINEAGE = Value(
@@ -302,16 +307,11 @@ def source_column(word: str) -> str:
     return f"__{word}"
 
 
-def _source_columns(written: Any) -> tuple[str, ...]:
-    listed = [written] if isinstance(written, str) else written
-    if not isinstance(listed, list) or not set(map(str, listed)) <= set(SOURCE_WORDS):
-        raise ValueError(f"is one of {', '.join(SOURCE_WORDS)}, or a list of them")
-    return tuple(word for word in SOURCE_WORDS if word in listed)
-
-
 _SOURCE_WORD: dict[str, Any] = {"enum": list(SOURCE_WORDS)}
 SOURCE_COLUMNS = Value(
-    _source_columns, {"anyOf": [_SOURCE_WORD, {"type": "array", "items": _SOURCE_WORD, "uniqueItems": True}]}, list
+    lambda written: _words(written, SOURCE_WORDS, f"is one of {', '.join(SOURCE_WORDS)}, or a list of them"),
+    {"anyOf": [_SOURCE_WORD, {"type": "array", "items": _SOURCE_WORD, "uniqueItems": True}]},
+    list,
 )
 
 

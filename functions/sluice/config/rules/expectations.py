@@ -9,12 +9,12 @@ from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any, Union
 
-from sluice.config.key_pattern import regex_parser
+from sluice.config.key_pattern import MAX_PATTERN, parsed_regex, regex_parser
 from sluice.config.setting import Value, setting
 from sluice.config.values import COLUMNS, MARKS, SWITCH, choice
 
 QUARANTINE, COUNT, REPORT = "quarantine", "count", "report"
-MAX_PATTERN, MAX_COLUMNS = 500, 100
+MAX_COLUMNS = 100
 _AMONG_SHOWN = 10  # values
 _MOST_REPEATS = 1_000  # of RE2
 _NOT_NULL, _MIN, _MAX, _IN, _MATCHES = "not_null", "min", "max", "in", "matches"
@@ -55,16 +55,11 @@ def _limit(written: Any) -> str:
 
 
 def _pattern(written: Any) -> str:
-    if not isinstance(written, str) or not 1 <= len(written) <= MAX_PATTERN:
-        raise ValueError(f"is a regular expression of 1 to {MAX_PATTERN} characters")
-    try:
-        tree = regex_parser().parse(written)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"is not a regular expression: {error}") from error
+    tree = parsed_regex(written)
     if tree.state.flags & ~(re.UNICODE | re.IGNORECASE | re.DOTALL):
         raise ValueError("sets other flags than i and s")
     _check_items(tree)
-    return written
+    return str(written)
 
 
 def _check_items(items: Any) -> None:

@@ -100,30 +100,21 @@ class TableRule(TableSettings, _RuleTable):
         filled = _filled(self, lambda template: _fill(template, matched))
         database, _, name = filled.table.partition(".")
         if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
-            raise InvalidConfiguration(
-                f"The rule for {self.topic or self.topic_regex} gives topic {topic} the table name {filled.table!r}; "
-                "names are a lower-case letter, then lower-case letters, digits or _. Give the topic a rule of its own",
-                topic=topic,
-                table=filled.table,
+            what = (
+                f"table name {filled.table!r}; names are a lower-case letter, then lower-case letters, digits or _. "
+                "Give the topic a rule of its own"
             )
+            raise self._refused(topic, what, table=filled.table)
         if isinstance(filled.history, str) and not NAME.fullmatch(filled.history):
-            raise InvalidConfiguration(
-                f"The rule for {self.topic or self.topic_regex} gives topic {topic} the history table "
-                f"{filled.history!r}, which is not a table name. Give the topic a rule of its own",
-                topic=topic,
-                table=filled.table,
-            )
+            what = f"history table {filled.history!r}, which is not a table name. Give the topic a rule of its own"
+            raise self._refused(topic, what, table=filled.table)
         services = _filled(filled.services, lambda template: _fill(template, matched))
         record_key = (ROW,) if self.append_only else filled.record_key
         columns = (*record_key, *services.cluster_by, *filled.position_columns)
         impossible = [name for name in columns if not COLUMN.fullmatch(name)]
         for column in (*impossible, *map(impossible_column, filled.partition_by)):
             if column is not None:
-                raise InvalidConfiguration(
-                    f"The rule for {self.topic or self.topic_regex} gives topic {topic} the column name {column!r}",
-                    topic=topic,
-                    column=column,
-                )
+                raise self._refused(topic, f"column name {column!r}", column=column)
         settings = {item.name: getattr(filled, item.name) for item in fields(TableSettings)}
         return TableConfig(
             **{**settings, "record_key": record_key, "services": services},
@@ -132,6 +123,10 @@ class TableRule(TableSettings, _RuleTable):
             name=name,
             topic=topic,
         )
+
+    def _refused(self, topic: str, what: str, **facts: str) -> InvalidConfiguration:
+        message = f"The rule for {self.topic or self.topic_regex} gives topic {topic} the {what}"
+        return InvalidConfiguration(message, topic=topic, **facts)
 
 
 def history_taken(table: str, rules: Iterable[TableRule]) -> str | None:
