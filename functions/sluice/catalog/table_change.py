@@ -58,13 +58,14 @@ def table_change(wished: TableInput, present: Mapping[str, Any] | None, config: 
     for name in ("TableType", "ViewOriginalText", "ViewExpandedText"):
         if name in wished:
             merged[name] = wished[name]
-    described += _describe_parameters(present.get("Parameters") or {}, wished["Parameters"])
+    parameters = present.get("Parameters") or {}
+    described += _describe_parameters(parameters, wished["Parameters"])
     merged["Parameters"] = {
-        **{name: value for name, value in (present.get("Parameters") or {}).items() if not _outdated(name, wished)},
+        **{name: value for name, value in parameters.items() if not _outdated(name, wished["Parameters"])},
         **wished["Parameters"],
     }
-    if is_view and "comment" in (present.get("Parameters") or {}):
-        merged["Parameters"]["comment"] = present["Parameters"]["comment"]
+    if is_view and "comment" in parameters:
+        merged["Parameters"]["comment"] = parameters["comment"]
     storage, storage_described, retyped = _storage(
         wished["StorageDescriptor"], present.get("StorageDescriptor") or {}, is_view
     )
@@ -143,9 +144,9 @@ def _names(columns: Any) -> list[str]:
     return [str(column.get("Name", "")).lower() for column in columns or ()]
 
 
-def _outdated(parameter: str, wished: TableInput) -> bool:
+def _outdated(parameter: str, wished: Mapping[str, str]) -> bool:
     """True for a property of the sync that is obsolete, such as the seventh part of a schema that has six now."""
-    return owned(parameter) and parameter not in wished["Parameters"] and parameter not in (LAST_COMMIT, DEFINITION)
+    return owned(parameter) and parameter not in wished and parameter not in (LAST_COMMIT, DEFINITION)
 
 
 def _describe_parameters(present: Mapping[str, str], wished: Mapping[str, str]) -> list[str]:
@@ -157,11 +158,7 @@ def _describe_parameters(present: Mapping[str, str], wished: Mapping[str, str]) 
     described += ["the schema in Spark's words"] * any(
         present.get(name) != value for name, value in wished.items() if len(value) >= 100
     )
-    return described + [
-        f"{name} goes"
-        for name in present
-        if owned(name) and name not in wished and name not in (LAST_COMMIT, DEFINITION)
-    ]
+    return described + [f"{name} goes" for name in present if _outdated(name, wished)]
 
 
 def _view_describe(wished: TableInput, present: Mapping[str, Any]) -> list[str]:
