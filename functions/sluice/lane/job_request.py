@@ -119,6 +119,7 @@ def _request(
     if not environment.release:
         raise UnusableRequest("There is no release of the Spark code to start", field="release", value="")
     key = {"encryptionKeyArn": environment.key_arn} if environment.key_arn else {}
+    stack = {"sluice:stack": environment.stack} if environment.stack else {}
     return {
         "applicationId": environment.application_id,
         "clientToken": run_id,
@@ -128,7 +129,7 @@ def _request(
         "executionTimeoutMinutes": timeout_min,
         "mode": "BATCH",
         "retryPolicy": {"maxAttempts": 1},
-        "tags": {**dict(environment.tags), **_stack_tag(environment), **tags},
+        "tags": {**dict(environment.tags), **stack, **tags},
         "jobDriver": {
             "sparkSubmit": {
                 "entryPoint": f"{environment.release_url}/{ENTRY_POINT}",
@@ -145,10 +146,6 @@ def _request(
             **({"diskEncryptionConfiguration": key} if key else {}),
         },
     }
-
-
-def _stack_tag(environment: JobEnvironment) -> dict[str, str]:
-    return {"sluice:stack": environment.stack} if environment.stack else {}
 
 
 def execution_timeout_min(lane: LaneConfig) -> int:

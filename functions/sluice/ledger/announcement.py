@@ -64,7 +64,8 @@ def lane_metrics(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]
         "ObjectsSetAside": objects_aside,
         "RowsSetAside": aside["quarantined_rows"],
         "BytesCommitted": batch.get("bytes", 0),
-        "TablesCommitted": sum(1 for part in parts.values() if _is_committed(part)),
+        # A part whose changes are all in the table has no commit.
+        "TablesCommitted": sum(p.get("state") == COMMITTED and not p.get("no_change") for p in parts.values()),
         "TablesQuarantined": sum(1 for part in parts.values() if part.get("state") == "quarantined"),
         "TablesLosingChanges": sum(1 for part in parts.values() if (part.get("counts") or {}).get(OUTDATED)),
     }
@@ -91,11 +92,6 @@ def batch_seconds(batch: Mapping[str, Any]) -> float | None:
     """Seconds from claim to commit; None while either is unknown."""
     claimed, committed = batch.get("claimed_at"), batch.get("committed_at")
     return None if claimed is None or committed is None else (committed - claimed) / 1000
-
-
-def _is_committed(part: Mapping[str, Any]) -> bool:
-    """True if a commit was made. A part whose changes are all in the table has none."""
-    return part.get("state") == COMMITTED and not part.get("no_change")
 
 
 def _table(table: str, part: Mapping[str, Any]) -> dict[str, Any]:
