@@ -137,14 +137,11 @@ def _by_kafka_key(key: tuple[str, ...], file: str | None, rows: Sequence[Sampled
 
 
 def _may_be_key(column: Column, fact: ColumnFacts) -> bool:
-    return (
-        bool(fact.rows)
-        and not fact.nulls
-        and fact.distinct == fact.rows
-        and column.kind not in _KEYLESS
-        and COLUMN.fullmatch(column.name) is not None
-        and not is_measure(column)
-    )
+    return bool(fact.rows) and not fact.nulls and fact.distinct == fact.rows and _fits_a_key(column)
+
+
+def _fits_a_key(column: Column) -> bool:
+    return column.kind not in _KEYLESS and COLUMN.fullmatch(column.name) is not None and not is_measure(column)
 
 
 def is_measure(column: Column) -> bool:
@@ -176,9 +173,7 @@ def keys_of_several(
 def _may_join(column: Column) -> bool:
     words = {word.lower() for word in _WORD.findall(column.name)}
     likely = _names_itself(column.name, "")[1] or not _LINE.isdisjoint(words) or _is_day(column)
-    return (
-        likely and column.kind not in _KEYLESS and COLUMN.fullmatch(column.name) is not None and not is_measure(column)
-    )
+    return likely and _fits_a_key(column)
 
 
 def _is_day(column: Column) -> bool:
@@ -305,12 +300,7 @@ def _why_repeated(rows: Sequence[SampledRow]) -> str:
 
 def _by_pairs(columns: Mapping[str, Column], rows: Sequence[SampledRow], facts: Sequence[ColumnFacts]) -> Choice:
     """No single column is a key: offer the pairs of columns that are."""
-    fit = [
-        fact
-        for fact in facts
-        if fact.rows and not fact.nulls and columns[fact.name].kind not in _KEYLESS and COLUMN.fullmatch(fact.name)
-        if not is_measure(columns[fact.name])
-    ]
+    fit = [fact for fact in facts if fact.rows and not fact.nulls and _fits_a_key(columns[fact.name])]
     candidates = sorted(fit, key=lambda fact: (not _names_itself(fact.name, "")[1], -fact.distinct))[:_PAIRS_OF]
     pairs = tuple(
         pair

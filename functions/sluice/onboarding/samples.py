@@ -102,7 +102,8 @@ def sampled_row(record: Mapping[str, Any], writer: WriterSchema) -> SampledRow |
     op = record.get(writer.meta.op) if writer.meta.op else None
     if op in (TRUNCATE, MESSAGE):
         return None
-    deleted = op == DELETE or _true(record.get(writer.meta.deleted) if writer.meta.deleted else None)
+    flag = record.get(writer.meta.deleted) if writer.meta.deleted else None
+    deleted = op == DELETE or flag is True or flag == "true"
     before, row = writer.dialect.before(record), writer.dialect.row(record)
     if not isinstance(row, Mapping):
         return None
@@ -127,10 +128,6 @@ def _source_table(source: Any, writer: WriterSchema) -> str | None:
 
 def _values(row: Mapping[str, Any], writer: WriterSchema) -> dict[str, Any]:
     return {column.name: row.get(column.written_name) for column in writer.row.columns}
-
-
-def _true(value: Any) -> bool:
-    return value is True or value == "true"
 
 
 def distinct_rows(rows: Sequence[SampledRow]) -> list[SampledRow]:
@@ -183,7 +180,7 @@ def column_facts(name: str, rows: Sequence[SampledRow], all_rows: Sequence[Sampl
 
 def repeats(columns: Sequence[str], rows: Sequence[SampledRow]) -> int:
     """Count the rows whose values in these columns an earlier row has too."""
-    return len(rows) - len({tuple(_hashable(row.values.get(name)) for name in columns) for row in rows})
+    return len(rows) - distinct_values(columns, rows)
 
 
 def many_values(values: int, rows: int, rows_each: int) -> bool:
