@@ -451,22 +451,14 @@ def _row(types: NamedTypes, fields: Sequence[Mapping[str, Any]]) -> RowSchema:
         raise UnusableSchema(
             f"The source's columns {', '.join(taken)} have names that Sluice or Hudi uses", columns=list(taken)
         )
-    alike = sorted(name for name, count in Counter(names).items() if count > 1)
-    if alike:
-        written = sorted(field["name"][:100] for field in fields if stored_name(field["name"]) in alike)
-        raise UnusableSchema(
-            f"The source's columns {', '.join(map(repr, written))} would have the same name: "
-            "a column's name has letters, digits and _ only",
-            columns=written,
-        )
-    twice = sorted(name for name, count in Counter(name.lower() for name in names).items() if count > 1)
-    if twice:
-        written = sorted(field["name"][:100] for field in fields if stored_name(field["name"]).lower() in twice)
-        raise UnusableSchema(
-            f"The source's columns {', '.join(map(repr, written))} differ in case only; Spark and Glue can't "
-            "distinguish them",
-            columns=written,
-        )
+    for compared, wrong in (
+        (names, "would have the same name: a column's name has letters, digits and _ only"),
+        ([name.lower() for name in names], "differ in case only; Spark and Glue can't distinguish them"),
+    ):
+        counts = Counter(compared)
+        written = sorted(field["name"][:100] for field, name in zip(fields, compared) if counts[name] > 1)
+        if written:
+            raise UnusableSchema(f"The source's columns {', '.join(map(repr, written))} {wrong}", columns=written)
     if not names:
         raise UnusableSchema("The record has no data column")
     columns = Columns(types)

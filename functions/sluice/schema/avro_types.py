@@ -8,6 +8,7 @@ from typing import Any
 
 from sluice.errors import UnsupportedType
 from sluice.schema.columns import SPARK_TYPES, Column, array_column, column_of, json_column, variable_decimal_column
+from sluice.schema.limits import full_name
 from sluice.schema.temporal import STRUCTURED
 
 MAX_NESTING = 32  # types within types: deeper is an error of the schema, not of the interpreter
@@ -19,7 +20,7 @@ class NamedTypes:
     def __init__(self, schema: Any) -> None:
         self._types: dict[str, Mapping[str, Any]] = {}
         root = schema if isinstance(schema, Mapping) else {}
-        self._space = _full_name(str(root.get("name", "")), root.get("namespace")).rpartition(".")[0]
+        _, self._space = full_name(root, "")
         pending: list[tuple[Any, str]] = [(schema, "")]
         while pending:  # no recursion: the schema is untrusted
             node, space = pending.pop()
@@ -27,9 +28,8 @@ class NamedTypes:
                 pending.extend((item, space) for item in node)
             elif isinstance(node, Mapping):
                 if node.get("type") in ("record", "enum", "fixed", "error") and isinstance(node.get("name"), str):
-                    full = _full_name(node["name"], node.get("namespace", space))
+                    full, space = full_name(node, space)
                     self._types.setdefault(full, node)
-                    space = full.rpartition(".")[0]
                 fields = node.get("fields")
                 if isinstance(fields, list):
                     pending.extend((item.get("type"), space) for item in fields if isinstance(item, Mapping))
@@ -94,10 +94,6 @@ class NamedTypes:
 
 
 _AVRO_TYPES = frozenset("null boolean int long float double bytes string record error enum array map fixed".split())
-
-
-def _full_name(name: str, namespace: Any) -> str:
-    return name if "." in name or not isinstance(namespace, str) or not namespace else f"{namespace}.{name}"
 
 
 MAX_NESTED = 4_096  # types below the columns of one schema; a named type counts each time it is used

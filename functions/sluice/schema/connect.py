@@ -147,14 +147,10 @@ def _attributes(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: Any, otherwise: int) -> Any:
+    if value is None:
+        return otherwise
     text = str(value)
-    return (
-        int(text)
-        if value is not None and text.isascii() and text.isdigit() and len(text) < 6
-        else otherwise
-        if value is None
-        else value
-    )
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else value
 
 
 def _text(value: Any) -> str | None:

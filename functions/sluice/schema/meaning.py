@@ -58,11 +58,6 @@ def decimal_text(unscaled: bytes, scale: int) -> str:
     return format(_decimal_of(unscaled, scale), "f")
 
 
-def variable_decimal_text(value: Mapping[str, Any]) -> str:
-    """Text of Debezium's VariableScaleDecimal. Raises Unrepresentable."""
-    return decimal_text(value["value"], value["scale"])
-
-
 def number_key(text: str) -> str:
     """The text by which a number identifies a row: `7` for 7.0 and 07, `100` for 1E2. Other text stays as it is."""
     try:
@@ -285,7 +280,7 @@ MEANINGS: Mapping[str, Meaning] = {
     kinds.DECIMAL: Meaning(_decimal, _json_decimal),
     kinds.DECIMAL_TEXT: Meaning(lambda value, column: decimal_text(value, column.scale or 0), _json_decimal),
     kinds.VARIABLE_DECIMAL: Meaning(
-        lambda value, column: variable_decimal_text(value),
+        lambda value, column: decimal_text(value["value"], value["scale"]),
         lambda value, column: _json_number(value["value"], value["scale"]),
     ),
     kinds.ARRAY: Meaning(_json_array, _json_array),

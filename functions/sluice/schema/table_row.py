@@ -38,7 +38,12 @@ def row_for_table(writer: WriterSchema | RowSchema, config: TableConfig) -> RowS
     row = with_path_columns(row, path_columns(config))
     wanted = row_as_configured(ruled(row, config.columns), config.raw)
     base_columns = {*config.record_key, *config.partition_columns}
-    columns = tuple(_as_base64(column) if column.name in base_columns else column for column in wanted.columns)
+    columns = (
+        replace(plain_column(column.name, STRING, column.nullable, column.source_type), field=column.field)
+        if column.kind == BYTES and column.name in base_columns
+        else column
+        for column in wanted.columns
+    )
     own = (plain_column(ROW, STRING, False, "row"),) if config.append_only else ()
     return with_partition_columns(RowSchema((*columns, *own)), config)
 
@@ -56,14 +61,6 @@ def with_path_columns(row: RowSchema, added: Sequence[Column]) -> RowSchema:
     """A writer's row with those of the columns that it lacks."""
     lacked = tuple(column for column in added if row.column(column.name) is None)
     return RowSchema((*row.columns, *lacked)) if lacked else row
-
-
-def _as_base64(column: Column) -> Column:
-    return (
-        replace(plain_column(column.name, STRING, column.nullable, column.source_type), field=column.field)
-        if column.kind == BYTES
-        else column
-    )
 
 
 def row_with_types(writer: WriterSchema, config: TableConfig, spark_types: Mapping[str, str]) -> RowSchema:
