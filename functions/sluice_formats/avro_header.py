@@ -64,12 +64,9 @@ def parse_header(head: Head, limits: Limits = DEFAULTS) -> AvroHeader:
         raise HeaderCut("The Avro header is longer than the bytes that were read", bytes=len(data)) from error
     if schema is None:
         raise CorruptObject("The Avro header has no schema")
-    return AvroHeader(schema, _schema_of(schema, limits), _codec_of(codec), sync, end, calendar)
-
-
-def _schema_of(text: bytes, limits: Limits) -> Any:
-    """The parsed schema: one object for equal texts, unless they are as large as only a hostile one is."""
-    return _kept(text, limits) if len(text) <= _KEPT_TEXT_BYTES else _parsed(text, limits)
+    # One object for equal texts, unless they are as large as only a hostile one is.
+    parsed = _kept(schema, limits) if len(schema) <= _KEPT_TEXT_BYTES else _parsed(schema, limits)
+    return AvroHeader(schema, parsed, _codec_of(codec), sync, end, calendar)
 
 
 def _parsed(text: bytes, limits: Limits) -> Any:
@@ -77,11 +74,17 @@ def _parsed(text: bytes, limits: Limits) -> Any:
         schema = parse_schema(text)
     except (ValueError, RecursionError) as error:
         raise CorruptObject("The Avro header's schema is not JSON", cause=str(error)[:200]) from error
-    _CHECKED.check(text, schema, limits)
+    checked = (hashlib.sha256(text).digest(), limits)
+    if checked not in _WITHIN_LIMITS:
+        check_schema(schema, limits)
+        if len(_WITHIN_LIMITS) >= _CHECKED_SCHEMAS:
+            _WITHIN_LIMITS.clear()
+        _WITHIN_LIMITS.add(checked)
     return schema
 
 
 _kept = lru_cache(maxsize=8)(_parsed)
+_WITHIN_LIMITS: set[tuple[bytes, Limits]] = set()  # schemas by hash: the objects of a topic repeat theirs
 
 
 def _codec_of(written: bytes) -> str:
@@ -94,24 +97,6 @@ def _codec_of(written: bytes) -> str:
             codec=codec[:40],
         )
     return codec
-
-
-class _Checked:
-    """The schemas that were found to be within limits, by hash: the objects of a topic repeat theirs."""
-
-    def __init__(self) -> None:
-        self._known: set[tuple[bytes, Limits]] = set()
-
-    def check(self, text: bytes, schema: Any, limits: Limits) -> None:
-        checked = (hashlib.sha256(text).digest(), limits)
-        if checked not in self._known:
-            check_schema(schema, limits)
-            if len(self._known) >= _CHECKED_SCHEMAS:
-                self._known.clear()
-            self._known.add(checked)
-
-
-_CHECKED = _Checked()
 
 
 class Cut(Exception):

@@ -46,16 +46,15 @@ def marked_rows(
         name = rule.column if column is None else column.written_name
         marks = [None if column is None or row is None else row[name] for row in rows]
     assert marks is not None
-    before = [_is_before(name, mark, row) for mark, row in zip(marks, rows)]
+    before = [
+        mark is not None and isinstance(row, Mapping) and is_before_image(name, mark, row)
+        for mark, row in zip(marks, rows)
+    ]
     return MarkedRows(
         [row is not None and (early or rule.is_deletion(mark)) for mark, row, early in zip(marks, rows, before)],
         before,
         [rule.is_loaded(mark) for mark in marks],
     )
-
-
-def _is_before(column: str, mark: Any, row: Any) -> bool:
-    return mark is not None and isinstance(row, Mapping) and is_before_image(column, mark, row)
 
 
 def capture_positions(

@@ -58,17 +58,17 @@ def keyless_set_aside(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
     )
 
 
-def _key_of(writer: WriterSchema, plan: ReaderPlan) -> tuple[str, ...]:
-    """The written names of the columns of the record key."""
+def _written(writer: WriterSchema, plan: ReaderPlan, names: Sequence[str]) -> tuple[str, ...]:
+    """The written names of some of the table's columns, as far as the writer has them."""
     row = ruled(writer.row, plan.rules)
-    return tuple(column.written_name for column in map(row.column, plan.record_key) if column is not None)
+    return tuple(column.written_name for column in map(row.column, names) if column is not None)
 
 
 def _lacking(
     rows: Mapping[int, Mapping[str, Any]], deleted: Collection[int], chunk: Chunk, plan: ReaderPlan
 ) -> set[int]:
     """Which of a chunk's former rows, by the numbers of their records, carry no key."""
-    writer, key = chunk.writer, _key_of(chunk.writer, plan)
+    writer, key = chunk.writer, _written(chunk.writer, plan, plan.record_key)
     if not rows or not key:
         return set()
     columns = DeletionColumns(
@@ -90,7 +90,7 @@ def with_former_rows(chunk: Chunk, begin: int, plan: ReaderPlan) -> Chunk:
     Envelopes show it by the row before the update, rows of AWS DMS by columns of the before-image (`BI_`). A capture
     writes no deletion where the record key is not the source's primary key. `begin` is the place of the first record.
     """
-    writer, key = chunk.writer, () if plan.append_only else _key_of(chunk.writer, plan)
+    writer, key = chunk.writer, () if plan.append_only else _written(chunk.writer, plan, plan.record_key)
     if not key:
         return chunk
     made = _former_envelopes(chunk, key, plan) if writer.dialect.sides else _former_rows(chunk, key, plan)
@@ -103,12 +103,6 @@ def with_former_rows(chunk: Chunk, begin: int, plan: ReaderPlan) -> Chunk:
         records += changes
         places += [place] * len(changes)
     return Chunk(writer, records, places)
-
-
-def _places(writer: WriterSchema, plan: ReaderPlan) -> tuple[str, ...]:
-    """The written names of the columns that order rows: those of the change count, not of the row before it."""
-    row = ruled(writer.row, plan.rules)
-    return tuple(column.written_name for column in map(row.column, plan.position) if column is not None)
 
 
 def _former_envelopes(chunk: Chunk, key: Sequence[str], plan: ReaderPlan) -> dict[int, Record]:
@@ -124,7 +118,7 @@ def _former_envelopes(chunk: Chunk, key: Sequence[str], plan: ReaderPlan) -> dic
         and all(before.get(name) is not None for name in key)
     }
     lacking = _lacking(former, (), chunk, plan)
-    places = _places(chunk.writer, plan)
+    places = _written(chunk.writer, plan, plan.position)  # those of the change count, not of the row before it
     made: dict[int, Record] = {}
     for at, before in former.items():
         if at not in lacking and isinstance(record := chunk.records[at], dict):
@@ -139,7 +133,8 @@ def _former_rows(chunk: Chunk, key: Sequence[str], plan: ReaderPlan) -> dict[int
     if column is None or not plan.delete_when.values or not written.issuperset(_IMAGE + name for name in key):
         return {}
     mark, made = column.written_name, dict[int, Record]()
-    imaged = [name for name in written - {mark, *_places(chunk.writer, plan)} if _IMAGE + name in written]
+    kept = {mark, *_written(chunk.writer, plan, plan.position)}
+    imaged = [name for name in written - kept if _IMAGE + name in written]
     for at, record in enumerate(chunk.records):
         if isinstance(record, dict) and not plan.delete_when.is_deletion(record[mark]):
             former = {name: record[_IMAGE + name] for name in imaged}
