@@ -84,30 +84,21 @@ def evolve(
     if stored is None:
         return Evolution(NEW_TABLE, (), types)
     _same_case(stored, types)
-    target: dict[str, str] = {}
-    changes: list[ColumnChange] = []
-    for name, old in stored.items():
-        new = types.pop(name, None)
-        if new is None:
-            target[name] = old
-            if name not in NAMES:
-                changes.append(_change(name, DROPPED, old, None, old))
+    changes = tuple(change for change in compare(stored, types) if change.column not in NAMES)
+    for change in changes:
+        name, old, new = change.column, change.old, change.new
+        if old is None or new is None:
             continue
-        keyed = name in record_key + partition_by
-        try:
-            widening = widen(name, old, new)
-        except Incompatible as error:
-            raise _of_the_key(name, old, new) if keyed else error from None
-        if widening.type != old and keyed and widening.type != "bigint":
+        if name in record_key + partition_by and change.to not in (old, "bigint"):
             raise _of_the_key(name, old, new)
-        target[name] = widening.type
-        if widening.change != SAME:
-            changes.append(_change(name, widening.change, old, new, widening.type))
-    for name, new in types.items():
-        target[name] = new
-        changes.append(_change(name, ADDED, None, new, new))
+        if change.change == INCOMPATIBLE:
+            widen(name, old, new)  # raises
+    return _after(stored, changes)
+
+
+def _after(before: Mapping[str, str], changes: tuple[ColumnChange, ...]) -> Evolution:
     verdict = max((change.change for change in changes), key=_BY_STRENGTH.index, default=SAME)
-    return Evolution(verdict, tuple(changes), target)
+    return Evolution(verdict, changes, {**before, **{change.column: change.to or "" for change in changes}})
 
 
 def compare(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[ColumnChange, ...]:
@@ -139,8 +130,7 @@ def evolve_further(stored: Mapping[str, str] | None, so_far: Mapping[str, str], 
         for change in compare(so_far, {column.name: column.spark_type for column in written.columns})
         if change.column not in NAMES
     )
-    verdict = max((change.change for change in changes), key=_BY_STRENGTH.index, default=SAME)
-    return Evolution(verdict, changes, {**so_far, **{change.column: change.to or "" for change in changes}})
+    return _after(so_far, changes)
 
 
 def refused(error: SluiceError) -> Evolution:
@@ -168,12 +158,14 @@ def _same_case(stored: Mapping[str, str], written: Mapping[str, str]) -> None:
     for name in written:
         same = stored_names.get(name.lower(), name)
         if same != name:
-            raise Incompatible(
-                f"Columns {same} and {name} differ in case only",
-                column=name,
-                types=[same, name],
-                next_step=f"Put `columns: {{rename: {{{name}: {same}}}}}` into the table's rule, {PUSH_AND_RETRY}",
-            )
+            raise differ_in_case(same, name, f"into the table's rule, {PUSH_AND_RETRY}")
+
+
+def differ_in_case(one: str, other: str, where: str) -> Incompatible:
+    """The error of two columns whose names Spark and Glue can't tell apart; `where` says where to rename the other."""
+    step = f"Put `columns: {{rename: {{{other}: {one}}}}}` {where}"
+    message = f"Columns {one} and {other} differ in case only"
+    return Incompatible(message, next_step=step, column=other, types=[one, other])
 
 
 def evolve_empty(before: Mapping[str, str]) -> Evolution:

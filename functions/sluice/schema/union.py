@@ -12,6 +12,7 @@ from functools import reduce
 from sluice.errors import PUSH_AND_RETRY, Incompatible
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column, RowSchema, array_column, decimal_column, plain_column
+from sluice.schema.evolution import differ_in_case
 
 # The kind that holds the values of both, by pair of kinds.
 _WIDER: dict[frozenset[str], str] = {
@@ -42,13 +43,8 @@ def merge_schemas(first: RowSchema, second: RowSchema) -> RowSchema:
         if same is None:
             merged.append(replace(column, nullable=True))
         elif same != column.name:
-            raise Incompatible(
-                f"Columns {same} and {column.name} differ in case only",
-                column=column.name,
-                types=[same, column.name],
-                next_step=f"Put `columns: {{rename: {{{column.name}: {same}}}}}` into the table's rule, or "
-                f"the reverse, {PUSH_AND_RETRY}",
-            )
+            where = f"into the table's rule, or the reverse, {PUSH_AND_RETRY}"
+            raise differ_in_case(same, column.name, where)
     return RowSchema(tuple(merged))
 
 
