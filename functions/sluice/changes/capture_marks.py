@@ -48,24 +48,26 @@ _COMMON = _words(
     "i c r l u t insert create read load update upsert merge truncate refresh update_postimage update_after "
     "update-insert +i +u import",
 )
-_COMMON_COLUMNS = frozenset(
+_COMMON_COLUMNS = (
     "op _op __op op_type optype operation _operation operation_type _operation_type change_type "
     "change_operation _cdc_operation cdc_op _cdc_op dml_type row_kind _row_kind rowkind _meta_op "
     "ticdc_meta_operation metadata_action __crdb__event_type _metadata_change_type ibmsnap_operation "
     "sys_change_operation dmltype__ hoodie_operation dtl__capxaction infa_operation_type talend_cdc_type jrn_flag "
-    "versions_operation ar_h_operation ziw_status_flag".split()
-)
+    "versions_operation ar_h_operation ziw_status_flag"
+).split()
 # SAP's replication flows, ODP and SLT, and IBM's InfoSphere write letters more: deletions of keys alone, and images of
 # an update. In other columns they may be data. https://userapps.support.sap.com/sap/support/knowledge/en/3427972
 _LETTERS = Vocabulary(_COMMON.deletions | {"x"}, _COMMON.before | {"b"}, _COMMON.others | {"a"})
 # Delta, Iceberg and Materialize (mz_diff) compare two states of a table: of one key, what went comes before what came.
 _DIFFERENCES = Vocabulary(_COMMON.deletions, _COMMON.before | {"delete"}, _COMMON.others)
-_LETTER_COLUMNS = frozenset(
-    "change_type operation_type __operation_type odq_changemode iuuc_operation _1dh_operation dm_operation_type".split()
-)
+_LETTER_COLUMNS = (
+    "change_type operation_type __operation_type odq_changemode iuuc_operation _1dh_operation dm_operation_type"
+).split()
 _QLIK_END = "change_oper"  # behind a prefix of the task's own, header__ by default
 _QLIK = _words("d", "b", "i u", "D")
-_NUMBERED: Mapping[str, Vocabulary] = {
+_BY_COLUMN: Mapping[str, Vocabulary] = {
+    **dict.fromkeys(_COMMON_COLUMNS, _COMMON),
+    **dict.fromkeys(_LETTER_COLUMNS, _LETTERS),
     "___operation": _words("1", "3", "2 4 5", "1"),  # SQL Server's __$operation
     "hvr_op": _words("0 8 10", "3 4", "1 2 5 11 12 22 32 42 52", "0"),
     "_peerdb_record_type": _words("2", "", "0 1", "2"),
@@ -166,11 +168,7 @@ def mark_text(value: Any) -> str | None:
 def vocabulary(column: str) -> Vocabulary | None:
     """The words of a column of operations; None for a column of another name."""
     name = stored_name(column).lower()
-    if name.endswith(_QLIK_END):
-        return _QLIK
-    if name in _LETTER_COLUMNS:
-        return _LETTERS
-    return _COMMON if name in _COMMON_COLUMNS else _NUMBERED.get(name)
+    return _QLIK if name.endswith(_QLIK_END) else _BY_COLUMN.get(name)
 
 
 @lru_cache(maxsize=8192)
