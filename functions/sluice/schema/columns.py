@@ -169,11 +169,6 @@ def decimal_column(name: str, precision: int, scale: int, nullable: bool, source
     return Column(name, DECIMAL, f"decimal({digits},{max(scale, 0)})", nullable, digits, scale, source_type)
 
 
-def variable_decimal_column(name: str, nullable: bool, source_type: str) -> Column:
-    """Exact text of numbers with a scale of their own (Debezium's VariableScaleDecimal)."""
-    return plain_column(name, VARIABLE_DECIMAL, nullable, source_type)
-
-
 def json_column(
     name: str, nullable: bool, source_type: str, *, fields: tuple[Column, ...] = (), element: Column | None = None
 ) -> Column:

@@ -181,7 +181,7 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
     as a whole.
     """
     wrapped: Wrapped | None = None
-    first, of_changes = True, False
+    first, of_changes, most = True, False, limits.block_bytes // _PARSED
     nulls = array("Q")  # numbers of lines before the first sound record, which tells what they are
     for number, content in enumerate(lines(text)):
         limits.check_rows(number + 1)
@@ -191,7 +191,10 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
             continue
         schema: Mapping[str, Any] | None = None
         try:
-            _within(len(content), limits.block_bytes // _PARSED, number)
+            if len(content) > most:
+                raise ExpansionLimit.beyond(
+                    "block_bytes", f"The record is longer than {most:,} bytes", most, record=number
+                )
             line = content.decode("utf-8")
             if wrapped is not None:
                 schema, value = wrapped.read(line, number)
@@ -258,11 +261,6 @@ def _parsed(line: str) -> Any:
         if not commas:
             raise
         return parse(mended)
-
-
-def _within(length: int, limit: int, number: int) -> None:
-    if length > limit:
-        raise ExpansionLimit.beyond("block_bytes", f"The record is longer than {limit:,} bytes", limit, record=number)
 
 
 def _no_wider(value: dict[str, Any], limits: Limits, number: int) -> None:

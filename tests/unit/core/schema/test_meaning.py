@@ -8,11 +8,11 @@ from support.meanings import EXAMPLES
 
 from sluice.schema.columns import (
     SPARK_TYPES,
+    VARIABLE_DECIMAL,
     array_column,
     decimal_column,
     json_column,
     plain_column,
-    variable_decimal_column,
 )
 from sluice.schema.meaning import (
     MEANINGS,
@@ -95,7 +95,7 @@ def test_json_keeps_numbers_exact_and_names_what_it_does_not_have():
         "record",
         fields=(
             decimal_column("d", 20, 2, True, ""),
-            variable_decimal_column("v", True, ""),
+            plain_column("v", VARIABLE_DECIMAL, True, ""),
             plain("b", "bytes"),
             plain("day", "date"),
             plain("far", "date"),
