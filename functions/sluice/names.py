@@ -86,6 +86,11 @@ def timed_id(begin: str, now: int, entropy: str) -> str:
     return f"{begin}-{datetime.fromtimestamp(now / 1000, tz=timezone.utc):%Y%m%dT%H%M%SZ}-{entropy[:8]}"
 
 
+def counted(count: int, noun: str) -> str:
+    """(2, "row") -> "2 rows"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def shortened(text: str, length: int) -> str:
     """Shorten to `length` characters. The middle is left out, since keys differ at their ends."""
     if len(text) <= length:

@@ -21,6 +21,7 @@ from sluice.config.json_types import BASE64, declared_type
 from sluice.config.key_pattern import folder_values
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit
+from sluice.names import counted
 from sluice.schema import columns as kinds
 from sluice.schema.avro import WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
@@ -139,13 +140,8 @@ def _batches(text: bytes, columns: CsvColumns, form: CsvForm, limits: Limits) ->
 def _ragged(row: Any) -> RaggedCsv:
     where = "A row" if row.number is None else f"Row {row.number}"
     actual, expected = row.actual_columns, row.expected_columns
-    values = f"{actual:,} value{'' if actual == 1 else 's'} for {expected:,} column{'' if expected == 1 else 's'}"
-    return RaggedCsv(
-        f"{where} has {values}: {row.text[:_CELL]!r}",
-        row=row.number,
-        expected=expected,
-        found=actual,
-    )
+    message = f"{where} has {counted(actual, 'value')} for {counted(expected, 'column')}: {row.text[:_CELL]!r}"
+    return RaggedCsv(message, row=row.number, expected=expected, found=actual)
 
 
 _Reader = Callable[[str], Any]

@@ -17,8 +17,7 @@ from sluice.changes.dialects.registry import shown_by, translator
 from sluice.config.csv_form import CsvForm
 from sluice.config.limits import DEFAULTS
 from sluice.errors import SluiceError
-from sluice.names import stored_name
-from sluice.onboarding.keys import counted
+from sluice.names import counted, stored_name
 from sluice_formats.avro import blocks_of, decoded, decompressed
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.avro_values import decoder_of

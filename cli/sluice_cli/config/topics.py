@@ -21,9 +21,8 @@ from sluice.config.key_pattern import folder_values
 from sluice.errors import SluiceError, UnusableSchema
 from sluice.ledger.keys import PARKED
 from sluice.ledger.records import ObjectRecord
-from sluice.names import TOPIC, TOPIC_REFUSED
+from sluice.names import TOPIC, TOPIC_REFUSED, counted
 from sluice.objects import ObjectId
-from sluice.onboarding.keys import counted
 from sluice.onboarding.samples import SampledRow, TopicSample, sampled_row
 from sluice.schema.avro import WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.columns import STRING, RowSchema, plain_column

@@ -15,6 +15,7 @@ from typing import Any
 
 from sluice.lane.machine import HALT_AFTER_FAILURES, HALTED, LEDGER_LOST, PAUSED
 from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED
+from sluice.names import counted
 
 SOURCE = "Sluice"
 BATCH_COMMITTED = "Batch Committed"
@@ -280,7 +281,7 @@ def objects_refused(changes: Sequence[LedgerChange], *, stack: str) -> dict[str,
     return {
         "stack": stack,
         "id": sha256("\n".join(sorted(change.id for change in changes)).encode()).hexdigest()[:32],
-        "message": f"{_number(len(items), 'object')} quarantined on arrival ({why}): {_tables(by_table)}",
+        "message": f"{counted(len(items), 'object')} quarantined on arrival ({why}): {_tables(by_table)}",
         "batch": None,
         "objects": len(items),
         "rows": 0,
@@ -311,7 +312,7 @@ def batch_events(
             {
                 "stack": stack,
                 "id": name,
-                "message": f"{_number(objects, 'object')} and {_number(rows, 'row')} quarantined: {_tables(aside_of)}",
+                "message": f"{counted(objects, 'object')} and {counted(rows, 'row')} quarantined: {_tables(aside_of)}",
                 "batch": name,
                 "objects": objects,
                 "rows": rows,
@@ -374,10 +375,6 @@ def _is_lost(lane: Mapping[str, Any]) -> bool:
 
 def _whole(value: Any) -> int:
     return int(value) if isinstance(value, (int, float)) else 0
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _tables(by_table: Iterable[Mapping[str, Any]]) -> str:

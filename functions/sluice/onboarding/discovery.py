@@ -14,10 +14,10 @@ from sluice.changes.dialects.dynamodb import DYNAMODB_EXPORTS
 from sluice.changes.dialects.wrappers import wrapper_of
 from sluice.changes.position import OFFSET_ONLY, POSTGRES
 from sluice.changes.source_tables import parts_of
-from sluice.names import COLUMN, NAME
+from sluice.names import COLUMN, NAME, counted
 from sluice.onboarding.dates import likely_types
 from sluice.onboarding.fit import stay_alive, unmarked_deletions, unmarked_operations
-from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice, counted, record_key
+from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice, record_key
 from sluice.onboarding.order import (
     not_a_position,
     note_on_order,

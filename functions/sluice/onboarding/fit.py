@@ -13,8 +13,8 @@ from sluice.config.delete_when import written_marks
 from sluice.config.key_pattern import ORDER, groups_of
 from sluice.config.rules.partition_fields import columns_read
 from sluice.config.table import IGNORE, TableConfig
-from sluice.names import did_you_mean, stored_name
-from sluice.onboarding.keys import ROWS_ENOUGH, SHOWN, counted, is_measure, keys_of_several
+from sluice.names import counted, did_you_mean, stored_name
+from sluice.onboarding.keys import ROWS_ENOUGH, SHOWN, is_measure, keys_of_several
 from sluice.onboarding.order import lacks_order, positions_of_keys, possible_positions, splits, unordered_keys
 from sluice.onboarding.samples import (
     ROWS_PER_FOLDER,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from sluice.names import COLUMN
+from sluice.names import COLUMN, counted
 from sluice.onboarding.samples import ColumnFacts, SampledRow, TopicSample, columns_of_deletions, repeats
 from sluice.schema.avro import WriterSchema
 from sluice.schema.columns import ARRAY, BOOLEAN, BYTES, DATE, DOUBLE, FLOAT, ISO_DATE, JSON, Column
@@ -66,11 +66,6 @@ class _Deletions:
 
     columns: frozenset[str]
     count: int
-
-
-def counted(count: int, noun: str) -> str:
-    """(2, "row") -> "2 rows"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def record_key(

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from sluice.changes.position import OFFSET_ONLY
 from sluice.errors import Incompatible, Unordered
-from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice, counted
+from sluice.names import counted
+from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice
 from sluice.onboarding.samples import SampledRow, TopicSample, distinct_values, rows_of_keys
 from sluice.schema.avro import WriterSchema
 from sluice.schema.capture_order import check_position_column, encode_capture_order, is_change_sequence

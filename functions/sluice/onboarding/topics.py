@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.values import PLACEHOLDER
-from sluice.names import meant_name
-from sluice.onboarding.keys import SHOWN, counted
+from sluice.names import counted, meant_name
+from sluice.onboarding.keys import SHOWN
 
 TOPICS_NAMED = 10  # topics without objects that are named one by one
 
