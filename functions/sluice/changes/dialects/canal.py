@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sluice.changes.dialects.nested import ChangePaths, Reading, at, placed, whole
-from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, TRUNCATE, UPDATE
+from sluice.changes.dialects.nested import BY_WORDS, ChangePaths, Reading, at, placed, whole
+from sluice.changes.hidden_columns import MESSAGE, TRUNCATE
 from sluice.errors import UnusableSchema
 
 _STATEMENTS = "create alter erase rename query cindex dindex gtid xacommit xarollback mheartbeat tidb_watermark".split()
@@ -45,13 +45,7 @@ CANAL = ChangePaths(
     "canal",
     fields=frozenset(("database", "table", "type", "isDdl", "data")),
     operation="type",
-    operations={
-        "insert": CREATE,
-        "update": UPDATE,
-        "delete": DELETE,
-        "truncate": TRUNCATE,
-        **dict.fromkeys(_STATEMENTS, MESSAGE),
-    },
+    operations={**BY_WORDS, "truncate": TRUNCATE, **dict.fromkeys(_STATEMENTS, MESSAGE)},
     row="data",
     old="old",
     source={"db": "database", "table": "table", "ts_ms": "es"},

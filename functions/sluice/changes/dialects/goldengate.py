@@ -9,18 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sluice.changes.dialects.nested import ChangePaths, Reading, Record, TypedForm, placed, whole
+from sluice.changes.dialects.nested import BY_WORDS, ChangePaths, Reading, Record, TypedForm, placed, whole
 from sluice.changes.hidden_columns import CREATE, DELETE, TRUNCATE, UPDATE
 from sluice.errors import UnusableSchema
 
 _METADATA = frozenset("table op_type op_ts current_ts pos primary_keys tokens csn xid".split())
-_WORDS = {
-    "insert": CREATE,
-    "update": UPDATE,
-    "pk": UPDATE,
-    "delete": DELETE,
-    "truncate": TRUNCATE,
-}  # insertOpKey and its like
+_WORDS = {**BY_WORDS, "pk": UPDATE, "truncate": TRUNCATE}  # insertOpKey and its like
 _NEW_KEYS = ("k", "p", "pk")
 _BOTH = "Let GoldenGate write a deletion and an insert: gg.handler.<name>.format.pkUpdateHandling=delete-insert"
 _MISSING = "_isMissing"  # with includeIsMissingFields, of a column that the trail lacks

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.changes.dialects.nested import ChangePaths, Reading, Record, at
-from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, UPDATE
+from sluice.changes.dialects.nested import BY_WORDS, ChangePaths, Reading, Record, at
+from sluice.changes.hidden_columns import MESSAGE, SNAPSHOT_READ
 
 _STATEMENTS = (
     *("bootstrap-start", "bootstrap-complete", "table-create", "table-alter", "table-drop"),
@@ -38,13 +38,7 @@ MAXWELL = MaxwellChanges(
     "maxwell",
     fields=frozenset(("database", "type", "ts")),
     operation="type",
-    operations={
-        "insert": CREATE,
-        "update": UPDATE,
-        "delete": DELETE,
-        "bootstrap-insert": SNAPSHOT_READ,
-        **dict.fromkeys(_STATEMENTS, MESSAGE),
-    },
+    operations={**BY_WORDS, "bootstrap-insert": SNAPSHOT_READ, **dict.fromkeys(_STATEMENTS, MESSAGE)},
     row="data",
     old="old",
     source={"db": "database", "table": "table", "server_id": "server_id", "gtid": "gtid"},

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from string import hexdigits
 from typing import Any
 
-from sluice.changes.dialects.nested import ChangePaths, Reading, Record, at, nanos, placed, whole
+from sluice.changes.dialects.nested import BY_WORDS, ChangePaths, Reading, Record, at, nanos, placed, whole
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, TRUNCATE, UPDATE
 from sluice.errors import UnusableSchema
 
@@ -46,9 +46,7 @@ DMS_MESSAGES = DmsMessages(
     operation="metadata.operation",
     operations={
         "load": SNAPSHOT_READ,
-        "insert": CREATE,
-        "update": UPDATE,
-        "delete": DELETE,
+        **BY_WORDS,
         "truncate-table": TRUNCATE,
         **dict.fromkeys((*_DMS_STATEMENTS, "change-columns", "column-type-change"), MESSAGE),
     },
@@ -87,7 +85,7 @@ QLIK_MESSAGES = QlikMessages(
     "qlik",
     fields=frozenset(("message",)),
     operation="message.headers.operation",
-    operations={"insert": CREATE, "update": UPDATE, "delete": DELETE, "refresh": SNAPSHOT_READ},
+    operations={**BY_WORDS, "refresh": SNAPSHOT_READ},
     row="message.data",
     before="message.beforeData",
     place=_of_qlik,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sluice.changes.dialects.nested import ChangePaths, JsonOnly, Reading, Record, at, change, whole
-from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, UPDATE
+from sluice.changes.dialects.nested import BY_WORDS, ChangePaths, JsonOnly, Reading, Record, at, change, whole
+from sluice.changes.hidden_columns import DELETE, MESSAGE, UPDATE
 from sluice.errors import UnusableSchema
 
 _STATEMENTS = (
@@ -83,13 +83,7 @@ _EVENTS = ChangePaths(
     "mongodb",
     fields=frozenset(("operationType", "ns")),
     operation="operationType",
-    operations={
-        "insert": CREATE,
-        "update": UPDATE,
-        "replace": UPDATE,
-        "delete": DELETE,
-        **dict.fromkeys(_STATEMENTS, MESSAGE),
-    },
+    operations={**BY_WORDS, "replace": UPDATE, **dict.fromkeys(_STATEMENTS, MESSAGE)},
     row="fullDocument",
     before="fullDocumentBeforeChange",
     key="documentKey",

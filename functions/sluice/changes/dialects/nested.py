@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable, Protocol
 
-from sluice.changes.hidden_columns import DELETE, MESSAGE, TRUNCATE, UPDATE
+from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, TRUNCATE, UPDATE
 from sluice.changes.position import NUMBER_FIELD, STEP_FIELD
 from sluice.errors import UnusableSchema
 
@@ -133,6 +133,8 @@ def _joined(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
     return change(earlier["op"], later["before"], row, {**source, **partial})
 
 
+# The operations of changes of a row, by the words that most captures have for them.
+BY_WORDS: Mapping[str, str] = {"insert": CREATE, "update": UPDATE, "delete": DELETE}
 _STEPS = 10**6  # more changes than a record holds
 _MOMENT = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d(?::?\d\d)?)?")
 _CLOCK = re.compile(r"([0-9]{1,19})\.([0-9]{10})")

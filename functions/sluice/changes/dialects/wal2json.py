@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sluice.changes.dialects.nested import ChangePaths, JsonOnly, Reading, Record, lsn, nanos, placed
+from sluice.changes.dialects.nested import BY_WORDS, ChangePaths, JsonOnly, Reading, Record, lsn, nanos, placed
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, TRUNCATE, UPDATE
 from sluice.errors import UnusableSchema
 
@@ -53,7 +53,7 @@ _BY_TRANSACTION = replace(
     fields=frozenset(("change",)),
     listed="change",
     operation="kind",
-    operations={"insert": CREATE, "update": UPDATE, "delete": DELETE, "truncate": TRUNCATE, "message": MESSAGE},
+    operations={**BY_WORDS, "truncate": TRUNCATE, "message": MESSAGE},
     before="oldkeys",
 )
 _OF_TRANSACTION = frozenset("xid timestamp lsn nextlsn origin change".split())
