@@ -439,21 +439,10 @@ class TableConfig(TableSettings, _TableIdentity):
     def pinned(self) -> dict[str, Any]:
         """What the ledger keeps of a table that has data: its topic, and the settings that can't change any more."""
         values = self.to_dict()
-        settings = {
-            name: values[name] for name in (*FIXED, "topic") if values[name] is not None
-        }  # the ledger has no nulls
-        return {**settings, **self._hashed_key, **self._named_history}
-
-    @property
-    def _named_history(self) -> dict[str, str]:
-        """The name of the history table; empty without one."""
-        return {_HISTORY: self.history_table.name} if self.history else {}
-
-    @property
-    def _hashed_key(self) -> dict[str, Any]:
-        """The columns of key and partitions that hold hashes, and the secret of their key; empty where none does."""
-        hashed = self.columns.hashed((*self.record_key, *columns_read(self.partition_by)))
-        return {_HASHED_KEY: [*hashed, self.columns.key]} if hashed else {}
+        kept = {name: values[name] for name in (*FIXED, "topic") if values[name] is not None}  # the ledger has no nulls
+        if hashed := self.columns.hashed((*self.record_key, *columns_read(self.partition_by))):
+            kept[_HASHED_KEY] = [*hashed, self.columns.key]  # and the secret of the hashes' key
+        return {**kept, _HISTORY: self.history_table.name} if self.history else kept
 
 
 FIXED = tuple(item.name for item in settings_of(TableSettings) if item.fixed)
