@@ -189,24 +189,17 @@ def judge(marks: Mapping[int, Mark], seen: Iterable[SeenObject], *, generation: 
     for item in seen:
         if item.partition is not None and item.highest is not None:
             waiting.setdefault(item.partition, []).append(item)
+    for items in waiting.values():
+        items.sort(key=lambda item: (item.first, item.last, item.object))
     parked: dict[str, str] = {}
-    for partition in [
-        topic_partition for topic_partition, items in waiting.items() if any(item.log is not None for item in items)
-    ]:
+    for partition in [number for number, items in waiting.items() if any(item.log is not None for item in items)]:
         marks_now[partition], reasons = _apart(marks_now.get(partition), waiting.pop(partition), generation)
         parked.update(reasons)
     for partition in sorted(waiting, key=lambda topic_partition: (topic_partition not in marks_now, topic_partition)):
-        elsewhere = (
-            None
-            if partition in marks_now
-            else next((mark for _, mark in sorted(marks_now.items()) if mark.restarted_at is not None), None)
-        )
-        mark, reasons = _of_partition(
-            marks_now.get(partition),
-            elsewhere,
-            sorted(waiting[partition], key=lambda item: (item.first, item.last, item.object)),
-            generation,
-        )
+        elsewhere = None
+        if partition not in marks_now:
+            elsewhere = next((mark for _, mark in sorted(marks_now.items()) if mark.restarted_at is not None), None)
+        mark, reasons = _of_partition(marks_now.get(partition), elsewhere, waiting[partition], generation)
         parked.update(reasons)
         if mark is not None:
             marks_now[partition] = mark
@@ -215,7 +208,6 @@ def judge(marks: Mapping[int, Mark], seen: Iterable[SeenObject], *, generation: 
 
 def _apart(mark: Mark | None, items: Sequence[SeenObject], generation: int) -> tuple[Mark, dict[str, str]]:
     """The mark of a partition with several logs, and its parked objects: each log has a mark of its own."""
-    items = sorted(items, key=lambda item: (item.first, item.last, item.object))
     logs = dict(mark.apart) if mark is not None else {}
     parked: dict[str, str] = {}
     for log in sorted({item.log for item in items if item.log}):
@@ -232,22 +224,19 @@ def _apart(mark: Mark | None, items: Sequence[SeenObject], generation: int) -> t
 
 def began_again(marks: Mapping[int, Mark], partition: int | None, offset: int | None, *, generation: int) -> bool:
     """True if an unread object is known to belong to a restarted log: it follows parked objects of its partition."""
-    mark = marks.get(partition) if partition is not None else None
-    return (
-        mark is not None
-        and mark.generation == generation
-        and mark.restarted_at is not None
-        and offset is not None
-        and offset >= mark.restarted_at
-    )
+    mark = _known(marks, partition, generation)
+    return mark is not None and mark.restarted_at is not None and offset is not None and offset >= mark.restarted_at
 
 
 def has_several_logs(marks: Mapping[int, Mark], partition: int | None, *, generation: int) -> bool:
     """True if the log of parked objects of a partition turned out to be one of several, none of which restarted."""
+    mark = _known(marks, partition, generation)
+    return mark is not None and mark.restarted_at is None and mark.several is True
+
+
+def _known(marks: Mapping[int, Mark], partition: int | None, generation: int) -> Mark | None:
     mark = marks.get(partition) if partition is not None else None
-    if mark is None or mark.generation != generation or mark.restarted_at is not None:
-        return False
-    return mark.several is True
+    return mark if mark is not None and mark.generation == generation else None
 
 
 def _of_partition(
@@ -329,9 +318,7 @@ def _fallen_to(mark: Mark, item: SeenObject) -> Mark:
     """
     if mark.fallen is None or item.highest is None:
         return mark
-    if item.kind != mark.kind:
-        return replace(mark, fallen=None)
-    return replace(mark, fallen=max(mark.fallen, item.highest))
+    return replace(mark, fallen=max(mark.fallen, item.highest) if item.kind == mark.kind else None)
 
 
 def _restart(mark: Mark, items: Sequence[SeenObject]) -> str | None:
