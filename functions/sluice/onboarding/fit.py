@@ -270,9 +270,8 @@ def _unordered(sample: TopicSample, writer: WriterSchema, config: TableConfig) -
 
 
 def _is_unordered(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> bool:
-    if not config.marks_of_rows.marks or config.append_only or _is_ordered(config):
-        return False
-    return lacks_order(sample, writer)
+    by_marks = config.marks_of_rows.marks and not config.append_only and not _is_ordered(config)
+    return bool(by_marks) and lacks_order(sample, writer)
 
 
 def _is_ordered(config: TableConfig) -> bool:
