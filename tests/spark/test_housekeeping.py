@@ -115,7 +115,7 @@ def test_a_cleaning_that_was_cut_off_is_carried_out_and_nothing_else_is_cleaned(
     config = table(time_travel_h=1)
     states = history(bench, config)
     hudi, jvm = HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark)
-    client = hudi.client(hudi_options.cleaning_options())
+    client = hudi.client(hudi_options.CLEANING_OPTIONS)
     instant = str(client.createNewInstantTime(True))
     planned = jvm.save_cleaner_plan(
         jvm.hudi_table(client),

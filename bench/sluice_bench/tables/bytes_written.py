@@ -108,7 +108,7 @@ class Measured:
 
 def living(spark, path: Path, columns: Sequence[str]) -> tuple:
     """Count and sums of the visible rows."""
-    rows = spark.read.format("hudi").options(**hudi_options.read_options()).load(path.as_uri())
+    rows = spark.read.format("hudi").options(**hudi_options.READ_OPTIONS).load(path.as_uri())
     if hidden.DELETED in rows.columns:
         rows = rows.where(f"coalesce(cast({hidden.DELETED} as boolean), false) = false")
     return tuple(rows.selectExpr("count(*)", *[f"sum({name})" for name in columns]).first())

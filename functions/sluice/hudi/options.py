@@ -115,8 +115,8 @@ def write_options(
                 "hoodie.datasource.write.schema.allow.auto.evolution.column.drop": "true",
             }
         )
-    index_options = _record_index_options() if record_index else {}
-    key_options = _timestamp_key_options() if timestamp_key else {}
+    index_options = _RECORD_INDEX if record_index else {}
+    key_options = _TIMESTAMP_KEY if timestamp_key else {}
     log_options = _PARQUET_LOGS if TIMESTAMP_LIST in kinds and config.table_type == MOR else {}
     return {
         **defaults,
@@ -137,63 +137,39 @@ def write_options(
 _PARQUET_LOGS = {"hoodie.logfile.data.block.format": "parquet"}
 
 
+# A timestamp in a key is its count of microseconds, which only the Avro writer knows. The text that both writers would
+# give has milliseconds, in the time zone of the process: two rows could share a key.
+_TIMESTAMP_KEY = {
+    "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled": "false",
+    "hoodie.datasource.write.row.writer.enable": "false",
+}
+# Rows are found in any partition and move, as with the simple index.
+_RECORD_INDEX = {
+    "hoodie.index.type": "RECORD_INDEX",
+    "hoodie.record.index.update.partition.path": "true",
+    "hoodie.metadata.enable": "true",
+    "hoodie.metadata.record.index.enable": "true",
+}
+# Of a snapshot read in Spark.
+READ_OPTIONS = {"hoodie.metadata.enable": "false", "hoodie.datasource.query.type": "snapshot"}
+# Of a cleaning with a given horizon: Hudi's plan by hours keeps the files of every moment after it.
+CLEANING_OPTIONS = {"hoodie.clean.policy": CLEANING_POLICY}
+# Of a roll-back. The eager policy refuses an instant with later commits, such as a stopped writer's.
+ROLLBACK_OPTIONS = {"hoodie.clean.failed.writes.policy": "LAZY"}
+# Of an archival by number of instants alone. Under cleaning by hours or commits Hudi's archiver raises its limits to
+# what that cleaning needs; under this policy it doesn't (ArchivalUtils.getMinAndMaxInstantsToKeep).
+ARCHIVAL_OPTIONS = {
+    "hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS",
+    "hoodie.keep.min.commits": str(MIN_COMMITS),
+    "hoodie.keep.max.commits": str(MAX_COMMITS),
+}
+# Of an upsert that removes rows with the mark. Hudi's own deletes compare no position.
+PURGE_OPTIONS = {"hoodie.payload.delete.field": OP, "hoodie.payload.delete.marker": PURGED_OP}
+
+
 def is_list(kind: str) -> bool:
     """True for a type, by Spark's name, that is a list."""
     return kind.startswith("array<")
-
-
-def _timestamp_key_options() -> dict[str, str]:
-    """A timestamp in a key is its count of microseconds, which only the Avro writer knows.
-
-    The text that both writers would give has milliseconds, in the time zone of the process: two rows could share a key.
-    """
-    return {
-        "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled": "false",
-        "hoodie.datasource.write.row.writer.enable": "false",
-    }
-
-
-def _record_index_options() -> dict[str, str]:
-    """Options of the record index; rows are found in any partition and move, as with the simple index."""
-    return {
-        "hoodie.index.type": "RECORD_INDEX",
-        "hoodie.record.index.update.partition.path": "true",
-        "hoodie.metadata.enable": "true",
-        "hoodie.metadata.record.index.enable": "true",
-    }
-
-
-def client_options(config: TableConfig, *, parallelism: int, record_index: bool = False) -> dict[str, str]:
-    """Options of a write client that only rolls back, compacts or cleans."""
-    return write_options(config, operation=UPSERT, parallelism=parallelism, record_index=record_index)
-
-
-def read_options() -> dict[str, str]:
-    """Options of a snapshot read in Spark."""
-    return {"hoodie.metadata.enable": "false", "hoodie.datasource.query.type": "snapshot"}
-
-
-def cleaning_options() -> dict[str, str]:
-    """Options of a cleaning with a given horizon: Hudi's plan by hours keeps the files of every moment after it."""
-    return {"hoodie.clean.policy": CLEANING_POLICY}
-
-
-def rollback_options() -> dict[str, str]:
-    """Options of a roll-back. The eager policy refuses an instant with later commits, such as a stopped writer's."""
-    return {"hoodie.clean.failed.writes.policy": "LAZY"}
-
-
-def archival_options() -> dict[str, str]:
-    """Options of an archival by number of instants alone.
-
-    Under cleaning by hours or commits Hudi's archiver raises its limits to what that cleaning needs; under this policy
-    it doesn't (ArchivalUtils.getMinAndMaxInstantsToKeep).
-    """
-    return {
-        "hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS",
-        "hoodie.keep.min.commits": str(MIN_COMMITS),
-        "hoodie.keep.max.commits": str(MAX_COMMITS),
-    }
 
 
 def compaction_options(budget_bytes: int | None = None) -> dict[str, str]:
@@ -230,11 +206,6 @@ def clustering_options(config: TableConfig, budget_bytes: int, table_bytes: int)
         "hoodie.clustering.preserve.commit.metadata": "true",
         "hoodie.datasource.write.row.writer.enable": "false",
     }
-
-
-def purge_options() -> dict[str, str]:
-    """Options of an upsert that removes rows with the mark. Hudi's own deletes compare no position."""
-    return {"hoodie.payload.delete.field": OP, "hoodie.payload.delete.marker": PURGED_OP}
 
 
 def _identity(config: TableConfig) -> dict[str, str]:

@@ -78,7 +78,7 @@ def undo_what_came_back(hudi: HudiTable, stranger_times: Sequence[str], facts: T
             undone.append(time)
     if not undone:
         return facts
-    client = hudi.client(hudi_options.rollback_options())
+    client = hudi.client(hudi_options.ROLLBACK_OPTIONS)
     try:
         for time in undone:
             client.rollback(time)

@@ -94,7 +94,7 @@ def clean(
     before_delete: BeforeDelete = _nothing,
 ) -> Cleaned:
     """Delete the files that no reader as of the instant `horizon` or later needs. Raises CleaningUnfinished."""
-    client = hudi.client(hudi_options.cleaning_options())
+    client = hudi.client(hudi_options.CLEANING_OPTIONS)
     try:
         instant = str(client.createNewInstantTime(True))
         check_held()
@@ -141,7 +141,7 @@ def archive(hudi: HudiTable, check_held: Callable[[], None] = lambda: None) -> A
         return Archived()
     late = remove_late_files(hudi, check_held)
     check_held()
-    client = hudi.client(hudi_options.archival_options())
+    client = hudi.client(hudi_options.ARCHIVAL_OPTIONS)
     try:
         client.archive()
     finally:

@@ -84,7 +84,7 @@ def undo(hudi: HudiTable, instant: str) -> None:
     own = [item for item in instants(timeline) if str(item.requestedTime()) == instant]
     if not own:
         return
-    client = hudi.client(hudi_options.rollback_options())
+    client = hudi.client(hudi_options.ROLLBACK_OPTIONS)
     try:
         for item in own:
             roll_back_one(hudi, client, item)

@@ -32,7 +32,7 @@ def roll_back_unfinished(hudi: HudiTable) -> tuple[str, ...]:
     if not unfinished:
         return ()
     end_tasks(hudi.jvm.spark, hudi.config.table)
-    client = hudi.client(hudi_options.rollback_options())
+    client = hudi.client(hudi_options.ROLLBACK_OPTIONS)
     try:
         for instant in reversed(unfinished):  # newest first, as Hudi's own cleaning of failed writes does
             roll_back_one(hudi, client, instant)
@@ -58,7 +58,7 @@ def _unfinished(hudi: HudiTable) -> tuple[Any, ...]:
 
 
 def roll_back_one(hudi: HudiTable, client: Any, instant: Any) -> None:
-    """Undo one instant, by a client with `rollback_options`. Not a compaction or cleaning that is completed."""
+    """Undo one instant, by a client with ROLLBACK_OPTIONS. Not a compaction or cleaning that is completed."""
     action = instant.getAction()
     if action in WRITING:
         # A stopped writer puts its inflight file behind the roll-back that removed the requested one, and Hudi fails to

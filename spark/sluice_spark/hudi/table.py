@@ -216,7 +216,7 @@ class HudiTable:
             files = self.jvm.newest_files(facts.meta_client, MOST_FILES_BY_NAME)
             if files and _are_of_one_type(schema, files, facts):
                 return reader.schema(schema).parquet(*files)
-        return reader.format("hudi").options(**hudi_options.read_options()).load(self.path).select(*columns)
+        return reader.format("hudi").options(**hudi_options.READ_OPTIONS).load(self.path).select(*columns)
 
     def size_bytes(self, facts: TableFacts) -> int:
         """Bytes of the newest files, without those of older versions."""
@@ -374,8 +374,11 @@ class HudiTable:
         """A Hudi client for roll-backs and table services, with the table's options and `more`. Close it after use."""
         meta_client = self.meta_client()
         options = {
-            **hudi_options.client_options(
-                self.config, parallelism=self.cores, record_index=self._has_record_index(meta_client)
+            **hudi_options.write_options(
+                self.config,
+                operation=hudi_options.UPSERT,
+                parallelism=self.cores,
+                record_index=self._has_record_index(meta_client),
             ),
             **(more or {}),
         }

@@ -63,7 +63,7 @@ def adopt(
     newest = hudi.jvm.newest_table_version()
     check_adoptable(hudi.jvm.stored_properties(f"{source}/{PROPERTIES_FILE}"), hudi.config, newest=newest)
     other = hudi.jvm.meta_client(source)
-    rows = _live(spark.read.format("hudi").options(**hudi_options.read_options()).load(source))
+    rows = _live(spark.read.format("hudi").options(**hudi_options.READ_OPTIONS).load(source))
     own = column_types(facts.schema)
     moments = {**_source_columns(services, hudi.config), **stated_moments(hudi.jvm.avro_schema(other), own)}
     columns = adopted_columns(column_types(rows.schema), own, hudi.config, moments)

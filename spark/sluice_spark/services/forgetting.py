@@ -133,7 +133,7 @@ def _remove(
         check_held()
         hudi.compact_all()
         facts = hudi.look()
-    rows = spark.read.format("hudi").options(**hudi_options.read_options()).load(hudi.path).where(of_key)
+    rows = spark.read.format("hudi").options(**hudi_options.READ_OPTIONS).load(hudi.path).where(of_key)
     rows_found = rows.select(_KEY, _FILE, quoted(hidden.POSITION).alias("position")).collect()
     removed = _Removed(len(rows_found), len({row[_FILE] for row in rows_found}))
     if rows_found:
@@ -199,7 +199,7 @@ def _write(hudi: HudiTable, rows: DataFrame, facts: TableFacts, metadata: Mappin
             for name in facts.schema.names
         ]
     )
-    writer = marked.write.format("hudi").options(**options).options(**hudi_options.purge_options())
+    writer = marked.write.format("hudi").options(**options).options(**hudi_options.PURGE_OPTIONS)
     writer.options(**metadata).mode("append").save(hudi.path)
 
 

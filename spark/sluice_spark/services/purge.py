@@ -66,7 +66,7 @@ def purge(
         compacted = compact(hudi, facts=facts, budget_bytes=budget_bytes, check_held=check_held)
         if compacted.report.instant is not None:
             return SliceDone(replace(compacted.report, rows=0), more=True)  # nothing is removed yet
-    rows = spark.read.format("hudi").options(**hudi_options.read_options()).load(hudi.path)
+    rows = spark.read.format("hudi").options(**hudi_options.READ_OPTIONS).load(hudi.path)
     horizon = instant_of_ms(now_ms - hudi.config.services.purge_horizon_s * 1000)
     due = rows.where(quoted(hidden.DELETED) & (F.col(_COMMIT) < F.lit(horizon)))
     due = due.where(_comparable(rows.columns, only_partition, generation=hudi.config.generation))
@@ -165,7 +165,7 @@ def _remove(
         record_index=hudi.finds_by_record_index(facts),
     )
     metadata = own_metadata.purge_metadata(hudi.config.table, positions)
-    rows.write.format("hudi").options(**options).options(**hudi_options.purge_options()).options(**metadata).mode(
+    rows.write.format("hudi").options(**options).options(**hudi_options.PURGE_OPTIONS).options(**metadata).mode(
         "append"
     ).save(hudi.path)
     instant, statistics = _committed(hudi, facts.newest)

@@ -164,7 +164,7 @@ class TableTrials:
     def _rows(self, config: TableConfig) -> list[tuple[str, ...]]:
         stored = (
             self.spark.read.format("hudi")
-            .options(**hudi_options.read_options())
+            .options(**hudi_options.READ_OPTIONS)
             .load(self.services.table_path(config.database, config.name))
         )
         live = (

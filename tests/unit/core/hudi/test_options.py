@@ -89,11 +89,11 @@ def test_no_service_runs_asynchronously_and_no_write_cleans_or_archives() -> Non
 
 
 def test_cleaning_plans_by_the_hours_of_time_travel() -> None:
-    assert hudi_options.cleaning_options() == {"hoodie.clean.policy": "KEEP_LATEST_BY_HOURS"}
+    assert hudi_options.CLEANING_OPTIONS == {"hoodie.clean.policy": "KEEP_LATEST_BY_HOURS"}
 
 
 def test_archival_keeps_far_more_commits_than_it_takes_to_find_a_batch_by_its_id() -> None:
-    made = hudi_options.archival_options()
+    made = hudi_options.ARCHIVAL_OPTIONS
     kept, most = int(made["hoodie.keep.min.commits"]), int(made["hoodie.keep.max.commits"])
     assert most > kept >= 5 * COMMITS_PER_HOUSEKEEPING
     assert override_policy.refusal("hoodie.keep.min.commits"), "no table's configuration can lower it"
