@@ -173,11 +173,6 @@ def before_cleaning(before: Json, *, instant: str, horizon: str) -> Json:
     return _with_snapshots(metadata, [*retained, *snapshots[-1:]])
 
 
-def without_snapshots(before: Json) -> Json:
-    """The metadata for a snapshot that takes nothing over; ids of columns stay."""
-    return {**before, "snapshots": []}
-
-
 def _with_schema(before: Json, columns: IcebergColumns) -> tuple[Sequence[Json], int]:
     schemas: Sequence[Json] = before["schemas"]
     for schema in schemas:

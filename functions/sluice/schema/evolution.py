@@ -168,11 +168,6 @@ def differ_in_case(one: str, other: str, where: str) -> Incompatible:
     return Incompatible(message, next_step=step, column=other, types=[one, other])
 
 
-def evolve_empty(before: Mapping[str, str]) -> Evolution:
-    """The verdict on a schema without columns, of a truncate in JSON."""
-    return Evolution(SAME, (), before)
-
-
 def evolve_table(
     before: Mapping[str, str] | None,
     row: RowSchema,

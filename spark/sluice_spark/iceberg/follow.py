@@ -101,7 +101,7 @@ class IcebergTable:
         if not rebuild and tables.is_up_to_date(version.metadata, timeline):
             return None
         if rebuild:
-            before = {**tables.without_snapshots(before), "location": self._location}
+            before = {**before, "snapshots": [], "location": self._location}  # ids of columns stay
         held = self._entries(before)
         listed = data_files(self._objects, self._uri, partitioned=bool(self._config.partition_by))
         slices = newest_slices_of(listed, self._objects, self._uri, timeline)

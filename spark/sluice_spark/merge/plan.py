@@ -29,9 +29,9 @@ from sluice.errors import PUSH_AND_RETRY, Incompatible, SluiceError
 from sluice.schema.avro import WriterSchema
 from sluice.schema.columns import Column, RowSchema
 from sluice.schema.evolution import (
+    SAME,
     Evolution,
     compare,
-    evolve_empty,
     evolve_further,
     evolve_table,
     incompatible,
@@ -103,10 +103,10 @@ def plan_read(
         row = row_with_types(writer, config, spark_types)
         # An object of truncates alone has no columns: the table or the other objects have them.
         if not row.columns and (before is not None or agreed is not None):
-            verdicts[writer.fingerprint] = evolve_empty(before or {})
+            verdicts[writer.fingerprint] = Evolution(SAME, (), before or {})
             continue
         if writer.messages:
-            verdicts[writer.fingerprint] = evolve_empty({})
+            verdicts[writer.fingerprint] = Evolution(SAME, (), {})
             without_table.add(writer.fingerprint)
             continue
         try:
