@@ -88,7 +88,7 @@ def _records(records: list[Any], via: str) -> Parsed:
     notices: list[Notice] = []
     ignored: list[IgnoredMessage] = []
     for record in records:
-        excerpt = _excerpt(record)
+        excerpt = json.dumps(record, ensure_ascii=True)[:MAX_EXCERPT]
         if not isinstance(record, Mapping) or not isinstance(record.get("s3"), Mapping):
             ignored.append(IgnoredMessage(UNKNOWN_MESSAGE, excerpt))
             continue
@@ -153,10 +153,6 @@ def _epoch_ms(value: Any) -> int | None:
 
 def _ignored(reason: str, body: str) -> Parsed:
     return Parsed(ignored=(IgnoredMessage(reason, body[:MAX_EXCERPT]),))
-
-
-def _excerpt(record: Any) -> str:
-    return json.dumps(record, ensure_ascii=True)[:MAX_EXCERPT]
 
 
 def _with_cause(error: Exception, described: str) -> str:

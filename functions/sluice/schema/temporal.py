@@ -148,16 +148,14 @@ def structured_text(value: Mapping[str, Any]) -> str:
         if special is not None:
             return _INFINITIES[special]
         day = _date_text(value["year"], value["month"], value["day"], plus=True) if "year" in value else ""
-        clock = _structured_clock(value) if "hour" in value else ""
+        clock = ""
+        if "hour" in value:
+            fraction = _fraction(value.get("nanos") or 0)
+            clock = f"{value['hour']:02d}:{value['minute']:02d}:{value['second']:02d}.{fraction}"
         zone = _zone(value.get("offsetSeconds") or 0) if day or "offsetSeconds" in value else ""
         return f"{day}{'T' if day and clock else ''}{clock}{zone}"
     except (KeyError, TypeError, ValueError) as error:
         raise NoTime(f"the components {str(dict(value))[:200]}") from error
-
-
-def _structured_clock(value: Mapping[str, Any]) -> str:
-    fraction = _fraction(value.get("nanos") or 0)
-    return f"{value['hour']:02d}:{value['minute']:02d}:{value['second']:02d}.{fraction}"
 
 
 def _date_text(year: int, month: int, day: int, *, plus: bool) -> str:
