@@ -29,9 +29,9 @@ from sluice.silver_keys import manifest_key, manifests_prefix
 from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.errors import SparkDied
 from sluice_spark.log import RunLog
-from sluice_spark.run.assembly import Ports, run_loop
 from sluice_spark.run.hold import LaneHold, RunIdentity
 from sluice_spark.run.loop import RunEnd, RunLoop
+from sluice_spark.run.step import Ports
 
 LANE = "main"
 
@@ -208,7 +208,7 @@ class SimulatedLane:
             background=InThisThread(),
             files=around("files", self._files),
         )
-        return run_loop(ports, LaneHold(ledger, identity, self.clock), poll_s=poll_s, scope=scope)
+        return RunLoop(ports, LaneHold(ledger, identity, self.clock), poll_s=poll_s, scope=scope)
 
     def run(self, **how: Any) -> RunEnd:
         """A whole run, from its start to its end."""

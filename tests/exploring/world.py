@@ -37,8 +37,9 @@ from sluice_aws.lanes.supervise import Supervisor
 from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.errors import LaneLost, SparkDied
 from sluice_spark.log import RunLog
-from sluice_spark.run.assembly import Ports, run_loop
 from sluice_spark.run.hold import LaneHold, RunIdentity
+from sluice_spark.run.loop import RunLoop
+from sluice_spark.run.step import Ports
 
 APPLICATION = "00app"
 ENVIRONMENT = JobEnvironment(
@@ -379,7 +380,7 @@ class LaneWorld:
             background=InThisThread(),  # type: ignore[arg-type]
         )
         try:
-            run_loop(ports, LaneHold(ledger, identity, clock), poll_s=5.0).run()
+            RunLoop(ports, LaneHold(ledger, identity, clock), poll_s=5.0).run()
         except SparkDied:
             self.emr.ended(identity.job_run_id, "FAILED")
         else:

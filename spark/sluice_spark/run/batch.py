@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, Executor, Future, wait
+from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Callable
@@ -12,13 +12,11 @@ from sluice.batch.isolation import Resumption
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import COMMITTED
 from sluice.objects import ObjectId
-from sluice.ports import Clock, Log
-from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.errors import LaneLost
 from sluice_spark.log import Profile
-from sluice_spark.ports import Merger
 from sluice_spark.run.hold import LaneHold
 from sluice_spark.run.part import RETURNED, SETTLED, UNRESOLVED, PartEnd, TableParts
+from sluice_spark.run.step import Ports, Step
 
 Part = Callable[[Manifest, str, frozenset[ObjectId], Profile], PartEnd]
 
@@ -42,28 +40,12 @@ class BatchEnd:
         return not self.unresolved
 
 
-class BatchStep:
+class BatchStep(Step):
     """Runs the parts of a batch in a pool of threads. One table's failure ends that table's part only."""
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        merger: Merger,
-        parts: TableParts,
-        hold: LaneHold,
-        clock: Clock,
-        log: Log,
-        tables_at_once: Executor,
-    ) -> None:
-        """`tables_at_once` has one thread for each table that is merged at the same time."""
-        self._ledger = ledger
-        self._merger = merger
-        self._parts = parts
-        self._hold = hold
-        self._clock = clock
-        self._log = log
-        self._pool = tables_at_once
+    def __init__(self, ports: Ports, hold: LaneHold) -> None:
+        super().__init__(ports, hold)
+        self._parts = TableParts(ports, hold)
 
     def run(self, manifest: Manifest, claimed: frozenset[ObjectId], profile: Profile) -> BatchEnd:
         """Run every part of a batch that this run has just claimed."""
@@ -97,7 +79,10 @@ class BatchStep:
         # The largest first, so that with few threads the longest part doesn't begin last.
         ordered = sorted(tables, key=lambda table: (-manifest.tables[table].bytes, table))
         return self._all(
-            [self._pool.submit(part, manifest, table, _of(manifest, table) & claimed, profile) for table in ordered]
+            [
+                self._ports.tables_at_once.submit(part, manifest, table, _of(manifest, table) & claimed, profile)
+                for table in ordered
+            ]
         )
 
     def _ended(self, manifest: Manifest, ends: list[PartEnd], later: Mapping[str, int], profile: Profile) -> BatchEnd:

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Callable
 
 from sluice.admission.routing import by_time
 from sluice.batch.claim import (
@@ -34,26 +33,19 @@ from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused, SluiceError, TwoTopics
 from sluice.lane.job_policy import scope_of
 from sluice.objects import ObjectId
-from sluice.ports import Clock, Log
-from sluice_aws.ledger.ledger import Ledger
+from sluice.ports import Log
 from sluice_spark.errors import LaneLost
 from sluice_spark.log import Profile, describe
-from sluice_spark.ports import Configurations, Manifests
+from sluice_spark.ports import Configurations
 from sluice_spark.run.dumps import DumpStep
 from sluice_spark.run.hold import LaneHold
+from sluice_spark.run.step import Ports, Step
 
 FIRST_LOOK = 100  # pending objects read of each table: nearly always all of them
 # What comes of a snapshot behind its table's first commit is merged as changes: 25,000 rows took 14 s so, where a first
 # load of 192,000 rows took 6 s (local, by Spark). The objects of a snapshot come within moments of each other.
 SETTLING = Settling(quiet_ms=700, most_ms=5_000)
-
-
 ASKED_AT_ONCE = 16  # times of objects
-
-
-def unknown_time(id: ObjectId) -> int | None:
-    """Where nothing can ask S3."""
-    return None
 
 
 @dataclass(frozen=True)
@@ -74,53 +66,29 @@ class NothingClaimable:
     keep_alive_until: int | None
 
 
-class ClaimStep:
+class ClaimStep(Step):
     """Claims the next batch of a lane.
 
     Between calls it remembers which refusals were reported, and whose turn is next: isolated objects take turns with
     all others.
     """
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        manifests: Manifests,
-        configuration: ConfigurationInForce,
-        hold: LaneHold,
-        clock: Clock,
-        log: Log,
-        background: Executor,
-        new_profile: Callable[[], Profile] = Profile,
-        arrival: Callable[[ObjectId], int | None] = unknown_time,
-        dumps: DumpStep,
-    ) -> None:
-        """`background` reloads the configuration while the pending objects are queried.
-
-        `arrival` asks for the time in S3 of an object whose record has none though it orders its rows. `dumps` decides
-        about objects that complete a full dump.
-        """
-        self._ledger = ledger
-        self._manifests = manifests
+    def __init__(self, ports: Ports, hold: LaneHold, configuration: ConfigurationInForce) -> None:
+        super().__init__(ports, hold)
         self._configuration = configuration
-        self._hold = hold
-        self._clock = clock
-        self._log = log
-        self._background = background
-        self._arrival = arrival
-        self._dumps = dumps
-        self._new_profile = new_profile
+        self._dumps = DumpStep(ports, hold)
         self._refusals: set[tuple[str, str]] = set()
         self._isolated_next = False
         self._unfinished: frozenset[str] = frozenset()  # tables of the batch before this look, if one was
 
     def take(self, unresolved: frozenset[str]) -> Claimed | NothingClaimable:
         """Claim what is claimable. `unresolved` tables have a part that must be finished before they get another."""
-        profile = self._new_profile()
+        profile = Profile()
         lane_name = self._hold.identity.lane
         unfinished, self._unfinished = self._unfinished, frozenset()
         with profile.stage("pending"):
-            refreshed = self._background.submit(self._configuration.refresh)
+            # The configuration is reloaded while the pending objects are queried.
+            refreshed = self._ports.background.submit(self._configuration.refresh)
             lane = self._configuration.current.lane(lane_name)
             pending = self._ledger.pending.oldest(lane_name, min(FIRST_LOOK, lane.batch_objects))
             configuration = refreshed.result()
@@ -255,7 +223,7 @@ class ClaimStep:
         if not missing:
             return items
         with ThreadPoolExecutor(ASKED_AT_ONCE, thread_name_prefix="arrival") as pool:
-            times = dict(zip(missing, pool.map(lambda item: self._arrival(item.id), missing)))
+            times = dict(zip(missing, pool.map(lambda item: self._ports.arrival(item.id), missing)))
         return [replace(item, modified_at=times[item]) if item in times else item for item in items]
 
     def _without_refused(
@@ -346,25 +314,16 @@ def restricted(manifest: Manifest, objects: frozenset[ObjectId]) -> Manifest:
 class ConfigurationInForce:
     """The last valid configuration. Each manifest has its own copy of its tables' settings."""
 
-    def __init__(self, source: Configurations, log: Log, *, lane: str = "", scope: str = "") -> None:
+    def __init__(self, source: Configurations, log: Log, *, lane: str, scope: str) -> None:
         """`scope` names the tables that the run's policy lets it write (`sluice.lane.job_policy`); empty for all."""
         self._source = source
         self._lane = lane
         self._scope = scope
-        self._outgrown = False
         self._log = log
-        self._current = Configuration()  # of no table, so that nothing is claimable before a file was read
         self._reported: str | None = None
-
-    @property
-    def current(self) -> Configuration:
-        """The configuration of the next batch, unless `refresh` finds a newer one."""
-        return self._current
-
-    @property
-    def outgrown(self) -> bool:
-        """True where a newer configuration gives the lane other tables than this run's policy covers; ends the run."""
-        return self._outgrown
+        self.current = Configuration()  # of no table, so that nothing is claimable before a file was read
+        # A newer configuration gives the lane other tables than this run's policy covers, which ends the run.
+        self.outgrown = False
 
     def refresh(self) -> Configuration:
         """Load the file if it changed. An invalid or missing file changes nothing and is reported once.
@@ -375,19 +334,19 @@ class ConfigurationInForce:
             changed = self._source.load_if_changed()
         except SluiceError as error:
             self._report(describe(error), error)
-            return self._current
+            return self.current
         if changed is not None:
-            self._outgrown = bool(self._scope) and scope_of(changed, self._lane).name != self._scope
-            if self._outgrown:
-                self._log.event("configuration_outgrown", version=changed.version, in_force=self._current.version)
-                return self._current
-        if changed is not None and changed.version != self._current.version:
-            self._log.event("configuration", version=changed.version, before=self._current.version)
-            self._current = changed
+            self.outgrown = bool(self._scope) and scope_of(changed, self._lane).name != self._scope
+            if self.outgrown:
+                self._log.event("configuration_outgrown", version=changed.version, in_force=self.current.version)
+                return self.current
+        if changed is not None and changed.version != self.current.version:
+            self._log.event("configuration", version=changed.version, before=self.current.version)
+            self.current = changed
         self._reported = None
-        return self._current
+        return self.current
 
     def _report(self, described: str, error: SluiceError) -> None:
         if described != self._reported:
             self._reported = described
-            self._log.failure("configuration_broken", error, in_force=self._current.version)
+            self._log.failure("configuration_broken", error, in_force=self.current.version)

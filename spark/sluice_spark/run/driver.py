@@ -21,10 +21,10 @@ from sluice_aws.s3.schemas import SchemaHistory
 from sluice_spark.engine.session import SparkProcess
 from sluice_spark.log import RunLog
 from sluice_spark.merge.context import MergeServices
-from sluice_spark.run.assembly import Ports, run_loop
 from sluice_spark.run.hold import LaneHold, RunIdentity, job_run_id_from, job_run_id_of_application
-from sluice_spark.run.loop import LOST, RunEnd
+from sluice_spark.run.loop import LOST, RunEnd, RunLoop
 from sluice_spark.run.spark_engine import SparkMerger
+from sluice_spark.run.step import Ports
 from sluice_spark.run.wake_guard import EXIT_LOST, WakeGuard
 
 EXIT_OK = 0
@@ -89,7 +89,7 @@ def _run(
             files=partial(files_beside, objects),
         )
         try:
-            return run_loop(ports, hold, poll_s=given.poll_seconds, scope=given.scope).run()
+            return RunLoop(ports, hold, poll_s=given.poll_seconds, scope=given.scope).run()
         finally:
             guard.end()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Callable
 
 from sluice.admission.routing import CHANGE_FILE, MARKER, route_of
 from sluice.batch.claim import ClaimPlan, PendingObject
@@ -27,28 +26,13 @@ from sluice.lane.machine import backoff_ms
 from sluice.ledger.keys import COMMITTED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice.ports import Clock, Log
-from sluice_aws.ledger.ledger import Ledger
+from sluice_spark.run.step import Step
 
 LOOK_BEHIND = 1_000  # pending objects that are read where those of a whole batch wait for others
 
 
-def no_files(id: ObjectId, prefix: str) -> Mapping[ObjectId, int]:
-    """Where nothing can list S3."""
-    return {}
-
-
-class DumpStep:
+class DumpStep(Step):
     """Checks the objects of a claim that complete full dumps of their tables."""
-
-    def __init__(
-        self, *, ledger: Ledger, files: Callable[[ObjectId, str], Mapping[ObjectId, int]], clock: Clock, log: Log
-    ) -> None:
-        """`files` lists the objects below a prefix of an object's bucket, with their times in epoch ms."""
-        self._ledger = ledger
-        self._files = files
-        self._clock = clock
-        self._log = log
 
     def checked(
         self,
@@ -134,7 +118,7 @@ class DumpStep:
         prefix = folder_of_order(config.key_pattern or "", item.key) if by_next else prefix_of(item.key)
         listed = {
             replace(id, also_for=item.also_for): at
-            for id, at in self._files(item.id, prefix).items()
+            for id, at in self._ports.files(item.id, prefix).items()
             if _is_of_table(id.key, config, configuration)
         }
         if not by_next:

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 
 from sluice.batch.manifest import Manifest
 from sluice.lane.machine import LEDGER_LOST, LaneState
-from sluice.ports import Clock, Log
 from sluice.services.requests import ServiceRequest
-from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.errors import LaneLost
-from sluice_spark.ports import Manifests, Merger
 from sluice_spark.run.batch import BatchEnd, BatchStep
 from sluice_spark.run.claim import Claimed, ClaimStep, ConfigurationInForce
 from sluice_spark.run.hold import LaneHold
 from sluice_spark.run.services import ServiceStep
+from sluice_spark.run.step import Ports, Step
 from sluice_spark.run.takeover import Takeover
 
 REFUSED = "refused"  # another job run holds the lane, or the run was abandoned: nothing was done
@@ -34,39 +32,24 @@ class RunEnd:
     batches: int
 
 
-class RunLoop:
+class RunLoop(Step):
     """One run of one lane. `run` is called once."""
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        manifests: Manifests,
-        hold: LaneHold,
-        takeover: Takeover,
-        claims: ClaimStep,
-        batches: BatchStep,
-        services: ServiceStep,
-        merger: Merger,
-        configuration: ConfigurationInForce,
-        clock: Clock,
-        log: Log,
-        poll_s: float,
-    ) -> None:
-        """`poll_s`: seconds between two reads of the lane while nothing is claimable."""
-        self._ledger = ledger
-        self._manifests = manifests
-        self._hold = hold
-        self._takeover = takeover
-        self._claims = claims
-        self._batches = batches
-        self._services = services
-        self._merger = merger
-        self._configuration = configuration
-        self._clock = clock
-        self._log = log
+    def __init__(self, ports: Ports, hold: LaneHold, *, poll_s: float, scope: str = "") -> None:
+        """`scope` names the tables that the run's policy lets it write; empty for all.
+
+        `poll_s`: seconds between two reads of the lane while nothing is claimable.
+        """
+        super().__init__(ports, hold)
+        self._configuration = ConfigurationInForce(
+            ports.configurations, ports.log, lane=hold.identity.lane, scope=scope
+        )
+        self._batches = BatchStep(ports, hold)
+        self._takeover = Takeover(ports, hold, self._batches)
+        self._claims = ClaimStep(ports, hold, self._configuration)
+        self._services = ServiceStep(ports, hold, self._configuration)
         self._poll_s = poll_s
-        self._began = clock.now_ms()
+        self._began = self._clock.now_ms()
         self._idle_since = self._began
         self._idle: IdleLane | None = None
         self._unresolved: dict[tuple[str, str], int] = {}

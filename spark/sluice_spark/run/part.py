@@ -12,12 +12,10 @@ from sluice.batch.outcome import Outcome
 from sluice.errors import FailsItsMerge, GivenUp, KillsItsRun, SluiceError
 from sluice.lane.machine import backoff_ms
 from sluice.objects import ObjectId
-from sluice.ports import Clock, Log
-from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.errors import BLOCKS_TABLE, ENDS_RUN, LaneLost, SparkDied
 from sluice_spark.log import Profile, describe
-from sluice_spark.ports import Manifests, Merger
 from sluice_spark.run.hold import LaneHold
+from sluice_spark.run.step import Ports, Step
 
 SETTLED = "settled"
 # Its objects are pending again: the table failed and backs off, or the part was divided, or it had no object.
@@ -36,18 +34,11 @@ class PartEnd:
     retry_at: int | None = None
 
 
-class TableParts:
+class TableParts(Step):
     """Runs parts of batches. Called from several threads, one table each; a failure stays with its table."""
 
-    def __init__(
-        self, *, ledger: Ledger, manifests: Manifests, merger: Merger, hold: LaneHold, clock: Clock, log: Log
-    ) -> None:
-        self._ledger = ledger
-        self._manifests = manifests
-        self._merger = merger
-        self._hold = hold
-        self._clock = clock
-        self._log = log
+    def __init__(self, ports: Ports, hold: LaneHold) -> None:
+        super().__init__(ports, hold)
         self._pinned: set[str] = set()  # tables that this run has pinned: saves a write per commit
 
     def run(self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], profile: Profile) -> PartEnd:

@@ -5,38 +5,23 @@ from __future__ import annotations
 from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
 from sluice.errors import SluiceError
-from sluice.ports import Clock, Log
 from sluice.services.planning import ServicePlan, executable_at, impossible, plan_services
 from sluice.services.requests import RUNNING, ServiceError, ServiceRequest
-from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.errors import BLOCKS_TABLE, ENDS_RUN, LaneLost
 from sluice_spark.log import describe
-from sluice_spark.ports import Merger
 from sluice_spark.run.claim import ConfigurationInForce
 from sluice_spark.run.hold import LaneHold
+from sluice_spark.run.step import Ports, Step
 
 LOOK_FOR_OVERDUE_MS = 60_000  # under continuous load requests are read this often, not with every batch
 
 
-class ServiceStep:
+class ServiceStep(Step):
     """Does the lane's service requests, one slice at a time. A failed slice fails only its request."""
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        merger: Merger,
-        configuration: ConfigurationInForce,
-        hold: LaneHold,
-        clock: Clock,
-        log: Log,
-    ) -> None:
-        self._ledger = ledger
-        self._merger = merger
+    def __init__(self, ports: Ports, hold: LaneHold, configuration: ConfigurationInForce) -> None:
+        super().__init__(ports, hold)
         self._configuration = configuration
-        self._hold = hold
-        self._clock = clock
-        self._log = log
         self._configs: dict[str, TableConfig] = {}
         self._looked_at: int | None = None
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Callable
 
 from sluice.batch.isolation import Resumption, resumption
 from sluice.ledger.records import ManifestPointer
-from sluice.ports import Clock, Log
-from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.errors import ManifestMissing
 from sluice_spark.log import Profile
-from sluice_spark.ports import Manifests
 from sluice_spark.run.batch import BatchEnd, BatchStep
 from sluice_spark.run.claim import restricted
 from sluice_spark.run.hold import LaneHold
+from sluice_spark.run.step import Ports, Step
 
 
 @dataclass(frozen=True)
@@ -30,27 +27,12 @@ class TakenOver:
     deferred: bool = False
 
 
-class Takeover:
+class Takeover(Step):
     """Finishes a lane's unsettled batches, each under its own batch id, the oldest first (`resolve-before-write`)."""
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        manifests: Manifests,
-        batches: BatchStep,
-        hold: LaneHold,
-        clock: Clock,
-        log: Log,
-        new_profile: Callable[[], Profile] = Profile,
-    ) -> None:
-        self._ledger = ledger
-        self._manifests = manifests
+    def __init__(self, ports: Ports, hold: LaneHold, batches: BatchStep) -> None:
+        super().__init__(ports, hold)
         self._batches = batches
-        self._hold = hold
-        self._clock = clock
-        self._log = log
-        self._new_profile = new_profile
 
     def finish_unsettled(self, *, suspects: bool = True) -> TakenOver:
         """Finish every unsettled manifest. The caller leaves tables with an unresolved part out of its claims.
@@ -70,7 +52,7 @@ class Takeover:
         return TakenOver(closed, left, deferred)
 
     def _finish(self, pointer: ManifestPointer, suspects: bool) -> tuple[BatchEnd, bool]:
-        profile = self._new_profile()
+        profile = Profile()
         with profile.stage("manifest"):
             manifest = self._manifests.manifest(pointer.s3_key)
         if manifest is None:

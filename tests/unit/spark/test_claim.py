@@ -18,7 +18,8 @@ from sluice.config.lane import LaneConfig
 from sluice.config.rules.table_rule import TableRule
 from sluice.ledger import keys as items
 from sluice_aws.ledger.pending import PendingLedger
-from sluice_spark.run.claim import SETTLING, Claimed, ClaimStep, NothingClaimable, unknown_time
+from sluice_spark.run.claim import SETTLING, Claimed, ClaimStep, NothingClaimable
+from sluice_spark.run.step import unknown_time
 
 LANE, BATCH = "main", 800
 OF_A_TABLE = 300  # read of it at the first look, at most
@@ -90,17 +91,18 @@ def taken(backlog, states=(), now_ms=10_000_000, rule=RULE, arrival=unknown_time
         ),
         batches=SimpleNamespace(open=lambda *_: True, claim=lambda manifest: [item.id for item in manifest.objects]),
     )
-    step = ClaimStep(
+    ports = SimpleNamespace(
         ledger=ledger,
         manifests=SimpleNamespace(put_manifest=lambda manifest, still_held: "key"),
-        configuration=SimpleNamespace(refresh=lambda: configuration, current=configuration, outgrown=False),
-        hold=SimpleNamespace(identity=SimpleNamespace(lane=LANE, run="r", job_run_id="j"), still_held=lambda: True),
+        merger=None,
         clock=SimpleNamespace(now_ms=lambda: now_ms),
         log=SimpleNamespace(event=lambda *_, **__: None),
         background=InPlace(),
         arrival=arrival,
-        dumps=SimpleNamespace(checked=lambda plan, *_: plan),
     )
+    hold = SimpleNamespace(identity=SimpleNamespace(lane=LANE, run="r", job_run_id="j"), still_held=lambda: True)
+    in_force = SimpleNamespace(refresh=lambda: configuration, current=configuration, outgrown=False)
+    step = ClaimStep(ports, hold, in_force)
     return step.take(frozenset()), counting.read
 
 
