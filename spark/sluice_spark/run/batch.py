@@ -15,10 +15,8 @@ from sluice.objects import ObjectId
 from sluice_spark.errors import LaneLost
 from sluice_spark.log import Profile
 from sluice_spark.run.hold import LaneHold
-from sluice_spark.run.part import RETURNED, SETTLED, UNRESOLVED, PartEnd, TableParts
+from sluice_spark.run.part import RETURNED, SETTLED, UNRESOLVED, Part, PartEnd, TableParts
 from sluice_spark.run.step import Ports, Step
-
-Part = Callable[[Manifest, str, frozenset[ObjectId], Profile], PartEnd]
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,9 @@ class BatchStep(Step):
 
     def run(self, manifest: Manifest, claimed: frozenset[ObjectId], profile: Profile) -> BatchEnd:
         """Run every part of a batch that this run has just claimed."""
-        ends = self._in_parallel(self._parts.run, manifest, manifest.tables, claimed, profile)
+        ends = self._in_parallel(
+            self._parts.run, [_part(manifest, table, claimed, profile) for table in manifest.tables]
+        )
         return self._ended(manifest, ends, {}, profile)
 
     def resume(
@@ -65,25 +65,19 @@ class BatchStep(Step):
         `given_up` are the operators' reasons, by table. A part that is committed apart is progress of the lane: the
         next part may kill the run.
         """
-        ends = self._in_parallel(self._parts.resume, manifest, plan.together, claimed, profile)
+        parts = [_part(manifest, table, claimed, profile) for table in plan.together]
+        ends = self._in_parallel(self._parts.resume, parts)
         for table, how in plan.apart:
-            end = self._parts.resume(manifest, table, _of(manifest, table) & claimed, profile, how, given_up.get(table))
+            end = self._parts.resume(_part(manifest, table, claimed, profile), how, given_up.get(table))
             ends.append(end)
             if end.outcome is not None and end.outcome.state == COMMITTED:
                 self._ledger.lanes.progressed(manifest.lane, self._hold.identity.run)
         return self._ended(manifest, ends, plan.later, profile)
 
-    def _in_parallel(
-        self, part: Part, manifest: Manifest, tables: Iterable[str], claimed: frozenset[ObjectId], profile: Profile
-    ) -> list[PartEnd]:
+    def _in_parallel(self, run: Callable[[Part], PartEnd], parts: Iterable[Part]) -> list[PartEnd]:
         # The largest first, so that with few threads the longest part doesn't begin last.
-        ordered = sorted(tables, key=lambda table: (-manifest.tables[table].bytes, table))
-        return self._all(
-            [
-                self._ports.tables_at_once.submit(part, manifest, table, _of(manifest, table) & claimed, profile)
-                for table in ordered
-            ]
-        )
+        ordered = sorted(parts, key=lambda part: (-part.own.bytes, part.table))
+        return self._all([self._ports.tables_at_once.submit(run, part) for part in ordered])
 
     def _ended(self, manifest: Manifest, ends: list[PartEnd], later: Mapping[str, int], profile: Profile) -> BatchEnd:
         self._hold.give_sign()
@@ -118,8 +112,8 @@ class BatchStep(Step):
         return [future.result() for future in ([failed] if failed is not None else futures)]
 
 
-def _of(manifest: Manifest, table: str) -> frozenset[ObjectId]:
-    return frozenset(item.id for item in manifest.tables[table].objects)
+def _part(manifest: Manifest, table: str, claimed: frozenset[ObjectId], profile: Profile) -> Part:
+    return Part(manifest, table, claimed & {item.id for item in manifest.tables[table].objects}, profile)
 
 
 def _names(ends: list[PartEnd], kind: str) -> list[str]:
