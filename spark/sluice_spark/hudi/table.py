@@ -205,7 +205,6 @@ class HudiTable:
         data source lists the whole timeline three more times. A file that may have one of these columns in a narrower
         type is left to Hudi's reader, which casts it; Spark's own fails on it.
         """
-        reader = self._spark.read
         if (
             self.config.table_type == COW
             and not self.config.partition_by
@@ -215,8 +214,12 @@ class HudiTable:
             schema = StructType([facts.schema[name] for name in columns])
             files = self.jvm.newest_files(facts.meta_client, MOST_FILES_BY_NAME)
             if files and _are_of_one_type(schema, files, facts):
-                return reader.schema(schema).parquet(*files)
-        return reader.format("hudi").options(**hudi_options.READ_OPTIONS).load(self.path).select(*columns)
+                return self._spark.read.schema(schema).parquet(*files)
+        return self.rows().select(*columns)
+
+    def rows(self) -> DataFrame:
+        """The table's rows as of its newest commit, by Hudi's own reader, with Hudi's own columns."""
+        return read_table(self._spark, self.path)
 
     def size_bytes(self, facts: TableFacts) -> int:
         """Bytes of the newest files, without those of older versions."""
@@ -384,6 +387,11 @@ class HudiTable:
         }
         schema = self.jvm.avro_schema(meta_client)
         return self.jvm.write_client(self.path, self.config.name, options, schema)
+
+
+def read_table(spark: SparkSession, path: str) -> DataFrame:
+    """The rows of the Hudi table at a path, of Sluice or of another tool."""
+    return spark.read.format("hudi").options(**hudi_options.READ_OPTIONS).load(path)
 
 
 def _are_of_one_type(schema: StructType, files: Sequence[str], facts: TableFacts) -> bool:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Callable
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
@@ -28,9 +27,8 @@ from sluice.schema.evolution import INCOMPATIBLE
 from sluice.schema.table_row import row_for_table
 from sluice.services.requests import ServiceReport, SliceDone
 from sluice_aws.s3.schemas import SchemaStore
-from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.own_write import refuse_other_writers
-from sluice_spark.hudi.table import HudiTable
+from sluice_spark.hudi.table import read_table
 from sluice_spark.merge.by_spark.commit import with_lineage
 from sluice_spark.merge.by_spark.decide import MergeTarget, decide_rows
 from sluice_spark.merge.by_spark.latest import is_forgotten
@@ -38,6 +36,7 @@ from sluice_spark.merge.by_spark.normalize import meaning, quoted
 from sluice_spark.merge.by_spark.working_columns import INEXACT
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.plan import column_types
+from sluice_spark.services.work import Slice
 
 _COMMIT = "_hoodie_commit_time"
 # Flink's `changelog.enabled` keeps deleted rows, and Hudi's reader for Spark shows them among the others.
@@ -46,24 +45,17 @@ _DELETE, _BEFORE_UPDATE = "D", "-U"
 RUN = "adoption"
 
 
-def adopt(
-    hudi: HudiTable,
-    *,
-    spark: SparkSession,
-    facts: TableFacts,
-    source: str,
-    services: MergeServices,
-    check_held: Callable[[], None],
-) -> SliceDone:
-    """Add the rows of the table at the URI `source` that this table lacks, in one commit.
+def adopt(given: Slice) -> SliceDone:
+    """Add the rows of the table at the URI `source`, an argument of the request, that this table lacks, in one commit.
 
     A crash leaves an instant that the next slice rolls back. Raises NotAdoptable before anything is written.
     """
+    hudi, facts, services, source = given.hudi, given.facts, given.services, given.arguments["source"]
     assert facts.schema is not None  # the table has a commit
     newest = hudi.jvm.newest_table_version()
     check_adoptable(hudi.jvm.stored_properties(f"{source}/{PROPERTIES_FILE}"), hudi.config, newest=newest)
     other = hudi.jvm.meta_client(source)
-    rows = _live(spark.read.format("hudi").options(**hudi_options.READ_OPTIONS).load(source))
+    rows = _live(read_table(hudi.jvm.spark, source))
     own = column_types(facts.schema)
     moments = {**_source_columns(services, hudi.config), **stated_moments(hudi.jvm.avro_schema(other), own)}
     columns = adopted_columns(column_types(rows.schema), own, hudi.config, moments)
@@ -100,7 +92,7 @@ def adopt(
             return SliceDone(ServiceReport(more=more))
         batch = f"{RUN}-{facts.newest}"
         adopted = with_lineage(decided.rows, words=hudi.config.lineage, batch=batch)
-        check_held()
+        given.check_held()
         committed = hudi.write(
             adopted,
             operation=hudi_options.UPSERT,
@@ -108,7 +100,7 @@ def adopt(
             run=RUN,
             facts=facts,
             size_bytes=size,
-            before_commit=lambda: refuse_other_writers(hudi, facts, check_held),
+            before_commit=lambda: refuse_other_writers(hudi, facts, given.check_held),
         )
     return SliceDone(
         ServiceReport(

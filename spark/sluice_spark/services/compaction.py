@@ -5,31 +5,31 @@ Compaction merges log files into base files. Clustering combines small files of 
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from contextlib import closing
+from typing import Any
 
 from sluice.hudi import options as hudi_options
 from sluice.hudi import write_choices
 from sluice.services.requests import CLUSTERING, COMPACTION, ServiceReport, SliceDone
 from sluice_spark.errors import ServiceUnfinished
-from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.jvm import written_files
 from sluice_spark.hudi.table import HudiTable
+from sluice_spark.services.work import Slice
 
 
-def compact(hudi: HudiTable, *, facts: TableFacts, budget_bytes: int, check_held: Callable[[], None]) -> SliceDone:
+def compact(given: Slice) -> SliceDone:
     """Compact as many file groups as the budget holds, the longest logs first. A pending plan is carried out first.
 
-    `check_held` raises where the lane is lost; it is called before the plan is written and before its commit. After a
-    crash at any point, the roll-back before the table's next write mends it: a requested plan stays for the next slice.
-    Raises ServiceUnfinished.
+    The lane is looked at before the plan is written and before its commit. After a crash at any point, the roll-back
+    before the table's next write mends it: a requested plan stays for the next slice. Raises ServiceUnfinished.
     """
-    client = hudi.client(hudi_options.compaction_options(budget_bytes))
-    try:
+    hudi, facts, budget_bytes = given.hudi, given.facts, given.budget_bytes
+    with closing(hudi.client(hudi_options.compaction_options(budget_bytes))) as client:
         left = facts.meta_client.getActiveTimeline().filterPendingCompactionTimeline().firstInstant()
         if left.isPresent():
             instant = str(left.get().requestedTime())
         else:
-            check_held()
+            given.check_held()
             planned = client.scheduleCompaction(hudi.jvm.none())
             if not planned.isPresent():
                 return SliceDone(ServiceReport())
@@ -38,9 +38,7 @@ def compact(hudi: HudiTable, *, facts: TableFacts, budget_bytes: int, check_held
         bytes_before = hudi.jvm.base_bytes(
             facts.meta_client, [(operation["partitionPath"], operation["fileId"]) for operation in operations]
         )
-        metadata = hudi.jvm.carry_out_compaction(client, instant, check_held)
-    finally:
-        client.close()
+        metadata = hudi.jvm.carry_out_compaction(client, instant, given.check_held)
     _require_completed(hudi, instant, COMPACTION)
     written = written_files(metadata)
     logs = sum(len(operation["deltaFilePaths"]) for operation in operations)
@@ -71,15 +69,16 @@ def _metric(operations: list[dict[str, Any]], name: str) -> int:
     return int(sum((operation.get("metrics") or {}).get(name, 0) for operation in operations))
 
 
-def cluster(hudi: HudiTable, *, facts: TableFacts, budget_bytes: int, check_held: Callable[[], None]) -> SliceDone:
+def cluster(given: Slice) -> SliceDone:
     """Combine and sort as many groups of small files as the budget holds, by the columns of `cluster_by`.
 
     A file of at least half the target size, or alone in its partition, stays as it is. The plan is made and carried out
     in one slice; after a crash the roll-back before the table's next write undoes it. Raises ServiceUnfinished.
     """
-    client = hudi.client(hudi_options.clustering_options(hudi.config, budget_bytes, hudi.size_bytes(facts)))
-    try:
-        check_held()
+    hudi, facts = given.hudi, given.facts
+    options = hudi_options.clustering_options(hudi.config, given.budget_bytes, hudi.size_bytes(facts))
+    with closing(hudi.client(options)) as client:
+        given.check_held()
         planned = client.scheduleClustering(hudi.jvm.none())
         if not planned.isPresent():
             return SliceDone(ServiceReport())
@@ -88,10 +87,8 @@ def cluster(hudi: HudiTable, *, facts: TableFacts, budget_bytes: int, check_held
         bytes_before = hudi.jvm.base_bytes(
             facts.meta_client, [(slice_["partitionPath"], slice_["fileId"]) for slice_ in replaced]
         )
-        check_held()
+        given.check_held()
         metadata = client.cluster(instant).getCommitMetadata().get()
-    finally:
-        client.close()
     _require_completed(hudi, instant, CLUSTERING)
     written = written_files(metadata)
     return SliceDone(

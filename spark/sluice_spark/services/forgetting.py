@@ -5,20 +5,18 @@ The key itself is nowhere in the request, only its hash (`sluice.changes.forgott
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Callable
+from typing import Callable
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.forgotten import marks, with_mark
 from sluice.config.table import MOR
-from sluice.hudi import options as hudi_options
-from sluice.hudi import own_metadata, write_choices
+from sluice.hudi import own_metadata
 from sluice.hudi.own_metadata import are_as_stored
 from sluice.hudi.timeline import instant_ms, instant_of_ms
 from sluice.services.requests import ServiceReport, SliceDone
@@ -28,12 +26,12 @@ from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.jvm import instants
 from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.recovery import recovered_facts
-from sluice_spark.hudi.table import HudiTable, has_timestamp_key
+from sluice_spark.hudi.table import HudiTable
 from sluice_spark.iceberg.follow import IcebergTable
 from sluice_spark.iceberg.keep_up import before_cleaning, has_iceberg
 from sluice_spark.merge.by_spark.latest import key_hash_column
 from sluice_spark.merge.by_spark.normalize import quoted
-from sluice_spark.merge.context import MergeServices
+from sluice_spark.services.work import Slice, purging, write_removal
 
 _KEY, _FILE = "_hoodie_record_key", "_hoodie_file_name"
 
@@ -50,37 +48,23 @@ class _Removed:
     instant: str | None = None
 
 
-def forget(
-    hudi: HudiTable,
-    *,
-    spark: SparkSession,
-    facts: TableFacts,
-    key: str,
-    services: MergeServices,
-    check_held: Callable[[], None],
-) -> SliceDone:
-    """Remove the row whose key has this hash. Repeating it after a crash at any point finishes the work.
+def forget(given: Slice) -> SliceDone:
+    """Remove the row whose key has the hash of the request. Repeating it after a crash at any point finishes the work.
 
     A mark is kept in the table's properties first, so that no older change of the key comes back, not even in a replay.
     Then every file that no reader of the present needs is deleted, whether or not the table has the row: there is no
     time travel to before. Raises RowRemains, TooManyForgotten.
     """
-    config = hudi.config
-    by_key: dict[str, Any] = {
-        "of_key": key_hash_column(config.table, config.record_key) == F.lit(key),
-        "names": config.record_key,
-        "key": key,
-        "services": services,
-    }
-
-    noted = facts.forgotten
+    hudi, config, services, key = given.hudi, given.hudi.config, given.services, given.arguments["key"]
+    of_key = key_hash_column(config.table, config.record_key) == F.lit(key)
+    noted = given.facts.forgotten
 
     def mark(position: str) -> None:
         nonlocal noted
         longer = with_mark(noted, key, position)
         if longer is None:
             raise TooManyForgotten(f"{config.table} has no room for another mark", table=config.table)
-        check_held()
+        given.check_held()
         hudi.jvm.update_properties(hudi.meta_client(), {own_metadata.FORGOTTEN_PROPERTY: longer})
         noted = longer
 
@@ -88,14 +72,14 @@ def forget(
     if config.history:
         own = config.history_table
         services.tables.take(own)
-        history = HudiTable(spark, services.table_path(own.database, own.name), own)
+        history = HudiTable(hudi.jvm.spark, services.table_path(own.database, own.name), own)
         if history.exists():
             held = recovered_facts(history, services.log)
             held = history.date_anew(held, now_ms=services.clock.now_ms, wait=services.clock.wait)
             if not held.empty:
                 # Marked too: a purge may have left the row to the history alone, which has no floor against a replay.
-                of_history = _remove(history, spark, held, **by_key, check_held=check_held, mark=mark)
-    removed = _remove(hudi, spark, facts, **by_key, check_held=check_held, mark=mark)
+                of_history = _remove(history, held, given, of_key=of_key, mark=mark)
+    removed = _remove(hudi, given.facts, given, of_key=of_key, mark=mark)
     services.log.event("forgotten", table=config.table, rows=removed.rows, history_rows=of_history.rows)
     return SliceDone(
         ServiceReport(
@@ -113,44 +97,28 @@ def forget(
 
 
 def _remove(
-    hudi: HudiTable,
-    spark: SparkSession,
-    facts: TableFacts,
-    *,
-    of_key: SparkColumn,
-    names: Sequence[str],
-    key: str,
-    services: MergeServices,
-    check_held: Callable[[], None],
-    mark: Callable[[str], None],
+    hudi: HudiTable, facts: TableFacts, given: Slice, *, of_key: SparkColumn, mark: Callable[[str], None]
 ) -> _Removed:
-    """Remove the rows that `of_key` selects, by the columns `names`, and every older file. `mark` is called before.
+    """Remove the rows that `of_key` selects, and every older file. `mark` is called before.
 
     Where there is no row, the counts are those of the commit that has removed it: an attempt before may have died.
     """
-    merges = hudi.config.table_type == MOR
-    if merges:  # no row may be left in a log
+    check_held, key = given.check_held, given.arguments["key"]
+    if hudi.config.table_type == MOR:  # no row may be left in a log
         check_held()
         hudi.compact_all()
         facts = hudi.look()
-    rows = spark.read.format("hudi").options(**hudi_options.READ_OPTIONS).load(hudi.path).where(of_key)
+    rows = hudi.rows().where(of_key)
     rows_found = rows.select(_KEY, _FILE, quoted(hidden.POSITION).alias("position")).collect()
     removed = _Removed(len(rows_found), len({row[_FILE] for row in rows_found}))
     if rows_found:
         removed = replace(removed, position=max(row["position"] for row in rows_found))
         mark(str(removed.position))
-        if merges:
-            hudi.set_purging(facts.newest or "")
-        check_held()
-        _write(
-            hudi,
-            rows,
-            facts,
-            own_metadata.forgotten_metadata(hudi.config.table, key, rows=removed.rows, files=removed.files),
-        )
-        if merges:
-            hudi.compact_all()
-            hudi.set_purging("")
+        metadata = own_metadata.forgotten_metadata(hudi.config.table, key, rows=removed.rows, files=removed.files)
+        # A record index holds keys, so it is left out: Hudi then deletes the metadata table, and a later write makes it
+        # anew.
+        with purging(hudi, facts, check_held):
+            write_removal(hudi, rows, facts, metadata)
     else:
         removed = _removed_before(hudi, key)
     check_held()
@@ -158,11 +126,12 @@ def _remove(
     newest = hudi.look().newest or ""
     # Just after the newest instant: as of the instant itself, a reader needs the files from before it too.
     horizon = instant_of_ms(instant_ms(newest) + 1)
-    before_delete = before_cleaning(hudi, services, check_held)
+    before_delete = before_cleaning(hudi, given.services, check_held)
     cleaned = housekeeping.clean(hudi, horizon=horizon, check_held=check_held, before_delete=before_delete)
     if not has_iceberg(hudi):  # of a time when its rule said so
-        IcebergTable(services.objects, hudi.path, hudi.config).remove()
-    _require_gone(hudi, spark, facts, of_key=of_key, names=names, keys=sorted({row[_KEY] for row in rows_found}))
+        IcebergTable(given.services.objects, hudi.path, hudi.config).remove()
+    names = given.hudi.config.record_key
+    _require_gone(hudi, facts, of_key=of_key, names=names, keys=sorted({row[_KEY] for row in rows_found}))
     return replace(
         removed,
         cleaned=cleaned.files,
@@ -182,35 +151,8 @@ def _removed_before(hudi: HudiTable, key: str) -> _Removed:
     return _Removed()
 
 
-def _write(hudi: HudiTable, rows: DataFrame, facts: TableFacts, metadata: Mapping[str, str]) -> None:
-    """Remove rows, each at its own position, in one commit. A record index holds keys, so it is left out: Hudi then
-    deletes the metadata table, and a later write makes it anew.
-    """
-    assert facts.schema is not None  # there are rows
-    options = hudi_options.write_options(
-        hudi.config,
-        operation=hudi_options.UPSERT,
-        parallelism=write_choices.shuffle_tasks(0, hudi.cores),
-        timestamp_key=has_timestamp_key(hudi.config, rows),
-    )
-    marked = rows.select(
-        *[
-            (F.lit(hudi_options.PURGED_OP) if name == hidden.OP else quoted(name)).alias(name)
-            for name in facts.schema.names
-        ]
-    )
-    writer = marked.write.format("hudi").options(**options).options(**hudi_options.PURGE_OPTIONS)
-    writer.options(**metadata).mode("append").save(hudi.path)
-
-
 def _require_gone(
-    hudi: HudiTable,
-    spark: SparkSession,
-    facts: TableFacts,
-    *,
-    of_key: SparkColumn,
-    names: Sequence[str],
-    keys: Sequence[str],
+    hudi: HudiTable, facts: TableFacts, *, of_key: SparkColumn, names: Sequence[str], keys: Sequence[str]
 ) -> None:
     """Look for the key in every base file that is left, also one that no reader uses.
 
@@ -218,7 +160,7 @@ def _require_gone(
     """
     assert facts.schema is not None
     key = StructType([facts.schema[name] for name in names])
-    files = spark.read.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
+    files = hudi.jvm.spark.read.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
     if are_as_stored(
         facts.widened, {field.name: field.dataType.simpleString() for field in key.fields}, oldest_file=""
     ):

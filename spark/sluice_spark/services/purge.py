@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Callable
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sluice.batch.kafka_watch import only_partition
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.position import BY_OFFSET_ALONE, generation_of, is_by_offset_alone
 from sluice.config.table import MOR
-from sluice.hudi import options as hudi_options
-from sluice.hudi import own_metadata, write_choices
+from sluice.hudi import own_metadata
 from sluice.hudi.timeline import instant_of_ms
 from sluice.services.requests import ServiceReport, SliceDone
 from sluice_spark.errors import ServiceUnfinished
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.jvm import written_files
-from sluice_spark.hudi.table import HudiTable, has_timestamp_key
+from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.by_spark.normalize import quoted
 from sluice_spark.services.compaction import compact
+from sluice_spark.services.work import Slice, purging, write_removal
 
-RaiseFloor = Callable[[Mapping[int, str]], None]
 _FILE, _COMMIT = "_hoodie_file_name", "_hoodie_commit_time"
 
 
@@ -37,62 +36,44 @@ class _DueFile:
     positions: tuple[str, ...]
 
 
-def purge(
-    hudi: HudiTable,
-    *,
-    spark: SparkSession,
-    facts: TableFacts,
-    now_ms: int,
-    budget_bytes: int,
-    check_held: Callable[[], None],
-    raise_floor: RaiseFloor,
-    only_partition: int | None,
-) -> SliceDone:
+def purge(given: Slice) -> SliceDone:
     """Purge, in as many files as the budget holds, the rows whose tombstones were committed before the horizon.
 
-    The floor is raised first (`floor-before-purge`): in the ledger by `raise_floor`, then in the table's properties,
+    The floor is raised first (`floor-before-purge`): in the ledger, then in the table's properties,
     then in the metadata of the commit. After a crash in between, the floor is only higher than it has to be.
 
-    Rows that a Kafka offset alone orders stay, unless they are of `only_partition`, the one Kafka partition that the
-    table has (None: it has several, or none is known): a floor of one partition would be above new changes of another.
+    Rows that a Kafka offset alone orders stay, unless they are of the one Kafka partition that the table has: where it
+    has several, or none is known, a floor of one partition would be above new changes of another.
     Such rows of an earlier generation stay too, since its partitions aren't known any more.
 
     A merge-on-read table is compacted first, in slices of its own, and again after the removal: Hudi's log records of a
     removal have no position to compare a later change with, so none may be left when the next batch is merged. Raises
     ServiceUnfinished.
     """
-    merges = hudi.config.table_type == MOR
-    if merges:
-        compacted = compact(hudi, facts=facts, budget_bytes=budget_bytes, check_held=check_held)
+    hudi, facts = given.hudi, given.facts
+    if hudi.config.table_type == MOR:
+        compacted = compact(given)
         if compacted.report.instant is not None:
             return SliceDone(replace(compacted.report, rows=0), more=True)  # nothing is removed yet
-    rows = spark.read.format("hudi").options(**hudi_options.READ_OPTIONS).load(hudi.path)
-    horizon = instant_of_ms(now_ms - hudi.config.services.purge_horizon_s * 1000)
+    rows = hudi.rows()
+    horizon = instant_of_ms(given.services.clock.now_ms() - hudi.config.services.purge_horizon_s * 1000)
+    partition = only_partition(given.watch, generation=hudi.config.generation)
     due = rows.where(quoted(hidden.DELETED) & (F.col(_COMMIT) < F.lit(horizon)))
-    due = due.where(_comparable(rows.columns, only_partition, generation=hudi.config.generation))
+    due = due.where(_comparable(rows.columns, partition, generation=hudi.config.generation))
     due_files = _due_files(due)
-    chosen = _within(due_files, hudi.jvm.file_bytes(facts.meta_client, [file.file for file in due_files]), budget_bytes)
+    sizes = hudi.jvm.file_bytes(facts.meta_client, [file.file for file in due_files])
+    chosen = _within(due_files, sizes, given.budget_bytes)
     if not chosen:
         return SliceDone(ServiceReport())
     positions = _by_generation([position for file in chosen for position in file.positions])
-    check_held()
-    raise_floor(positions)
+    given.check_held()
+    given.raise_floor(positions)
     highest = max(positions.values())
-    of_partition = {own_metadata.PURGED_PARTITION_PROPERTY: str(only_partition)} if is_by_offset_alone(highest) else {}
+    of_partition = {own_metadata.PURGED_PARTITION_PROPERTY: str(partition)} if is_by_offset_alone(highest) else {}
     hudi.raise_purged(highest, of_partition)
-    if merges:
-        hudi.set_purging(facts.newest or "")
-    check_held()
-    report = _remove(
-        hudi,
-        due.where(F.col(_FILE).isin([file.file for file in chosen])),
-        facts=facts,
-        positions=positions,
-        chosen=chosen,
-    )
-    if merges:
-        hudi.compact_all()
-        hudi.set_purging("")
+    with purging(hudi, facts, given.check_held):
+        rows = due.where(F.col(_FILE).isin([file.file for file in chosen]))
+        report = _remove(hudi, rows, facts=facts, positions=positions, chosen=chosen)
     return SliceDone(report, more=len(chosen) < len(due_files))
 
 
@@ -148,32 +129,17 @@ def _remove(
     positions: Mapping[int, str],
     chosen: Sequence[_DueFile],
 ) -> ServiceReport:
-    """Remove rows in one commit. Each is written at its own position, so that nothing newer is removed, as purged."""
-    assert facts.schema is not None  # there are rows
-    rows = due.select(
-        *[
-            (F.lit(hudi_options.PURGED_OP) if name == hidden.OP else quoted(name)).alias(name)
-            for name in facts.schema.names
-        ]
-    )
-    sizes = hudi.jvm.file_bytes(facts.meta_client, [file.file for file in chosen])
-    options = hudi_options.write_options(
-        hudi.config,
-        operation=hudi_options.UPSERT,
-        parallelism=write_choices.shuffle_tasks(sum(sizes.values()), hudi.cores),
-        timestamp_key=has_timestamp_key(hudi.config, rows),
-        record_index=hudi.finds_by_record_index(facts),
-    )
+    """Remove rows in one commit, as purged."""
+    size_bytes = sum(hudi.jvm.file_bytes(facts.meta_client, [file.file for file in chosen]).values())
     metadata = own_metadata.purge_metadata(hudi.config.table, positions)
-    rows.write.format("hudi").options(**options).options(**hudi_options.PURGE_OPTIONS).options(**metadata).mode(
-        "append"
-    ).save(hudi.path)
+    by_index = hudi.finds_by_record_index(facts)
+    write_removal(hudi, due, facts, metadata, size_bytes=size_bytes, record_index=by_index)
     instant, statistics = _committed(hudi, facts.newest)
     removed = sum(stat["numDeletes"] for stat in statistics)
     return ServiceReport(
         files_before=len(chosen),
         files_after=len(statistics),
-        bytes_before=sum(sizes.values()),
+        bytes_before=size_bytes,
         bytes_after=sum(stat["fileSizeInBytes"] for stat in statistics),
         rows=removed,
         instant=instant,

@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 from pyspark.sql import SparkSession
 
-from sluice.batch.kafka_watch import KafkaWatch, only_partition
+from sluice.batch.kafka_watch import KafkaWatch
 from sluice.config.table import TableConfig
 from sluice.errors import NotAdoptable
 from sluice.services.policy import applies_to
@@ -28,7 +28,6 @@ from sluice.services.requests import (
 )
 from sluice_spark.errors import CommitNotNewest, LaneLost, ServiceNotForTable
 from sluice_spark.hudi import housekeeping
-from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.recovery import recovered_facts, refuse_missing
 from sluice_spark.hudi.table import HudiTable
@@ -37,7 +36,8 @@ from sluice_spark.merge.context import MergeServices
 from sluice_spark.services.adoption import adopt
 from sluice_spark.services.compaction import cluster, compact
 from sluice_spark.services.forgetting import forget
-from sluice_spark.services.purge import RaiseFloor, purge
+from sluice_spark.services.purge import purge
+from sluice_spark.services.work import RaiseFloor, Slice
 
 # The assumed speed of a table's first slice in a run: far below what two cores did locally.
 FIRST_BYTES_PER_S_AND_CORE = 4 * 1024**2
@@ -117,20 +117,17 @@ def serve_table(
         _refuse_without_commit(config, service)
         return SliceDone(ServiceReport())
     hudi.wait_until_past_newest(facts.newest, now_ms=clock.now_ms, wait=clock.wait)
-    done = _work(
-        _Slice(
-            spark=spark,
-            hudi=hudi,
-            facts=facts,
-            services=services,
-            budget_bytes=rates.budget_bytes(config, service, slice_s),
-            check_held=check_held,
-            raise_floor=raise_floor,
-            watch=KafkaWatch.from_dict(watch),
-            arguments=arguments,
-        ),
-        service,
+    given = Slice(
+        hudi=hudi,
+        facts=facts,
+        services=services,
+        budget_bytes=rates.budget_bytes(config, service, slice_s),
+        check_held=check_held,
+        raise_floor=raise_floor,
+        watch=KafkaWatch.from_dict(watch),
+        arguments=arguments,
     )
+    done = _WORKS[service](given)
     after = hudi.look()
     if done.report.instant is not None and (after.newest or "") < done.report.instant:
         raise CommitNotNewest(
@@ -145,56 +142,13 @@ def serve_table(
     return replace(done, report=report)
 
 
-@dataclass(frozen=True)
-class _Slice:
-    """What the work of one slice needs. `check_held` raises LaneLost."""
-
-    spark: SparkSession
-    hudi: HudiTable
-    facts: TableFacts
-    services: MergeServices
-    budget_bytes: int
-    check_held: Callable[[], None]
-    raise_floor: RaiseFloor
-    watch: KafkaWatch
-    arguments: Mapping[str, str]
-
-
 def _refuse_without_commit(config: TableConfig, service: str) -> None:
     """The first commit gives a table the columns that adopted rows must fit."""
     if service == ADOPTION:
         raise NotAdoptable(f"{config.table} has no commit yet", next_step="Adopt after its first commit: `sluice wait`")
 
 
-def _work(given: _Slice, service: str) -> SliceDone:
-    hudi, spark, facts, services, held = given.hudi, given.spark, given.facts, given.services, given.check_held
-    works: dict[str, Callable[[], SliceDone]] = {
-        COMPACTION: lambda: compact(hudi, facts=facts, budget_bytes=given.budget_bytes, check_held=held),
-        CLUSTERING: lambda: cluster(hudi, facts=facts, budget_bytes=given.budget_bytes, check_held=held),
-        PURGE: lambda: purge(
-            hudi,
-            spark=spark,
-            facts=facts,
-            now_ms=services.clock.now_ms(),
-            budget_bytes=given.budget_bytes,
-            check_held=held,
-            raise_floor=given.raise_floor,
-            only_partition=only_partition(given.watch, generation=hudi.config.generation),
-        ),
-        CLEANING: lambda: _clean(given),
-        ARCHIVAL: lambda: _archive(given),
-        ADOPTION: lambda: adopt(
-            hudi, spark=spark, facts=facts, source=given.arguments["source"], services=services, check_held=held
-        ),
-        ICEBERG: lambda: _rebuild_iceberg(given),
-        FORGETTING: lambda: forget(
-            hudi, spark=spark, facts=facts, key=given.arguments["key"], services=services, check_held=held
-        ),
-    }
-    return works[service]()
-
-
-def _clean(given: _Slice) -> SliceDone:
+def _clean(given: Slice) -> SliceDone:
     now_ms = given.services.clock.now_ms()
     _note_late(given, remove_late_files(given.hudi, given.check_held))
     horizon = housekeeping.horizon_at(given.hudi, now_ms)
@@ -208,19 +162,31 @@ def _clean(given: _Slice) -> SliceDone:
     return SliceDone(ServiceReport(files_before=cleaned.files, bytes_before=cleaned.bytes, instant=cleaned.instant))
 
 
-def _archive(given: _Slice) -> SliceDone:
+def _archive(given: Slice) -> SliceDone:
     archived = housekeeping.archive(given.hudi, given.check_held)
     _note_late(given, archived.late_files)
     return SliceDone(ServiceReport(more={"archived": archived.commits, "late_files": len(archived.late_files)}))
 
 
-def _rebuild_iceberg(given: _Slice) -> SliceDone:
+def _rebuild_iceberg(given: Slice) -> SliceDone:
     made = keep_up(given.hudi, given.facts, given.services, given.check_held, rebuild=True)
     return SliceDone(ServiceReport(files_after=0 if made is None else made.added))
 
 
-def _note_late(given: _Slice, late_files: tuple[str, ...]) -> None:
+def _note_late(given: Slice, late_files: tuple[str, ...]) -> None:
     if late_files:
         given.services.log.event(
             "late_files_removed", level="warning", table=given.hudi.config.table, files=list(late_files)
         )
+
+
+_WORKS: Mapping[str, Callable[[Slice], SliceDone]] = {
+    COMPACTION: compact,
+    CLUSTERING: cluster,
+    PURGE: purge,
+    CLEANING: _clean,
+    ARCHIVAL: _archive,
+    ADOPTION: adopt,
+    ICEBERG: _rebuild_iceberg,
+    FORGETTING: forget,
+}

@@ -17,12 +17,12 @@ from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import Outcome
 from sluice.changes.hidden_columns import DELETED
 from sluice.config.table import MOR, TableConfig
-from sluice.hudi import options as hudi_options
 from sluice.lane.trial import TableTrial, TrialStep
 from sluice.objects import identify
 from sluice.schema.avro import fingerprint
 from sluice.services.requests import ARCHIVAL, CLEANING, COMPACTION
 from sluice.silver_keys import schema_key
+from sluice_spark.hudi.table import read_table
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.part import merge_part
 from sluice_spark.services.slice import SliceRates, serve_table
@@ -162,11 +162,7 @@ class TableTrials:
         return done.report.instant
 
     def _rows(self, config: TableConfig) -> list[tuple[str, ...]]:
-        stored = (
-            self.spark.read.format("hudi")
-            .options(**hudi_options.READ_OPTIONS)
-            .load(self.services.table_path(config.database, config.name))
-        )
+        stored = read_table(self.spark, self.services.table_path(config.database, config.name))
         live = (
             stored.where(~stored[DELETED])
             .orderBy("id")

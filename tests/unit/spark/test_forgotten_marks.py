@@ -18,7 +18,7 @@ class Table:
     """A table's properties, without files."""
 
     def __init__(self, config=CONFIG):
-        self.config, self.properties, self.jvm = config, {}, self
+        self.config, self.properties, self.jvm, self.spark = config, {}, self, None
 
     def meta_client(self):
         return None
@@ -56,9 +56,9 @@ def forgotten(monkeypatch):
 
         monkeypatch.setattr(forgetting, "_remove", remove)
         table = Table()
-        done = forgetting.forget(
-            table, spark=None, facts=TableFacts("1", None, 1), key="k", services=services, check_held=lambda: None
-        )
+        facts = TableFacts("1", None, 1)
+        named = {"services": services, "check_held": lambda: None, "arguments": {"key": "k"}}
+        done = forgetting.forget(SimpleNamespace(hudi=table, facts=facts, **named))
         return done.report, marks(table.properties.get(FORGOTTEN_PROPERTY))
 
     return forget
