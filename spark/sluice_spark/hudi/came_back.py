@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 from sluice.config.table import MOR
@@ -78,12 +79,9 @@ def undo_what_came_back(hudi: HudiTable, stranger_times: Sequence[str], facts: T
             undone.append(time)
     if not undone:
         return facts
-    client = hudi.client(hudi_options.ROLLBACK_OPTIONS)
-    try:
+    with closing(hudi.client(hudi_options.ROLLBACK_OPTIONS)) as client:
         for time in undone:
             client.rollback(time)
-    finally:
-        client.close()
     return hudi.look()
 
 

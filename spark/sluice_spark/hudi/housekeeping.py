@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Callable
 
@@ -94,8 +95,7 @@ def clean(
     before_delete: BeforeDelete = _nothing,
 ) -> Cleaned:
     """Delete the files that no reader as of the instant `horizon` or later needs. Raises CleaningUnfinished."""
-    client = hudi.client(hudi_options.CLEANING_OPTIONS)
-    try:
+    with closing(hudi.client(hudi_options.CLEANING_OPTIONS)) as client:
         instant = str(client.createNewInstantTime(True))
         check_held()
         before_delete(instant, horizon)
@@ -111,8 +111,6 @@ def clean(
             return Cleaned()
         size = hudi.jvm.cleaner_plan_bytes(hudi.meta_client(), instant)
         hudi.jvm.carry_out_cleaning(client, instant)
-    finally:
-        client.close()
     done = hudi.meta_client().getActiveTimeline().getCleanerTimeline().filterCompletedInstants()
     if not done.containsInstant(instant):  # Hudi logs a failure of a cleaning, and returns
         raise CleaningUnfinished(
@@ -141,11 +139,8 @@ def archive(hudi: HudiTable, check_held: Callable[[], None] = lambda: None) -> A
         return Archived()
     late = remove_late_files(hudi, check_held)
     check_held()
-    client = hudi.client(hudi_options.ARCHIVAL_OPTIONS)
-    try:
+    with closing(hudi.client(hudi_options.ARCHIVAL_OPTIONS)) as client:
         client.archive()
-    finally:
-        client.close()
     return Archived(before - _commits(hudi.meta_client()), late)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing
 from typing import Any, Callable, cast
 
 from py4j.protocol import Py4JJavaError
@@ -50,64 +50,52 @@ class HudiJvm:
 
     def exists(self, path: str) -> bool:
         """True where there is a file or folder at the path."""
-        hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
-        return bool(hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).exists(hadoop_path))
+        system, file = self._file(path)
+        return bool(system.exists(file))
+
+    def _file(self, path: str, below: str = "") -> tuple[Any, Any]:
+        """Hadoop's file system of a path, and the path, or one `below` it."""
+        file = self._jvm.org.apache.hadoop.fs.Path(path)
+        file = self._jvm.org.apache.hadoop.fs.Path(file, below) if below else file
+        return file.getFileSystem(self.spark._jsc.hadoopConfiguration()), file
 
     def file_bytes_or_none(self, path: str) -> int | None:
         """The size of a file; None where there is none."""
-        hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
-        try:
-            return int(
-                hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).getFileStatus(hadoop_path).getLen()
-            )
-        except Py4JJavaError as error:
-            if error.java_exception.getClass().getName() == "java.io.FileNotFoundException":
-                return None
-            raise
+        system, file = self._file(path)
+        status = _unless_missing(system.getFileStatus, file)
+        return None if status is None else int(status.getLen())
 
     def names(self, path: str) -> list[str]:
         """The names of the files and folders in a folder; none where there is no such folder."""
-        hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
-        system = hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration())
-        if not system.exists(hadoop_path):
+        system, folder = self._file(path)
+        if not system.exists(folder):
             return []
-        return [str(status.getPath().getName()) for status in system.listStatus(hadoop_path)]
+        return [str(status.getPath().getName()) for status in system.listStatus(folder)]
 
     def create_if_missing(self, path: str) -> None:
         """Write an empty file where there is none."""
-        hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
-        hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).createNewFile(hadoop_path)
+        system, file = self._file(path)
+        system.createNewFile(file)
 
     def put_again(self, path: str) -> None:
         """Write a file's bytes once more, so that it has a new date."""
-        hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
-        system = hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration())
-        source = system.open(hadoop_path)
-        try:
+        system, file = self._file(path)
+        with closing(system.open(file)) as source:
             content = self._jvm.org.apache.hadoop.io.IOUtils.readFullyToByteArray(source)
-        finally:
-            source.close()
-        target = system.create(hadoop_path, True)
+        target = system.create(file, True)
         target.write(content)
         target.close()  # only this puts the object
 
     def delete_folder(self, path: str) -> None:
         """Delete a folder and everything in it."""
-        hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
-        hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).delete(hadoop_path, True)
+        system, folder = self._file(path)
+        system.delete(folder, True)
 
     def files_like(self, table: str, partition: str, pattern: str) -> list[str]:
         """The paths of a partition's files whose names match a pattern of Hadoop's; none where it has no folder."""
-        hadoop = self._jvm.org.apache.hadoop.fs
-        folder = hadoop.Path(table, partition) if partition else hadoop.Path(table)
-        system = folder.getFileSystem(self.spark._jsc.hadoopConfiguration())
-        try:
-            statuses = system.listStatus(folder, hadoop.GlobFilter(pattern))
-        except Py4JJavaError as error:
-            if str(error.java_exception.getClass().getName()) == "java.io.FileNotFoundException":
-                return []
-            raise
-        return [str(status.getPath().toString()) for status in statuses]
+        system, folder = self._file(table, partition)
+        statuses = _unless_missing(system.listStatus, folder, self._jvm.org.apache.hadoop.fs.GlobFilter(pattern))
+        return [str(status.getPath().toString()) for status in statuses or ()]
 
     def newest_logs(self, meta_client: Any, partitions: Sequence[str]) -> list[str]:
         """The paths of the log files that a reader of the present opens."""
@@ -122,16 +110,15 @@ class HudiJvm:
     def delete_files(self, paths: Sequence[str]) -> None:
         """Delete files; one that is gone already is left out."""
         for path in paths:
-            hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
-            hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).delete(hadoop_path, False)
+            system, file = self._file(path)
+            system.delete(file, False)
 
     def instants_of_log(self, meta_client: Any, path: str) -> frozenset[str]:
         """The instants of a log file's rows and deletions. Empty for one with a block that can't be read."""
         log, model = self._hudi.common.table.log, self._hudi.common.model
         file = model.HoodieLogFile(self._hudi.storage.StoragePath(path))
-        reader = log.HoodieLogFormat.newReader(meta_client.getStorage(), file, None)
         name, times = log.block.HoodieLogBlock.HeaderMetadataType.INSTANT_TIME, set()
-        try:
+        with closing(log.HoodieLogFormat.newReader(meta_client.getStorage(), file, None)) as reader:
             while reader.hasNext():
                 block = reader.next()
                 kind = str(block.getBlockType().toString())
@@ -139,8 +126,6 @@ class HudiJvm:
                     return frozenset()
                 if kind != "COMMAND_BLOCK":
                     times.add(str(block.getLogBlockHeader().get(name)))
-        finally:
-            reader.close()
         return frozenset(times)
 
     def meta_client(self, path: str) -> Any:
@@ -191,12 +176,9 @@ class HudiJvm:
 
     def stored_properties(self, path: str) -> dict[str, str]:
         """The properties in a file, of a table of any version."""
-        hadoop_path, properties = self._jvm.org.apache.hadoop.fs.Path(path), self.properties({})
-        stream = hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).open(hadoop_path)
-        try:
+        (system, file), properties = self._file(path), self.properties({})
+        with closing(system.open(file)) as stream:
             properties.load(stream)
-        finally:
-            stream.close()
         return {str(name): str(properties.get(name)) for name in list(properties.keySet())}
 
     def table_properties(self, meta_client: Any) -> dict[str, str]:
@@ -233,15 +215,12 @@ class HudiJvm:
                 for item in view.getLatestFileSlices(partition).toArray()
             )
 
-    @contextmanager
-    def _file_view(self, meta_client: Any) -> Iterator[Any]:
+    def _file_view(self, meta_client: Any) -> closing[Any]:
         """Hudi's view of the table's files, listed from storage."""
         views = self._hudi.common.table.view.FileSystemViewManager
-        view = views.createInMemoryFileSystemView(self._engine_context(), meta_client, self._no_metadata_table())
-        try:
-            yield view
-        finally:
-            view.close()
+        return closing(
+            views.createInMemoryFileSystemView(self._engine_context(), meta_client, self._no_metadata_table())
+        )
 
     def partitions(self, meta_client: Any, context: Any = None) -> list[str]:
         """The paths of the table's partitions, below its folder; "" alone for an unpartitioned one."""
@@ -437,18 +416,27 @@ class HudiJvm:
         ]
         plan = json.loads(self._hudi.common.util.CleanerUtils.getCleanerPlan(meta_client, pending[0]).toString())
         paths = {info["filePath"] for infos in plan["filePathsToBeDeletedPerPartition"].values() for info in infos}
-        configuration = self.spark._jsc.hadoopConfiguration()
-        total = 0
+        names, total = {path.rpartition("/")[2] for path in paths}, 0
         for folder in sorted({path.rpartition("/")[0] for path in paths}):
-            parent = self._jvm.org.apache.hadoop.fs.Path(folder)
-            for status in parent.getFileSystem(configuration).listStatus(parent):
-                if str(status.getPath().toString()).rpartition("/")[2] in {path.rpartition("/")[2] for path in paths}:
+            system, parent = self._file(folder)
+            for status in system.listStatus(parent):
+                if str(status.getPath().toString()).rpartition("/")[2] in names:
                     total += int(status.getLen())
         return total
 
     def hudi_table(self, client: Any) -> Any:
         """The table behind a write client."""
         return self._hudi.table.HoodieSparkTable.create(client.getConfig(), client.getEngineContext())
+
+
+def _unless_missing(call: Callable[..., Any], *given: Any) -> Any:
+    """What a call of Hadoop's file system answers; None where there is no such file or folder."""
+    try:
+        return call(*given)
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() == "java.io.FileNotFoundException":
+            return None
+        raise
 
 
 def instants(timeline: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Callable
 
@@ -76,8 +77,7 @@ def commit_own_files(
         ),
         **facts.copied_metadata,
     }
-    client = jvm.write_client(hudi.path, config.name, options, avro)
-    try:
+    with closing(jvm.write_client(hudi.path, config.name, options, avro)) as client:
         instant = jvm.begin_write(client, facts.meta_client, operation, partitioned=bool(config.partition_by))
         begun = Instant(instant, DELTA_COMMIT if config.table_type == MOR else COMMIT, INFLIGHT)
         with own_write(hudi, instant):
@@ -85,6 +85,4 @@ def commit_own_files(
             files = write(NewFiles(instant, jvm.with_meta_columns(avro), f"{FOLDER}{begun.file}"))
             check_held()  # large files take their time
             jvm.commit_files(client, facts.meta_client, instant, files, own_metadata.stored_metadata(metadata))
-    finally:
-        client.close()
     return hudi.committed(batch, facts.newest)

@@ -7,7 +7,7 @@ goes on when another run has taken over, resolved the batch and merged it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Callable
 
 from sluice.config.table import MOR
@@ -84,12 +84,9 @@ def undo(hudi: HudiTable, instant: str) -> None:
     own = [item for item in instants(timeline) if str(item.requestedTime()) == instant]
     if not own:
         return
-    client = hudi.client(hudi_options.ROLLBACK_OPTIONS)
-    try:
+    with closing(hudi.client(hudi_options.ROLLBACK_OPTIONS)) as client:
         for item in own:
             roll_back_one(hudi, client, item)
-    finally:
-        client.close()
 
 
 def give_way(hudi: HudiTable, before: TableFacts, attempt: str) -> str | None:

@@ -5,6 +5,7 @@ A run does this before its first write to a table and after every failure (`reso
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 from sluice.errors import TableWentBack
@@ -32,12 +33,9 @@ def roll_back_unfinished(hudi: HudiTable) -> tuple[str, ...]:
     if not unfinished:
         return ()
     end_tasks(hudi.jvm.spark, hudi.config.table)
-    client = hudi.client(hudi_options.ROLLBACK_OPTIONS)
-    try:
+    with closing(hudi.client(hudi_options.ROLLBACK_OPTIONS)) as client:
         for instant in reversed(unfinished):  # newest first, as Hudi's own cleaning of failed writes does
             roll_back_one(hudi, client, instant)
-    finally:
-        client.close()
     left = _unfinished(hudi)
     if left:
         raise StillUnfinished(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, Callable
 
@@ -361,8 +362,7 @@ class HudiTable:
 
     def compact_all(self) -> str | None:
         """Compact every log file now; the instant, or None where there was none to compact."""
-        client = self.client(hudi_options.compaction_options())
-        try:
+        with closing(self.client(hudi_options.compaction_options())) as client:
             client.runAnyPendingCompactions()
             planned = client.scheduleCompaction(self.jvm.none())
             if not planned.isPresent():
@@ -370,8 +370,6 @@ class HudiTable:
             instant = planned.get()
             self.jvm.carry_out_compaction(client, instant)
             return str(instant)
-        finally:
-            client.close()
 
     def client(self, more: dict[str, str] | None = None) -> Any:
         """A Hudi client for roll-backs and table services, with the table's options and `more`. Close it after use."""
