@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Callable
 
@@ -24,33 +25,27 @@ READ_WHOLE_BYTES = 1024**2  # a request takes longer than so many bytes
 
 def read_file(objects: Objects, uri: str) -> bytes:
     """All bytes of a file."""
-    scheme, place = _parts(uri)
-    if scheme == "file":
-        return Path("/" + place).read_bytes()
-    bucket, _, key = place.partition("/")
-    return objects.data_file(bucket, key)
+    path = _on_disk(uri)
+    return objects.data_file(*_place(uri)) if path is None else path.read_bytes()
 
 
 def read_file_or_none(objects: Objects, uri: str) -> bytes | None:
     """All bytes of a file; None where there is none."""
-    scheme, place = _parts(uri)
-    if scheme == "file":
-        path = Path("/" + place)
+    path = _on_disk(uri)
+    if path is not None:
         return path.read_bytes() if path.exists() else None
-    bucket, _, key = place.partition("/")
-    document = objects.get(bucket, key)
+    document = objects.get(*_place(uri))
     return None if document is None else document.data
 
 
 def open_parquet(objects: Objects, uri: str, size: int) -> pq.ParquetFile:
     """A Parquet file of so many bytes. Of a large one in S3, only what is asked for is read, by ranges."""
-    scheme, place = _parts(uri)
-    if scheme == "file":
-        return pq.ParquetFile("/" + place)
-    bucket, _, key = place.partition("/")
+    path = _on_disk(uri)
+    if path is not None:
+        return pq.ParquetFile(path)
     if size <= READ_WHOLE_BYTES:
-        return pq.ParquetFile(pa.BufferReader(objects.data_file(bucket, key)))
-    ranges = _Ranges(lambda start, length: objects.data_range(bucket, key, start, length), size)
+        return pq.ParquetFile(pa.BufferReader(objects.data_file(*_place(uri))))
+    ranges = _Ranges(partial(objects.data_range, *_place(uri)), size)
     return pq.ParquetFile(pa.PythonFile(ranges, mode="r"), pre_buffer=True)
 
 
@@ -82,14 +77,13 @@ class _Ranges(io.RawIOBase):
 
 def files_below(objects: Objects, uri: str, *, partitioned: bool) -> Iterator[tuple[str, int]]:
     """Path below the table's folder and size in bytes of each file of it, but for those of the timeline."""
-    scheme, place = _parts(uri)
-    if scheme == "file":
-        root = Path("/" + place)
+    root = _on_disk(uri)
+    if root is not None:
         for path in sorted(root.rglob("*")):
             if path.is_file() and not path.is_relative_to(root / ".hoodie"):
                 yield path.relative_to(root).as_posix(), path.stat().st_size
         return
-    bucket, _, folder = place.partition("/")
+    bucket, folder = _place(uri)
     prefix = f"{folder}/"
     # Partitions have names that sort behind the timeline's folder. A file at the top, which may sort before it, has
     # siblings alone beside that folder in an unpartitioned table.
@@ -100,30 +94,26 @@ def files_below(objects: Objects, uri: str, *, partitioned: bool) -> Iterator[tu
 
 def write_file(objects: Objects, uri: str, body: bytes) -> None:
     """Write a file."""
-    scheme, place = _parts(uri)
-    if scheme == "file":
-        path = Path("/" + place)
+    path = _on_disk(uri)
+    if path is None:
+        objects.put(*_place(uri), body)
+    else:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(body)
-    else:
-        bucket, _, key = place.partition("/")
-        objects.put(bucket, key, body)
 
 
 def write_new_file(objects: Objects, uri: str, body: bytes) -> bool:
     """Write a file where there is none yet; False where there is one."""
-    scheme, place = _parts(uri)
-    if scheme == "file":
-        path = Path("/" + place)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with path.open("xb") as file:
-                file.write(body)
-        except FileExistsError:
-            return False
-        return True
-    bucket, _, key = place.partition("/")
-    return objects.put_if(bucket, key, body, replaces=None, content_type="application/octet-stream")
+    path = _on_disk(uri)
+    if path is None:
+        return objects.put_if(*_place(uri), body, replaces=None, content_type="application/octet-stream")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("xb") as file:
+            file.write(body)
+    except FileExistsError:
+        return False
+    return True
 
 
 def write_data_file(
@@ -142,32 +132,29 @@ def write_data_file(
 
 def refuse_undone(objects: Objects, table_uri: str, paths: Sequence[str], *, new: NewFiles) -> None:
     """Raise WriteUndone, without these files, where the write was rolled back while they were written."""
-    if _is_file(objects, f"{table_uri}/{new.inflight}"):
+    if read_file_or_none(objects, f"{table_uri}/{new.inflight}") is not None:
         return
     for path in paths:
         remove_file(objects, f"{table_uri}/{path}")
     raise WriteUndone(f"The write {new.instant} was rolled back while its files were written", instant=new.instant)
 
 
-def _is_file(objects: Objects, uri: str) -> bool:
-    scheme, place = _parts(uri)
-    if scheme == "file":
-        return Path("/" + place).exists()
-    bucket, _, key = place.partition("/")
-    return objects.get(bucket, key) is not None
-
-
 def remove_file(objects: Objects, uri: str) -> None:
     """Delete a file, if there is one."""
-    scheme, place = _parts(uri)
-    if scheme == "file":
-        Path("/" + place).unlink(missing_ok=True)
+    path = _on_disk(uri)
+    if path is None:
+        objects.delete(*_place(uri))
     else:
-        bucket, _, key = place.partition("/")
-        objects.delete(bucket, key)
+        path.unlink(missing_ok=True)
 
 
-def _parts(uri: str) -> tuple[str, str]:
-    """The scheme, and the rest without slashes in front: Hudi writes `file:/a` where others write `file:///a`."""
+def _on_disk(uri: str) -> Path | None:
+    """The path of a file on disk. Hudi writes `file:/a` where others write `file:///a`."""
     scheme, _, rest = uri.partition(":")
-    return scheme, rest.lstrip("/")
+    return Path("/" + rest.lstrip("/")) if scheme == "file" else None
+
+
+def _place(uri: str) -> tuple[str, str]:
+    """Bucket and key of an object in S3."""
+    bucket, _, key = uri.partition(":")[2].lstrip("/").partition("/")
+    return bucket, key
