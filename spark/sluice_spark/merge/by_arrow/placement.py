@@ -132,9 +132,7 @@ def file_rows(place: RowsPlace, placed: Placed) -> FileRows:
 
 def log_rows(place: RowsPlace, placed: Placed) -> LogRows:
     """The rows of a place for a log of its slice."""
-    columns = values_of_rows(placed.rows.take(pa.array(place.rows, pa.int64())))
-    columns[RECORD_KEY] = list(place.keys)
-    values = [dict(zip(columns, row)) for row in zip(*columns.values())]
+    values = log_values(placed.rows.take(pa.array(place.rows, pa.int64())), place.keys)
     return LogRows(placed.slices[place.number or 0], values, place.removed)
 
 
@@ -142,6 +140,8 @@ def _key(row: StoredRow | None, texts: Sequence[str], place: int) -> str:
     return texts[place] if row is None else row.record_key
 
 
-def values_of_rows(rows: pa.Table) -> dict[str, list[Any]]:
-    """The values of each column, as logs take them."""
-    return {name: as_counts(rows.column(name).combine_chunks()).to_pylist() for name in rows.schema.names}
+def log_values(rows: pa.Table, keys: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows as logs take them: column -> value, with their keys."""
+    columns = {name: as_counts(rows.column(name).combine_chunks()).to_pylist() for name in rows.schema.names}
+    columns[RECORD_KEY] = list(keys)
+    return [dict(zip(columns, row)) for row in zip(*columns.values())]

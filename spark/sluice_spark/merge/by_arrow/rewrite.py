@@ -158,7 +158,13 @@ def write_log(
     return replace(made, ms=int((time.monotonic() - began) * 1000))
 
 
-def write_base(
+def write_base(objects: Objects, token: str, number: int, share: FileRows, *, new: NewFiles, **given: Any) -> BaseFile:
+    """Write one file, with the arguments of `made_base`. Its rows may be of another nullability than the table's."""
+    rows = share.rows.cast(_schema(share.rows.schema, new.avro_schema))
+    return made_base(objects, token, number, replace(share, rows=rows), new=new, **given)()
+
+
+def made_base(
     objects: Objects,
     token: str,
     number: int,
@@ -168,12 +174,11 @@ def write_base(
     table_uri: str,
     new: NewFiles,
     alone: bool = True,
-) -> BaseFile:
-    """Write one file. Each attempt has a file of its own, which its marker lets Hudi find."""
-    began = time.monotonic()
+) -> Callable[[], BaseFile]:
+    """Make one file, and return what puts it. Each attempt has a file of its own, which its marker lets Hudi find."""
+    began, rows = time.monotonic(), share.rows
     before = None if share.path is None else share.path.rpartition("/")[2]
     name = f"{before.split('_', 1)[0] if before else f'{uuid.uuid4()}-0'}_{token}_{new.instant}.parquet"
-    rows = share.rows.cast(_schema(share.rows.schema, new.avro_schema))
     own: Any = {"instant": new.instant, "file_name": name, "number": number, "avro_schema": new.avro_schema}
     own["partition"] = share.partition
     if share.path is None:
@@ -192,12 +197,17 @@ def write_base(
     file = BaseFile(
         name, result.rows, len(body), 0, before, result.updated, inserted, share.partition, removed=result.removed
     )
-    if share.starts:
-        place, content = partition_metadata(share.partition, new.instant)
-        write_file(objects, f"{table_uri}/{place}", content)
-    kind = "CREATE" if before is None else "MERGE"
-    write_data_file(objects, table_uri, file.path, body, new=new, kind=kind, alone=alone)
-    return replace(file, ms=int((time.monotonic() - began) * 1000))
+    partition, starts = share.partition, share.starts  # without the rows, which a waiting put would hold
+
+    def put() -> BaseFile:
+        if starts:
+            place, content = partition_metadata(partition, new.instant)
+            write_file(objects, f"{table_uri}/{place}", content)
+        kind = "CREATE" if before is None else "MERGE"
+        write_data_file(objects, table_uri, file.path, body, new=new, kind=kind, alone=alone)
+        return replace(file, ms=int((time.monotonic() - began) * 1000))
+
+    return put
 
 
 def _schema(rows: pa.Schema, avro_schema: str) -> pa.Schema:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any, Callable
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,12 +14,10 @@ from sluice.changes import hidden_columns as hidden
 from sluice_aws.s3.objects import Objects
 from sluice_spark.engine.tasks import task_objects
 from sluice_spark.hudi.facts import BaseFile, LogFile
-from sluice_spark.hudi.logs import RECORD_KEY
-from sluice_spark.hudi.own_files import NewFiles, partition_metadata
-from sluice_spark.hudi.table_files import refuse_undone, write_data_file, write_file
+from sluice_spark.hudi.own_files import NewFiles
+from sluice_spark.hudi.table_files import refuse_undone
 from sluice_spark.merge.by_arrow.base_file import (
     key_text,
-    parquet_of,
 )
 from sluice_spark.merge.by_arrow.covers import MOST_FILES
 from sluice_spark.merge.by_arrow.decide import with_batch
@@ -43,8 +39,8 @@ from sluice_spark.merge.by_arrow.large.part_rows import (
     decided_part,
 )
 from sluice_spark.merge.by_arrow.large.plan import LoadPlan
-from sluice_spark.merge.by_arrow.placement import values_of_rows
-from sluice_spark.merge.by_arrow.rewrite import FileRows, LogRows, write_base, write_log
+from sluice_spark.merge.by_arrow.placement import log_values
+from sluice_spark.merge.by_arrow.rewrite import FileRows, LogRows, made_base, write_base, write_log
 
 # A task puts several new files at once; it rewrites fewer, each of which it holds before and after.
 FILES_AT_ONCE, REWRITTEN_AT_ONCE = 8, 2
@@ -146,6 +142,7 @@ def written_files(
         for at, (place, own) in enumerate(shares.items())
     ]
     objects = task_objects(plan.source)
+    of_table: Any = {"table": plan.reader.table, "table_uri": plan.table_uri, "alone": False}
     written: list[BaseFile | LogFile] = []
 
     def rewrite(at: int, place: Place, rows: pa.Table, own: Sequence[Routed]) -> BaseFile | LogFile:
@@ -157,11 +154,12 @@ def written_files(
         written += [put.result() for put in held]
     # Made one after the other: threads that make files at once take twice the processor's time.
     with ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="file") as pool:
-        puts = [
-            pool.submit(_file(place[0], rows, plan, new, number=at, token=token))
-            for at, place, rows, _ in numbered
-            if place[1] == NEW
-        ]
+        puts = []
+        for at, (partition, slice_number), rows, _ in numbered:
+            if slice_number == NEW:
+                keys = rows.column(KEY)
+                made = FileRows(None, stored_rows(rows, plan), keys, 0, partition, starts=bool(partition))
+                puts.append(pool.submit(made_base(objects, token, at, made, new=new, **of_table)))
         written += [put.result() for put in puts]
     refuse_undone(objects, plan.table_uri, [file.path for file in written], new=new)
     return written
@@ -180,9 +178,7 @@ def _rewritten(
     """Write rows into the log or the base file of a slice."""
     item, keys, own = plan.slices[place.number], rows.column(KEY), stored_rows(rows, plan)
     if place.logs:
-        columns = {**values_of_rows(own), RECORD_KEY: keys.to_pylist()}
-        values = [dict(zip(columns, row)) for row in zip(*columns.values())]
-        share = LogRows(item, values, removed)
+        share = LogRows(item, log_values(own, keys.to_pylist()), removed)
         return write_log(objects, token, number, share, first=0, table_uri=plan.table_uri, new=new)
     assert item.base is not None
     updates = rows.num_rows - rows.column(FILE).null_count
@@ -191,28 +187,6 @@ def _rewritten(
     return write_base(
         objects, token, number, files, table=plan.reader.table, table_uri=plan.table_uri, new=new, alone=False
     )
-
-
-def _file(
-    partition: str, rows: pa.Table, plan: LoadPlan, new: NewFiles, *, number: int, token: str
-) -> Callable[[], BaseFile]:
-    """Make a file, and return what puts it. Each attempt has a file of its own, which its marker lets Hudi find."""
-    began = time.monotonic()
-    keys, rows = rows.column(KEY), stored_rows(rows, plan)
-    name = f"{uuid.uuid4()}-0_{token}_{new.instant}.parquet"
-    own: Any = {"instant": new.instant, "file_name": name, "number": number, "avro_schema": new.avro_schema}
-    body = parquet_of(rows, keys, partition=partition, **own).to_pybytes()
-    file = BaseFile(name, rows.num_rows, len(body), 0, inserted=rows.num_rows, partition=partition)
-    objects = task_objects(plan.source)
-
-    def put() -> BaseFile:
-        if partition:
-            place, content = partition_metadata(partition, new.instant)
-            write_file(objects, f"{plan.table_uri}/{place}", content)
-        write_data_file(objects, plan.table_uri, file.path, body, new=new, kind="CREATE", alone=False)
-        return replace(file, ms=int((time.monotonic() - began) * 1000))
-
-    return put
 
 
 def stored_rows(newest: pa.Table, plan: LoadPlan) -> pa.Table:
