@@ -145,7 +145,7 @@ def test_a_table_with_partitions_is_merged_where_hudis_paths_and_index_are_known
     found = TableFacts(newest="1", schema=StructType(), commits=1, rows=10, **facts)
     config = table(index="record" if facts else "simple", **settings)
     with nullcontext() if reason is None else pytest.raises(LeftToSpark, match=reason):
-        check_table(config, found, before=TARGET, target=TARGET)
+        check_table(config, found, TARGET)
 
 
 def test_truncates_messages_and_many_changes_are_left_to_spark() -> None:

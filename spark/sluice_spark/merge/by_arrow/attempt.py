@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 from sluice.batch.dumps import floors_of, refusal_of
-from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
+from sluice.batch.kafka_watch import KafkaWatch, watched
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.merged_again import merged_again
 from sluice.batch.outcome import HISTORY_CHANGES, HISTORY_STAGE, READ_STAGE
@@ -23,12 +21,12 @@ from sluice_spark.log import failure_place
 from sluice_spark.merge.by_arrow.commit import commit, evolves
 from sluice_spark.merge.by_arrow.covers import WRITTEN_IN_DRIVER, check_slices, check_table
 from sluice_spark.merge.by_arrow.decide import NO_CHANGES
-from sluice_spark.merge.by_arrow.driver_merge import TableRows, merge_in_driver
-from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_objects
+from sluice_spark.merge.by_arrow.driver_merge import Decided, TableRows, merge_in_driver
+from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_objects, leave_unmerged
 from sluice_spark.merge.by_arrow.large.merge import LargeMerge, read_in_driver, read_in_tasks
 from sluice_spark.merge.by_arrow.large.pieces import PIECES, Share, divided_objects, share_reader
 from sluice_spark.merge.by_arrow.large.plan import MOST_PARTS, LoadPlan, check_first_load, part_count
-from sluice_spark.merge.by_arrow.rewrite import FileWork, Rewrite
+from sluice_spark.merge.by_arrow.rewrite import FileWork
 from sluice_spark.merge.by_arrow.rows import LeftToSpark, check_columns
 from sluice_spark.merge.commit import raise_floors
 from sluice_spark.merge.context import MergedPart, PartContext
@@ -37,12 +35,11 @@ from sluice_spark.merge.history_table import history_facts, history_part, histor
 from sluice_spark.merge.plan import column_types
 from sluice_spark.merge.prepare import Prepared
 from sluice_spark.merge.read import SeenObjects, shared_out
-from sluice_spark.merge.set_aside import leave_error, leave_rows, read_set_aside
+from sluice_spark.merge.set_aside import read_set_aside
 
 # Why parts are too large, or too unusual, for the driver's merge of single keys, but not for one of whole slices.
 FOR_LARGE_MERGES = frozenset(("size", "changes", "truncate", "floor"))
 PARTS_OF_LARGE_ROWS = 8  # times the parts that the bytes of objects ask for, where one is too large in Arrow
-PUTS_AT_ONCE = 8  # of one table's part; two tables at a time share the driver's 32 connections
 
 
 def attempt(part: PartContext, prepared: Prepared) -> MergedPart | None:
@@ -87,19 +84,7 @@ def _write_history(part: PartContext, own: TableRows) -> str | None:
     return committed.instant
 
 
-@dataclass(frozen=True)
-class _Decided:
-    """The rows to write, None where no change is left, and what was seen of each object."""
-
-    rows: LargeMerge | Rewrite | None
-    counts: Mapping[str, int]
-    judged: Watched
-    seen: Sequence[SeenObject]
-    history: TableRows | None = None
-    truncates: Collection[tuple[str | None, str]] = ()
-
-
-def _decided(part: PartContext, prepared: Prepared) -> _Decided | None:
+def _decided(part: PartContext, prepared: Prepared) -> Decided | None:
     """Decide about a part; None for one that this way isn't asked about. Raises LeftToSpark."""
     if prepared.facts.forgotten:
         return None
@@ -111,7 +96,8 @@ def _decided(part: PartContext, prepared: Prepared) -> _Decided | None:
     read: DecodedObjects | None = None
     if not floors_of(prepared.objects, part.config):
         try:
-            return _small_merge(part, prepared)
+            with part.stages.timed(READ_STAGE):
+                return merge_in_driver(part, prepared)
         except LeftToSpark as left:
             if left.reason not in FOR_LARGE_MERGES:
                 raise
@@ -120,7 +106,7 @@ def _decided(part: PartContext, prepared: Prepared) -> _Decided | None:
     return _large_merge(part, prepared, read)
 
 
-def _large_merge(part: PartContext, prepared: Prepared, read: DecodedObjects | None = None) -> _Decided:
+def _large_merge(part: PartContext, prepared: Prepared, read: DecodedObjects | None = None) -> Decided:
     """`read` are the objects where they are decoded already."""
     planned, config, objects, facts = prepared.planned, part.config, prepared.objects, prepared.facts
     plan = LoadPlan(
@@ -147,7 +133,7 @@ def _large_merge(part: PartContext, prepared: Prepared, read: DecodedObjects | N
         history = _large_history(part, prepared, plan, read) if config.history and load is not None else None
     counts = {**NO_CHANGES, **merged_again(objects, seen)}
     if load is None:
-        return _Decided(None, counts, judged, seen)
+        return Decided(None, counts, judged, seen)
     if plan.dumps:
         _refuse_doubtful_dumps(part, objects, load)
     keys = load.counts["winning"] + load.counts["losing"]
@@ -155,7 +141,7 @@ def _large_merge(part: PartContext, prepared: Prepared, read: DecodedObjects | N
     if history is not None:
         counts[HISTORY_CHANGES] = history.counts["winning"]
     load = replace(load, evolves=evolves(planned.target, config, facts))
-    return _Decided(load if load.rows else None, counts, judged, seen, history, load.truncates)
+    return Decided(load if load.rows else None, counts, judged, seen, history, load.truncates)
 
 
 def _for_table(part: PartContext, facts: TableFacts, plan: LoadPlan) -> LoadPlan:
@@ -165,7 +151,7 @@ def _for_table(part: PartContext, facts: TableFacts, plan: LoadPlan) -> LoadPlan
     if facts.empty:
         check_first_load(config, facts, plan)
         return plan
-    check_table(config, facts, before=column_types(facts.schema), target=plan.target)
+    check_table(config, facts, plan.target)
     check_columns(plan.reader, plan.target)
     missing = missing_in_engine(part.spark, facts.record_index)
     if missing:
@@ -221,7 +207,7 @@ def _read_large_merge(
         except LeftToSpark as left:  # tasks read again
             part.event("left_to_tasks", reason=left.reason, detail=left.detail or None)
         else:
-            _leave_unmerged(part, read)
+            leave_unmerged(part, read)
             return read_in_driver(spark, read.batches, plan, work=work) if read.batches else None, read.seen
     context = spark.sparkContext
     pieces, whole = divided_objects(objects, plan.reader, services.objects)
@@ -244,25 +230,3 @@ def _read_large_merge(
                 raise
             parts = more
             part.event("left_to_tasks", reason="size", detail=f"{parts} parts")
-
-
-def _small_merge(part: PartContext, prepared: Prepared) -> _Decided:
-    with part.stages.timed(READ_STAGE):
-        merged = merge_in_driver(part, prepared)
-        _leave_unmerged(part, merged.read)
-    return _Decided(merged.own.rows, merged.counts, merged.judged, merged.read.seen, merged.history)
-
-
-def _leave_unmerged(part: PartContext, read: DecodedObjects) -> None:
-    """Put the objects that can't be read, and the rows that can't be merged, as read tasks do. Several at a time."""
-    silver: tuple[Any, ...] = (part.services.objects, part.services.silver_bucket)
-    place: dict[str, Any] = dict(part.aside)
-    with ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="set-aside") as pool:
-        puts = [pool.submit(leave_error, *silver, error=error, **place) for error in read.errors]
-        puts += [
-            pool.submit(leave_rows, *silver, object_hash=decoded.seen.object, rows=decoded.rows, **place)
-            for decoded in read.objects
-            if decoded.rows
-        ]
-        for put in puts:
-            put.result()

@@ -22,6 +22,7 @@ from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.merge.by_arrow.base_file import can_write, has_plain_key, has_plain_partitions
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
 from sluice_spark.merge.driver_limits import MOST_BYTES, MOST_CHANGES, MOST_OBJECTS
+from sluice_spark.merge.plan import column_types
 
 # A file that is rewritten is held before and after, beside a row group of it; keys are looked up in all files.
 MOST_FILES, MOST_FILE_BYTES, MOST_LOG_BYTES = 5_000, 96 * MIB, 256 * MIB
@@ -34,12 +35,10 @@ def check_objects(objects: Sequence[ManifestObject]) -> None:
         raise LeftToSpark("size")
 
 
-def check_table(
-    config: TableConfig, facts: TableFacts, *, before: Mapping[str, str], target: Mapping[str, str]
-) -> None:
+def check_table(config: TableConfig, facts: TableFacts, target: Mapping[str, str]) -> None:
     """Raise LeftToSpark where the table is unusual, by what is known before anything is read.
 
-    `before` and `target` are the table's columns and their types without and with this batch.
+    `target` are the table's columns and their types with this batch.
     """
     unusual = (
         ("first_load", facts.empty),
@@ -52,7 +51,7 @@ def check_table(
         ("pyarrow", not can_write()),
         ("purging", facts.purging),  # logs hold rows that count as removed
         ("unfinished", facts.unfinished),
-        ("columns", any(target.get(name) != kind for name, kind in before.items())),
+        ("columns", any(target.get(name) != kind for name, kind in column_types(facts.schema).items())),
     )
     for reason, present in unusual:
         if present:

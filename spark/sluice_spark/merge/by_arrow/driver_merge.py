@@ -6,7 +6,7 @@ it over at any point.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Callable
@@ -18,6 +18,7 @@ from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.merged_again import merged_again
 from sluice.batch.outcome import HISTORY_CHANGES
+from sluice.changes.log_restart import SeenObject
 from sluice.config.table import MOR
 from sluice.hudi.file_slices import Committed
 from sluice_formats.records import ReaderPlan
@@ -40,7 +41,7 @@ from sluice_spark.merge.by_arrow.decide import (
     newest_changes,
     with_batch,
 )
-from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_objects
+from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_objects, leave_unmerged
 from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow
 from sluice_spark.merge.by_arrow.large.merge import LargeMerge
 from sluice_spark.merge.by_arrow.placement import (
@@ -79,25 +80,26 @@ class TableRows:
 
 
 @dataclass(frozen=True)
-class MergedInDriver:
-    """The rows of the table, and those of its history table, which are written first; None where it has none.
+class Decided:
+    """The rows to write, None where no change is left, and what was seen of each object.
 
-    `read` is to be set aside in part, before the rows are written.
+    Those of the history table are written first; None where it has none.
     """
 
-    own: TableRows
-    history: TableRows | None
+    rows: LargeMerge | Rewrite | None
     counts: Mapping[str, int]
     judged: Watched
-    read: DecodedObjects
+    seen: Sequence[SeenObject]
+    history: TableRows | None = None
+    truncates: Collection[tuple[str | None, str]] = ()
 
 
-def merge_in_driver(part: PartContext, prepared: Prepared) -> MergedInDriver:
-    """Read a part's objects and decide which rows they write. Raises LeftToSpark."""
+def merge_in_driver(part: PartContext, prepared: Prepared) -> Decided:
+    """Read a part's objects and decide which rows they write; put what is set aside of them. Raises LeftToSpark."""
     config, facts, services = part.config, prepared.facts, part.services
     spark, planned, items = part.spark, prepared.planned, prepared.objects
     check_objects(items)
-    check_table(config, facts, before=column_types(facts.schema), target=column_types(planned.target))
+    check_table(config, facts, column_types(planned.target))
     missing = missing_in_engine(spark, facts.record_index)
     if missing:
         raise LeftToSpark("engine", ", ".join(missing))
@@ -121,7 +123,8 @@ def merge_in_driver(part: PartContext, prepared: Prepared) -> MergedInDriver:
         **judged.outdated(own.suspicions, keys=own.keys),
         **({HISTORY_CHANGES: history.counts["winning"]} if history is not None else {}),
     }
-    return MergedInDriver(own, history, counts, judged, read)
+    leave_unmerged(part, read)
+    return Decided(own.rows, counts, judged, read.seen, history)
 
 
 def _history(part: PartContext, planned: PlannedRead, changes: pa.Table, *, work: Callable[..., FileWork]) -> TableRows:
@@ -131,7 +134,7 @@ def _history(part: PartContext, planned: PlannedRead, changes: pa.Table, *, work
     try:
         target = history_plan(planned, facts).target
         kinds = column_types(target)
-        check_table(own.config, facts, before=column_types(facts.schema), target=kinds)
+        check_table(own.config, facts, kinds)
         keep = part.config.keep_deleted_values
         rows = changes_as_rows(changes, target=kinds, record_key=part.config.record_key, keep=keep)
         return _table_rows(own, facts, target, rows, work=work)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Callable
+from typing import Any, Callable
 
 import pyarrow as pa
 
@@ -20,9 +20,12 @@ from sluice_formats.errors import TooManyBadRows
 from sluice_formats.records import ReaderPlan
 from sluice_spark.merge.by_arrow.rewrite import FileWork
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
+from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.driver_limits import MOST_DECODED_BYTES, for_driver
+from sluice_spark.merge.set_aside import leave_error, leave_rows
 
 READS_AT_ONCE = 8
+PUTS_AT_ONCE = 8  # of one table's part; two tables at a time share the driver's 32 connections
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,21 @@ def _read(
         if size > most_bytes:
             return _Read(left=("size", "decoded"))
     return _Read(decoded, errors)
+
+
+def leave_unmerged(part: PartContext, read: DecodedObjects) -> None:
+    """Put the objects that can't be read, and the rows that can't be merged, as read tasks do. Several at a time."""
+    silver: tuple[Any, ...] = (part.services.objects, part.services.silver_bucket)
+    place: dict[str, Any] = dict(part.aside)
+    with ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="set-aside") as pool:
+        puts = [pool.submit(leave_error, *silver, error=error, **place) for error in read.errors]
+        puts += [
+            pool.submit(leave_rows, *silver, object_hash=decoded.seen.object, rows=decoded.rows, **place)
+            for decoded in read.objects
+            if decoded.rows
+        ]
+        for put in puts:
+            put.result()
 
 
 def _bodies(objects: Objects, items: Sequence[ManifestObject], limit: int) -> list[Callable[[], bytes]]:
