@@ -22,6 +22,7 @@ from sluice_spark.errors import LaneLost
 from sluice_spark.hudi.facts import CommitResult, KnownTables
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.key_index import KeyIndex
+from sluice_spark.merge.set_aside import Aside
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,9 @@ class PartContext:
         return {"batch": self.manifest.batch, "table": self.config.table}
 
     @property
-    def aside(self) -> dict[str, str]:
+    def aside(self) -> Aside:
         """Where what this merge of the part sets aside is."""
-        return {**self.place, "attempt": self.attempt}
+        return Aside(self.services.objects, self.services.silver_bucket, **self.place, attempt=self.attempt)
 
     @property
     def origin(self) -> dict[str, str]:

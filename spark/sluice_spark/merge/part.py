@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Callable
 
 from pyspark.sql import SparkSession
@@ -24,7 +25,7 @@ from sluice_spark.merge.context import MergedPart, MergeServices, PartContext, p
 from sluice_spark.merge.history_table import roll_back_history
 from sluice_spark.merge.plan import changed_columns
 from sluice_spark.merge.prepare import prepare
-from sluice_spark.merge.set_aside import SetAside, read_set_aside
+from sluice_spark.merge.set_aside import SetAside
 
 # In order: the first that covers a part merges it.
 WAYS = (by_arrow.attempt, by_spark.attempt)
@@ -53,7 +54,7 @@ def merge_part(
     columns: tuple[Mapping[str, Any], ...] = ()
     if merged.committed is not None and not prepared.facts.empty:
         columns = changed_columns(prepared.facts.schema, prepared.planned.target)
-    return _report(part, merged, set_aside=_set_aside(part, part.attempt), notes=prepared.notes, columns=columns)
+    return _report(part, merged, set_aside=part.aside.read(), notes=prepared.notes, columns=columns)
 
 
 def resolve_part(
@@ -84,13 +85,7 @@ def resolve_part(
         part.stages.note(Stage(COMMIT_STAGE, began, max(0, completed - began)))
     # Objects refused for their schemas are among those set aside: that was written before the commit.
     merged = MergedPart(commit.counts, commit, history_instant=history_instant)
-    return _report(part, merged, set_aside=_set_aside(part, commit.attempt))
-
-
-def _set_aside(part: PartContext, attempt: str | None) -> SetAside:
-    """What this attempt at the part has set aside."""
-    services = part.services
-    return read_set_aside(services.objects, services.silver_bucket, **part.place, attempt=attempt)
+    return _report(part, merged, set_aside=replace(part.aside, attempt=commit.attempt).read())
 
 
 def _report(

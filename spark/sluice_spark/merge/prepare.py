@@ -29,7 +29,6 @@ from sluice_spark.merge.schemas import (
     scan_schemas,
     writer_schemas,
 )
-from sluice_spark.merge.set_aside import leave_error
 from sluice_spark.merge.table_folders import refused_files
 
 
@@ -91,7 +90,7 @@ def prepare(part: PartContext) -> Prepared:
         files = refused_files(part.services.objects, part.claimed.objects, part.config)
         refused += tuple(error for error in files if error.object not in before)
     for error in refused:
-        leave_error(part.services.objects, part.services.silver_bucket, error=error, **part.aside)
+        part.aside.refuse(error)
     unread = {error.object for error in refused}
     unread |= {hash for hash, own in schemas.of_object.items() if not planned.without_table.isdisjoint(own)}
     objects = tuple(item for item in part.claimed.objects if item.id.hash not in unread)

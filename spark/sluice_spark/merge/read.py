@@ -9,7 +9,7 @@ import heapq
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Callable
+from typing import Callable
 
 import pyarrow as pa
 from pyspark import SparkContext
@@ -25,7 +25,7 @@ from sluice_formats.arrow_batches import spark_fields
 from sluice_formats.decode import decode_each
 from sluice_formats.records import ReaderPlan
 from sluice_spark.engine.tasks import task_objects
-from sluice_spark.merge.set_aside import leave_error, leave_rows
+from sluice_spark.merge.set_aside import Aside
 
 # A task reads ahead while it decodes: small objects would otherwise wait one round trip each.
 READ_AHEAD_BYTES = 64 * 1024**2
@@ -95,13 +95,13 @@ def _task(
 def _read_share(
     s3: Objects, share: Sequence[ManifestObject], plan: ReaderPlan, silver_bucket: str, seen: SeenObjects
 ) -> Iterator[pa.RecordBatch]:
-    place: dict[str, Any] = {"batch": plan.batch, "table": plan.table, "attempt": plan.attempt}
+    aside = Aside(s3, silver_bucket, plan.batch, plan.table, plan.attempt)
     for item, decoded in decode_each(bodies(s3, share, plan.limits.object_bytes), plan):
         if isinstance(decoded, SluiceError):
-            leave_error(s3, silver_bucket, error=ObjectError.of(item.id.hash, decoded), **place)
+            aside.refuse(ObjectError.of(item.id.hash, decoded))
             continue
         if decoded.rows:  # before the object's first row is yielded, so that every counted row can be found in S3
-            leave_rows(s3, silver_bucket, object_hash=item.id.hash, rows=decoded.rows, **place)
+            aside.keep_rows(item.id.hash, decoded.rows)
         seen.add(decoded.seen)
         yield from decoded.batches
 

@@ -34,68 +34,55 @@ class SetAside:
     parked: tuple[ObjectError, ...] = ()
 
 
-def leave_error(
-    objects: Objects, silver_bucket: str, *, batch: str, table: str, attempt: str | None = None, error: ObjectError
-) -> None:
-    """Put the reason why one object is refused where a take-over finds it. The same error gives the same bytes."""
-    _put_error(objects, silver_bucket, error_key(batch, table, error.object, attempt), error)
+@dataclass(frozen=True)
+class Aside:
+    """Where one merge of a table's part sets aside what it can't merge, and where a take-over finds it.
 
+    `attempt` names the merge, and its commit has the name too.
+    """
 
-def leave_parked(
-    objects: Objects, silver_bucket: str, *, batch: str, table: str, attempt: str | None = None, error: ObjectError
-) -> None:
-    """Put the reason why one object is parked where a take-over finds it."""
-    _put_error(objects, silver_bucket, parked_key(batch, table, error.object, attempt), error)
+    objects: Objects
+    silver_bucket: str
+    batch: str
+    table: str
+    attempt: str | None = None
 
+    def refuse(self, error: ObjectError) -> None:
+        """Put the reason why one object is refused. The same error gives the same bytes."""
+        self._put(error_key(self.batch, self.table, error.object, self.attempt), error.to_json())
 
-def _put_error(objects: Objects, silver_bucket: str, key: str, error: ObjectError) -> None:
-    objects.put(silver_bucket, key, error.to_json().encode("utf-8"), content_type="application/json")
+    def park(self, error: ObjectError) -> None:
+        """Put the reason why one object is parked."""
+        self._put(parked_key(self.batch, self.table, error.object, self.attempt), error.to_json())
 
+    def keep_rows(self, object_hash: str, rows: Sequence[RowError]) -> None:
+        """Put one object's rows that can't be merged, then their number: a number is never without its rows."""
+        self._put(rows_key(self.batch, self.table, object_hash), to_lines(rows), content_type="application/jsonl")
+        count = counted(object_hash, rows).to_json()
+        self._put(row_count_key(self.batch, self.table, object_hash, self.attempt), count)
 
-def leave_rows(
-    objects: Objects,
-    silver_bucket: str,
-    *,
-    batch: str,
-    table: str,
-    attempt: str | None,
-    object_hash: str,
-    rows: Sequence[RowError],
-) -> None:
-    """Put one object's rows that can't be merged, then their number: a number is never without its rows."""
-    objects.put(
-        silver_bucket,
-        rows_key(batch, table, object_hash),
-        to_lines(rows).encode("utf-8"),
-        content_type="application/jsonl",
-    )
-    count = counted(object_hash, rows).to_json().encode("utf-8")
-    objects.put(
-        silver_bucket, row_count_key(batch, table, object_hash, attempt), count, content_type="application/json"
-    )
+    def _put(self, key: str, text: str, *, content_type: str = "application/json") -> None:
+        self.objects.put(self.silver_bucket, key, text.encode("utf-8"), content_type=content_type)
 
-
-def read_set_aside(
-    objects: Objects, silver_bucket: str, *, batch: str, table: str, attempt: str | None = None
-) -> SetAside:
-    """All that one merge of a table's part set aside, by the name that its commit has too."""
-    errors: list[ObjectError] = []
-    rows: list[RowErrorCount] = []
-    parked: list[ObjectError] = []
-    prefix = error_prefix(batch, table, attempt)
-    keys = [key for key in objects.keys(silver_bucket, prefix) if "/" not in key[len(prefix) :]]
-    for key, document in zip(keys, _documents(objects, silver_bucket, keys)):
-        if document is None:
-            continue
-        text = document.data.decode("utf-8")
-        if key.endswith(ROW_COUNT_SUFFIX):
-            rows.append(RowErrorCount.from_json(text))
-        elif key.endswith(PARKED_SUFFIX):
-            parked.append(ObjectError.from_json(text))
-        else:
-            errors.append(ObjectError.from_json(text))
-    whole = {error.object for error in (*errors, *parked)}
-    return SetAside(tuple(errors), tuple(row for row in rows if row.object not in whole), tuple(parked))
+    def read(self) -> SetAside:
+        """All that was set aside."""
+        errors: list[ObjectError] = []
+        rows: list[RowErrorCount] = []
+        parked: list[ObjectError] = []
+        prefix = error_prefix(self.batch, self.table, self.attempt)
+        keys = [key for key in self.objects.keys(self.silver_bucket, prefix) if "/" not in key[len(prefix) :]]
+        for key, document in zip(keys, _documents(self.objects, self.silver_bucket, keys)):
+            if document is None:
+                continue
+            text = document.data.decode("utf-8")
+            if key.endswith(ROW_COUNT_SUFFIX):
+                rows.append(RowErrorCount.from_json(text))
+            elif key.endswith(PARKED_SUFFIX):
+                parked.append(ObjectError.from_json(text))
+            else:
+                errors.append(ObjectError.from_json(text))
+        whole = {error.object for error in (*errors, *parked)}
+        return SetAside(tuple(errors), tuple(row for row in rows if row.object not in whole), tuple(parked))
 
 
 def _documents(objects: Objects, silver_bucket: str, keys: Sequence[str]) -> list[Document | None]:

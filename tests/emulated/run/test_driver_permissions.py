@@ -19,7 +19,7 @@ from sluice.services.requests import PURGE
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects, files_beside
-from sluice_spark.merge.set_aside import leave_error, read_set_aside
+from sluice_spark.merge.set_aside import Aside
 
 TABLE = "shop.orders"
 IN_PYTHON = [grant for grant in job_grants() if grant not in {("WriteSilver", "s3:DeleteObject"), *UNSEEN, *BY_OTHERS}]
@@ -48,8 +48,9 @@ class Driven:
         """What tasks and the merge ask of S3 in Python: objects as they are named, reasons left and found."""
         for landed in self.landed:
             self.s3.whole(landed)
-        leave_error(self.s3, SILVER, batch="b", table=TABLE, error=ObjectError("h", "corrupt", "on purpose"))
-        read_set_aside(self.s3, SILVER, batch="b", table=TABLE)
+        aside = Aside(self.s3, SILVER, "b", TABLE)
+        aside.refuse(ObjectError("h", "corrupt", "on purpose"))
+        aside.read()
 
     def run(self, **more):
         """One run from its start to its end or death, which supervise finds. `more` are ports of it."""

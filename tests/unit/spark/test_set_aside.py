@@ -9,7 +9,7 @@ import pytest
 from sluice.batch.outcome import ObjectError, RowErrorCount
 from sluice.silver_keys import error_key, row_count_key
 from sluice_aws.s3.objects import Document
-from sluice_spark.merge.set_aside import READS_AT_ONCE, read_set_aside
+from sluice_spark.merge.set_aside import READS_AT_ONCE, Aside
 
 HASHES = [f"{n:032x}" for n in range(40)]
 
@@ -49,7 +49,7 @@ def left(hashes: list[str]) -> dict[str, bytes]:
 def test_everything_that_was_set_aside_is_read_several_at_a_time_and_in_order() -> None:
     hashes = HASHES[: 2 * READS_AT_ONCE]
     silver = Silver(left(hashes), READS_AT_ONCE)
-    found = read_set_aside(silver, "silver", batch="b", table="shop.orders")  # type: ignore[arg-type]
+    found = Aside(silver, "silver", "b", "shop.orders").read()  # type: ignore[arg-type]
     assert [error.object for error in found.objects] == hashes
     assert silver.most == READS_AT_ONCE
 
@@ -57,7 +57,7 @@ def test_everything_that_was_set_aside_is_read_several_at_a_time_and_in_order() 
 @pytest.mark.parametrize("hashes", [[], HASHES[:1]])
 def test_little_is_read_without_threads(hashes: list[str]) -> None:
     before = threading.active_count()
-    found = read_set_aside(Silver(left(hashes), 1), "silver", batch="b", table="shop.orders")  # type: ignore[arg-type]
+    found = Aside(Silver(left(hashes), 1), "silver", "b", "shop.orders").read()  # type: ignore[arg-type]
     assert [error.object for error in found.objects] == hashes and threading.active_count() == before
 
 
@@ -67,6 +67,6 @@ def test_objects_and_row_counts_are_distinguished_and_deleted_entries_left_out()
     documents[row_count_key("b", "shop.orders", HASHES[5])] = (
         RowErrorCount(HASHES[5], 2, {"null_key": 2}).to_json().encode()
     )
-    found = read_set_aside(Silver(documents, 1), "silver", batch="b", table="shop.orders")  # type: ignore[arg-type]
+    found = Aside(Silver(documents, 1), "silver", "b", "shop.orders").read()  # type: ignore[arg-type]
     assert [error.object for error in found.objects] == [HASHES[0], HASHES[2]]
     assert [(count.object, count.rows) for count in found.rows] == [(HASHES[5], 2)]

@@ -35,7 +35,6 @@ from sluice_spark.merge.history_table import history_facts, history_part, histor
 from sluice_spark.merge.plan import column_types
 from sluice_spark.merge.prepare import Prepared
 from sluice_spark.merge.read import SeenObjects, shared_out
-from sluice_spark.merge.set_aside import read_set_aside
 
 # Why parts are too large, or too unusual, for the driver's merge of single keys, but not for one of whole slices.
 FOR_LARGE_MERGES = frozenset(("size", "changes", "truncate", "floor"))
@@ -184,7 +183,7 @@ def _large_history(part: PartContext, prepared: Prepared, plan: LoadPlan, read: 
 
 def _refuse_doubtful_dumps(part: PartContext, objects: Sequence[ManifestObject], load: LargeMerge) -> None:
     """Raise LeftToSpark for dumps that may be refused: Spark's way tells them apart."""
-    aside = read_set_aside(part.services.objects, part.services.silver_bucket, **part.aside)
+    aside = part.aside.read()
     if aside.objects or aside.rows or aside.parked:
         raise LeftToSpark("set_aside")
     if refusal_of(*load.replaced, part.config) is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Callable
+from typing import Callable
 
 import pyarrow as pa
 
@@ -22,7 +22,6 @@ from sluice_spark.merge.by_arrow.rewrite import FileWork
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.driver_limits import MOST_DECODED_BYTES, for_driver
-from sluice_spark.merge.set_aside import leave_error, leave_rows
 
 READS_AT_ONCE = 8
 PUTS_AT_ONCE = 8  # of one table's part; two tables at a time share the driver's 32 connections
@@ -109,15 +108,10 @@ def _read(
 
 def leave_unmerged(part: PartContext, read: DecodedObjects) -> None:
     """Put the objects that can't be read, and the rows that can't be merged, as read tasks do. Several at a time."""
-    silver: tuple[Any, ...] = (part.services.objects, part.services.silver_bucket)
-    place: dict[str, Any] = dict(part.aside)
+    aside = part.aside
     with ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="set-aside") as pool:
-        puts = [pool.submit(leave_error, *silver, error=error, **place) for error in read.errors]
-        puts += [
-            pool.submit(leave_rows, *silver, object_hash=decoded.seen.object, rows=decoded.rows, **place)
-            for decoded in read.objects
-            if decoded.rows
-        ]
+        puts = [pool.submit(aside.refuse, error) for error in read.errors]
+        puts += [pool.submit(aside.keep_rows, one.seen.object, one.rows) for one in read.objects if one.rows]
         for put in puts:
             put.result()
 

@@ -29,7 +29,6 @@ from sluice_spark.merge.commit import raise_floors
 from sluice_spark.merge.context import MergedPart, PartContext
 from sluice_spark.merge.prepare import Prepared
 from sluice_spark.merge.read import SeenObjects, read_changes
-from sluice_spark.merge.set_aside import leave_error, leave_parked, read_set_aside
 
 # A batch whose objects are smaller than this has keys that are broadcast to every task of the stored table's scan.
 BROADCAST_BYTES = 32 * 1024**2
@@ -105,8 +104,7 @@ def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -
                 judged = watched(KafkaWatch.from_dict(part.claimed.watch), seen, part.config)
                 _leave_errors(part, judged.refused)
                 for hash_, reason in judged.parked.items():
-                    error = ObjectError(hash_, LOG_RESTARTED, reason)
-                    leave_parked(part.services.objects, part.services.silver_bucket, error=error, **part.aside)
+                    part.aside.park(ObjectError(hash_, LOG_RESTARTED, reason))
             left_out = {*judged.refused, *judged.parked}
             remaining = tuple(item for item in objects if item.id.hash not in left_out)
             if len(remaining) == len(objects):
@@ -140,7 +138,7 @@ def _without_refused_dumps(
     if rows.replaced is None:
         return objects, ()
     newest = max(item.replaces for item in objects if item.replaces is not None)
-    aside = read_set_aside(part.services.objects, part.services.silver_bucket, **part.aside)
+    aside = part.aside.read()
     failed = {item.object for items in (aside.objects, aside.rows, aside.parked) for item in items}
     remaining, notes = objects, dict[str, None]()
     for carrier in [item for item in objects if item.replaces == newest]:
@@ -203,8 +201,7 @@ def _are_few(objects: Sequence[ManifestObject]) -> bool:
 def _leave_errors(part: PartContext, refusals: Mapping[str, SluiceError]) -> None:
     """Put in S3, before anything is committed, why objects are refused: by their hashes."""
     for hash_, refusal in refusals.items():
-        error = ObjectError(hash_, refusal.code, str(refusal))
-        leave_error(part.services.objects, part.services.silver_bucket, error=error, **part.aside)
+        part.aside.refuse(ObjectError(hash_, refusal.code, str(refusal)))
 
 
 def _notes(part: PartContext, decided: _Decided) -> tuple[str, ...]:

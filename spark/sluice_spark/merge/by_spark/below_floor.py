@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Callable
+from typing import Callable
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -19,7 +19,7 @@ from sluice_spark.errors import BelowPurgeFloor
 from sluice_spark.merge.by_spark.normalize import quoted
 from sluice_spark.merge.by_spark.working_columns import CONTENT
 from sluice_spark.merge.context import PartContext
-from sluice_spark.merge.set_aside import leave_rows
+from sluice_spark.merge.set_aside import Aside
 
 
 def leave_below_floor(
@@ -37,12 +37,13 @@ def leave_below_floor(
         quoted(hidden.POSITION).alias("position"),
         F.to_json(F.struct(*[quoted(name) for name in columns])).alias(CONTENT),
     )
-    task = _task(items_by_lineage, part.config.limits.quarantined_rows, part.services.source, **part.aside)
+    place = (part.manifest.batch, part.config.table, part.attempt)
+    task = _task(items_by_lineage, part.config.limits.quarantined_rows, part.services.source, place)
     rows.repartition("object").sortWithinPartitions("object", "offset").foreachPartition(task)
 
 
 def _task(
-    items_by_lineage: Mapping[str, ManifestObject], limit: int, source: ObjectSource, **place: Any
+    items_by_lineage: Mapping[str, ManifestObject], limit: int, source: ObjectSource, place: tuple[str, str, str]
 ) -> Callable[[Iterable[Row]], None]:
     def run(rows: Iterable[Row]) -> None:
         for lineage, of_object in groupby(rows, key=lambda row: row["object"]):
@@ -51,7 +52,7 @@ def _task(
                 wanted = _unmerged(objects, source.silver_bucket, item)
                 row_errors = _row_errors(of_object, item.offset, limit, wanted)
                 if row_errors:
-                    _leave(objects, source.silver_bucket, item.id.hash, row_errors, **place)
+                    _leave(Aside(objects, source.silver_bucket, *place), item.id.hash, row_errors)
 
     return run
 
@@ -87,28 +88,12 @@ def _row_errors(
     return row_errors
 
 
-def _leave(
-    objects: Objects,
-    silver_bucket: str,
-    object_hash: str,
-    rows: list[RowError],
-    *,
-    batch: str,
-    table: str,
-    attempt: str | None,
-) -> None:
+def _leave(aside: Aside, object_hash: str, rows: list[RowError]) -> None:
     """Put rows beside those that the reading of the object left. A task that runs again changes nothing."""
-    counted_now = objects.get(silver_bucket, row_count_key(batch, table, object_hash, attempt))
+    of_object = (aside.batch, aside.table, object_hash)
+    counted_now = aside.objects.get(aside.silver_bucket, row_count_key(*of_object, aside.attempt))
     # Without a count of this merge's own the rows are those of another one.
-    document = None if counted_now is None else objects.get(silver_bucket, rows_key(batch, table, object_hash))
+    document = None if counted_now is None else aside.objects.get(aside.silver_bucket, rows_key(*of_object))
     before = [] if document is None else list(from_lines(document.data.decode("utf-8")))
     other_rows = [row for row in before if row.code != BelowPurgeFloor.code]
-    leave_rows(
-        objects,
-        silver_bucket,
-        batch=batch,
-        table=table,
-        attempt=attempt,
-        object_hash=object_hash,
-        rows=[*other_rows, *rows],
-    )
+    aside.keep_rows(object_hash, [*other_rows, *rows])
