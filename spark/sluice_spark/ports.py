@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Callable, Protocol
+from typing import Callable, Protocol
 
+from sluice.batch.claim import TableState
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
 from sluice.config.document import Configuration
 from sluice.config.table import TableConfig
-from sluice.services.requests import SliceDone
+from sluice.services.requests import ServiceRequest, SliceDone
 
 
 class Manifests(Protocol):
@@ -56,19 +56,16 @@ class Merger(Protocol):
     def serve_table(
         self,
         config: TableConfig,
-        service: str,
+        request: ServiceRequest,
+        state: TableState,
         still_held: Callable[[], bool],
         slice_s: int,
         raise_floor: Callable[[Mapping[int, str]], None],
-        watch: Mapping[str, Any] = MappingProxyType({}),
-        last_instant: str | None = None,
-        arguments: Mapping[str, str] = MappingProxyType({}),
     ) -> SliceDone:
-        """Do one slice of a table service, of about `slice_s` seconds.
+        """Do one slice of a table service, of about `slice_s` seconds. `state` is the table's in the ledger.
 
-        `raise_floor` is called before rows are purged, with their highest position by generation. `watch` is the
-        table's KafkaWatch.to_dict(), `last_instant` its last commit in the ledger, `arguments` those of the
-        request. Raises LaneLost before any commit where `still_held` says no.
+        `raise_floor` is called before rows are purged, with their highest position by generation. Raises LaneLost
+        before any commit where `still_held` says no.
         """
         ...
 

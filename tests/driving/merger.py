@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any
 
+from sluice.batch.claim import TableState
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import ObjectError, Outcome
 from sluice.config.table import TableConfig
 from sluice.objects import ObjectId
-from sluice.services.requests import PURGE, ServiceReport, SliceDone
+from sluice.services.requests import PURGE, ServiceReport, ServiceRequest, SliceDone
 from sluice_spark.errors import LaneLost
 
 Key = tuple[str, str]
@@ -139,14 +138,13 @@ class FakeMerger:
     def serve_table(
         self,
         config: TableConfig,
-        service: str,
+        request: ServiceRequest,
+        state: TableState,
         still_held: Callable[[], bool],
         slice_s: int,
         raise_floor: Callable[[Mapping[int, str]], None],
-        watch: Mapping[str, Any] = MappingProxyType({}),
-        last_instant: str | None = None,
-        arguments: Mapping[str, str] = MappingProxyType({}),
     ) -> SliceDone:
+        service = request.service
         self.calls.append(f"serve {config.table} {service}")
         self._advance(self.slice_ms)
         if service in self.during:

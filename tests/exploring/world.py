@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -24,7 +23,6 @@ from exploring.memory_dynamodb import MemoryDynamoDb
 from exploring.schedules import Actor, Body, Stage
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import COMMITTED, Outcome
-from sluice.config.table import TableConfig
 from sluice.lane.job_request import JobEnvironment
 from sluice.lane.machine import IDLE, wanted_at
 from sluice.ledger import keys as items
@@ -227,15 +225,7 @@ class HudiModel:
         instant = self._step(table, "look for the batch", lambda: timeline.completed(manifest.batch))
         return None if instant is None else self._outcome(manifest, table, instant)
 
-    def serve_table(
-        self,
-        config: TableConfig,
-        service: str,
-        still_held: Callable[[], bool],
-        slice_s: int,
-        raise_floor: Callable[[Mapping[int, str]], None],
-        watch: Mapping[str, Any] = MappingProxyType({}),
-    ) -> SliceDone:
+    def serve_table(self, *given: Any) -> SliceDone:
         raise NotImplementedError("no scenario asks for a table service")
 
     def abandon(self) -> None: ...

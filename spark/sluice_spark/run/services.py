@@ -70,24 +70,16 @@ class ServiceStep(Step):
                 self._hold.check()
             return  # the request has changed since it was read
         slice_s = self._configuration.current.lane(me.lane).service_slice_s
-        self._log.event(
-            "service_began",
-            table=request.table,
-            service=request.service,
-            request=request.request,
-            slice=request.slices + 1,
-        )
+        self._log.event("service_began", **_place(request), slice=request.slices + 1)
         state = self._ledger.tables.get(request.table)
         try:
             done = self._merger.serve_table(
                 self._configs[request.table],
-                request.service,
+                started,
+                state,
                 self._hold.still_held,
                 slice_s,
                 lambda positions: self._ledger.tables.raise_purge_floor(request.table, positions),
-                state.watch,
-                state.last_instant,
-                started.arguments,
             )
         except (LaneLost, *ENDS_RUN) as ended:
             if isinstance(ended, LaneLost):
@@ -99,14 +91,8 @@ class ServiceStep(Step):
         end = self._ledger.services.slice_done if done.more else self._ledger.services.finish
         after = end(started, me.run, done.report, self._clock.now_ms())
         self._ledger.lanes.progressed(me.lane, me.run)
-        self._log.event(
-            "service_slice_done" if done.more else "service_done",
-            table=request.table,
-            service=request.service,
-            request=request.request,
-            recorded=after is not None,
-            **done.report.to_dict(),
-        )
+        name = "service_slice_done" if done.more else "service_done"
+        self._log.event(name, **_place(request), recorded=after is not None, **done.report.to_dict())
 
     def _failed(self, started: ServiceRequest, failure: Exception) -> None:
         if isinstance(failure, BLOCKS_TABLE) and self._hold.still_held():
@@ -119,9 +105,7 @@ class ServiceStep(Step):
         self._log.failure(
             "service_failed",
             failure,
-            table=started.table,
-            service=started.service,
-            request=started.request,
+            **_place(started),
             state=None if after is None else after.state,
             retry_at=after.not_before if after is not None and after.open else None,
         )
@@ -131,22 +115,14 @@ class ServiceStep(Step):
         me = self._hold.identity
         if request.state != RUNNING or request.run == me.run:
             return request
-        self._log.event(
-            "service_interrupted",
-            table=request.table,
-            service=request.service,
-            request=request.request,
-            from_run=request.run,
-        )
+        self._log.event("service_interrupted", **_place(request), from_run=request.run)
         return self._ledger.services.interrupt(request, me.run, self._clock.now_ms())
 
     def _withdraw(self, request: ServiceRequest, error: ServiceError) -> None:
         self._ledger.services.withdraw(request, error, self._clock.now_ms())
-        self._log.event(
-            "service_withdrawn",
-            level="warning",
-            table=request.table,
-            service=request.service,
-            request=request.request,
-            code=error.code,
-        )
+        self._log.event("service_withdrawn", level="warning", **_place(request), code=error.code)
+
+
+def _place(request: ServiceRequest) -> dict[str, str]:
+    """The request in events."""
+    return {"table": request.table, "service": request.service, "request": request.request}

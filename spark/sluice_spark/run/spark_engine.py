@@ -12,16 +12,16 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable
 
 from pyspark.sql import SparkSession
 
+from sluice.batch.claim import TableState
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import SPARK_STAGE, Outcome, Stage
 from sluice.config.table import TableConfig
 from sluice.ports import Log
-from sluice.services.requests import SliceDone
+from sluice.services.requests import ServiceRequest, SliceDone
 from sluice_spark.engine.session import SparkProcess
 from sluice_spark.engine.tasks import leave_pandas_out, work_on
 from sluice_spark.errors import SparkDied
@@ -81,16 +81,14 @@ class SparkMerger:
     def serve_table(
         self,
         config: TableConfig,
-        service: str,
+        request: ServiceRequest,
+        state: TableState,
         still_held: Callable[[], bool],
         slice_s: int,
         raise_floor: Callable[[Mapping[int, str]], None],
-        watch: Mapping[str, Any] = MappingProxyType({}),
-        last_instant: str | None = None,
-        arguments: Mapping[str, str] = MappingProxyType({}),
     ) -> SliceDone:
         """Do one slice of a table service."""
-        with self._pool(config.table, service) as spark:
+        with self._pool(config.table, request.service) as spark:
             from sluice_spark.services.slice import SliceRates, serve_table
 
             if self._rates is None:
@@ -98,15 +96,15 @@ class SparkMerger:
             return serve_table(
                 spark,
                 config=config,
-                service=service,
+                service=request.service,
                 services=self._services,
                 rates=self._rates,
                 still_held=still_held,
                 slice_s=slice_s,
                 raise_floor=raise_floor,
-                watch=watch,
-                last_instant=last_instant,
-                arguments=arguments,
+                watch=state.watch,
+                last_instant=state.last_instant,
+                arguments=request.arguments,
             )
 
     def abandon(self) -> None:
