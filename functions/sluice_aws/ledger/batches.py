@@ -171,12 +171,7 @@ class BatchLedger:
     def mark_announced(self, batch: str, now: int) -> bool:
         """Note that a committed batch was announced. False when it was before, or there is no such batch."""
         done = {"announced_at": now, "listed_as": None, "listed_at": None}
-        return (
-            self._table.update(items.batch_key(batch), done, condition=when(state=items.COMMITTED, announced_at=None))[
-                1
-            ]
-            is None
-        )
+        return self._table.change(items.batch_key(batch), done, when(state=items.COMMITTED, announced_at=None))
 
     def unannounced(self, before: int) -> Iterator[Values]:
         """Batches, as stored and oldest first, that were committed before a time (epoch ms) and not announced."""
@@ -242,12 +237,7 @@ class BatchLedger:
             {"state": state, "committed_at": now, "closed_by": run_id, **owed},
             condition=when(state=items.CLAIMED),
         )
-        try:
-            self._table.transact([close, pointer])
-        except TransactionRefused:
-            closed = False
-        else:
-            closed = True
+        closed = self._table.transacted([close, pointer])
         if items.COMMITTED in states.values():
             self._lanes.progressed(lane, run_id)
         return closed
@@ -270,10 +260,8 @@ class BatchLedger:
 
         Only a run can do it: the part may be committed, and its table may have to be rolled back first.
         """
-        _, refusal = self._table.update(
-            items.part_key(batch, table), {"given_up": reason}, condition=when(state=items.CLAIMED, batch=batch)
-        )
-        return refusal is None
+        still = when(state=items.CLAIMED, batch=batch)
+        return self._table.change(items.part_key(batch, table), {"given_up": reason}, still)
 
     def return_to_pending(
         self,

@@ -53,10 +53,7 @@ class HistoryLedger:
 
         False when it was before, or the run is not of this ledger: an application may run other jobs, too.
         """
-        return (
-            self._table.update(items.run_key(run_id), {"billed_at": now}, condition=when(run=run_id, billed_at=None))[1]
-            is None
-        )
+        return self._table.change(items.run_key(run_id), {"billed_at": now}, when(run=run_id, billed_at=None))
 
     def run(self, run_id: str) -> Values | None:
         """A run's item as stored; None for an unknown run or one that is older than RUN_DAYS."""
@@ -123,7 +120,7 @@ class HistoryLedger:
         before = stored.get("until")
         if before is not None and before > now:
             return False
-        return self._table.update(items.gathering_key(), {"until": until}, condition=when(until=before))[1] is None
+        return self._table.change(items.gathering_key(), {"until": until}, when(until=before))
 
     def checkpoint(self, name: str = "reconcile") -> dict[str, Any] | None:
         """The place where a pass resumes; None at the beginning."""

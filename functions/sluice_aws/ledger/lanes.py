@@ -54,22 +54,20 @@ class LaneLedger:
         time_limit_ms: int | None = None,
     ) -> LaneState | None:
         """idle -> starting. None when the lane is not idle or is in back-off."""
-        return _allowed(
-            self._apply(
-                lane,
-                lambda state: machine.request_start(
-                    state, run_id, now, application_id=application_id, time_limit_ms=time_limit_ms
-                ),
-            )
+        return self._changed(
+            lane,
+            lambda state: machine.request_start(
+                state, run_id, now, application_id=application_id, time_limit_ms=time_limit_ms
+            ),
         )
 
     def started(self, lane: str, run_id: str, job_run_id: str) -> bool:
         """Store the job run that StartJobRun answered. False when the lane belongs to another one."""
-        return _allowed(self._apply(lane, lambda state: machine.started(state, run_id, job_run_id))) is not None
+        return self._changed(lane, lambda state: machine.started(state, run_id, job_run_id)) is not None
 
     def hold(self, lane: str, run_id: str, job_run_id: str, attempt: int, now: int) -> LaneState | None:
         """starting -> running: the driver's first act. On None the driver exits without effect."""
-        return _allowed(self._apply(lane, lambda state: machine.hold(state, run_id, job_run_id, attempt, now)))
+        return self._changed(lane, lambda state: machine.hold(state, run_id, job_run_id, attempt, now))
 
     def holds(self, lane: str, run_id: str, job_run_id: str) -> bool:
         """True if this job run holds the lane. One read."""
@@ -77,25 +75,21 @@ class LaneLedger:
 
     def accept_ledger(self, lane: str, run_id: str) -> bool:
         """Note that the ledger knows of the lane's manifests. False when the run no longer holds the lane."""
-        return _allowed(self._apply(lane, lambda state: machine.accept_ledger(state, run_id))) is not None
+        return self._changed(lane, lambda state: machine.accept_ledger(state, run_id)) is not None
 
     def gave_sign(self, lane: str, run_id: str, now: int, idle_until: int | None = None) -> bool:
         """Note that the holder lives, and until when it waits for objects. False when the run has lost the lane."""
-        given = self._apply(lane, lambda state: machine.gave_sign(state, run_id, now, idle_until))
-        return _allowed(given) is not None
+        return self._changed(lane, lambda state: machine.gave_sign(state, run_id, now, idle_until)) is not None
 
     def progressed(self, lane: str, run_id: str) -> bool:
         """Note that the holder closed a batch. False when the run no longer holds the lane."""
-        return _allowed(self._apply(lane, lambda state: machine.progressed(state, run_id))) is not None
+        return self._changed(lane, lambda state: machine.progressed(state, run_id)) is not None
 
     def release(self, lane: str, run_id: str, arrivals_seen: int, due_at: int | None, now: int) -> bool:
         """running -> idle. False when something arrived since `arrivals_seen`, or the lane was lost."""
-        change = self._apply(
-            lane,
-            lambda state: machine.release(state, run_id, arrivals_seen, due_at, now),
-            when(arrivals=arrivals_seen or None),
-        )
-        return _allowed(change) is not None
+        unseen = when(arrivals=arrivals_seen or None)
+        released = self._changed(lane, lambda state: machine.release(state, run_id, arrivals_seen, due_at, now), unseen)
+        return released is not None
 
     def lapse(
         self,
@@ -109,13 +103,11 @@ class LaneLedger:
         reason: str | None = None,
     ) -> LaneState | None:
         """Take the lane from a run that is over at EMR Serverless. None when the lane is no longer that run's."""
-        return _allowed(
-            self._apply(
-                lane,
-                lambda state: machine.lapse(
-                    state, run_id, now, job_run_id=job_run_id, progressed=progressed, capacity=capacity, reason=reason
-                ),
-            )
+        return self._changed(
+            lane,
+            lambda state: machine.lapse(
+                state, run_id, now, job_run_id=job_run_id, progressed=progressed, capacity=capacity, reason=reason
+            ),
         )
 
     def pause(self, lane: str, reason: str | None = None) -> LaneState:
@@ -133,6 +125,13 @@ class LaneLedger:
     def note_standstill(self, lanes: Sequence[str]) -> None:
         """Replace the list of lanes that a standstill paused."""
         self._table.update(standstill_key(), {"lanes": list(lanes) or None})
+
+    def _changed(
+        self, lane: str, transition: Callable[[LaneState], Result], also: Condition | None = None
+    ) -> LaneState | None:
+        """The lane after a transition; None where that is refused."""
+        result = self._apply(lane, transition, also)
+        return None if isinstance(result, LaneRefusal) else result
 
     def _apply(self, lane: str, transition: Callable[[LaneState], Result], also: Condition | None = None) -> Result:
         for _ in range(ATTEMPTS):
@@ -175,10 +174,6 @@ def _changes(before: LaneState, after: LaneState) -> dict[str, Any]:
 def _state(lane: str, stored: Mapping[str, Any]) -> LaneState:
     values = {name: stored[name] for name in FIELDS if name in stored}
     return LaneState(lane, arrivals=stored.get("arrivals", 0), **values)
-
-
-def _allowed(result: Result) -> LaneState | None:
-    return None if isinstance(result, LaneRefusal) else result
 
 
 def _whichever(result: Result) -> LaneState:

@@ -96,7 +96,7 @@ class ObjectLedger:
     def list_again(self, record: ObjectRecord) -> bool:
         """List a pending object under its lane; the caller wakes it. False when it is no longer pending there."""
         there = when(state=items.PENDING, table=record.table, lane=record.lane)
-        return self._together(
+        return self._table.transacted(
             [
                 self._table.put_action(pending_item(record)),
                 self._table.update_action(items.object_key(record.id), {"batch": record.batch}, condition=there),
@@ -137,7 +137,7 @@ class ObjectLedger:
         if record.batch is not None:
             # A higher generation of the table freed it, so it takes the table's.
             changes.update(attempt=attempt, batch=None, code=None, parked_generation=None, generation=None)
-        return self._together(
+        return self._table.transacted(
             [
                 self._table.put_action(pending_item(moved)),
                 self._table.update_action(items.object_key(record.id), changes, condition=when(state=record.state)),
@@ -155,7 +155,7 @@ class ObjectLedger:
         )
         moved = replace(record, table=config.table, lane=config.lane, first_batch=first_batch, replayed_at=replayed_at)
         there = when(state=items.PENDING, table=record.table, lane=record.lane)
-        return self._together(
+        return self._table.transacted(
             [
                 self._table.delete_action(items.pending_key(*_place(record))),
                 self._table.put_action(pending_item(moved)),
@@ -177,7 +177,7 @@ class ObjectLedger:
         """pending -> quarantined. False when it is no longer pending there."""
         changes = {"code": code, "reason": reason, **_listed(items.QUARANTINED, record.id, now)}
         there = when(state=items.PENDING, table=record.table, lane=record.lane)
-        return self._together(
+        return self._table.transacted(
             [
                 self._table.delete_action(items.pending_key(*_place(record))),
                 self._table.update_action(items.object_key(record.id), changes, condition=there),
@@ -199,7 +199,7 @@ class ObjectLedger:
     def _end_parked(self, record: ObjectRecord, changes: Values, state: str, now: int) -> bool:
         still = when(state=items.PARKED, batch=record.batch)
         listed = {**changes, **_listed(state, record.id, now)}
-        return self._table.update(items.object_key(record.id), listed, condition=still)[1] is None
+        return self._table.change(items.object_key(record.id), listed, still)
 
     def forget(self, record: ObjectRecord) -> bool:
         """Delete the record of an object that no longer exists; False while it waits: for a run, or for a decision."""
@@ -220,13 +220,6 @@ class ObjectLedger:
         except TransactionRefused as answer:
             return answer.refusals[0].item or {"state": admitted.state}
         return None
-
-    def _together(self, actions: Sequence[Values]) -> bool:
-        try:
-            self._table.transact(actions)
-        except TransactionRefused:
-            return False
-        return True
 
 
 def _place(record: ObjectRecord) -> tuple[str, str, int, ObjectId]:

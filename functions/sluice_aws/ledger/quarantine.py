@@ -13,7 +13,7 @@ from sluice.silver_keys import rows_key
 from sluice_aws.ledger.expressions import when
 from sluice_aws.ledger.objects import READ_AHEAD, listing_fields, pending_item, record_of
 from sluice_aws.ledger.settlement import TOTAL_PREFIX
-from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
+from sluice_aws.ledger.table import LedgerTable, Values
 
 _FIELDS = tuple(item.name for item in fields(Decision) if item.name != "id")
 
@@ -139,11 +139,7 @@ class QuarantineLedger:
                     items.table_key(record.table), {}, add={TOTAL_PREFIX + name: n for name, n in counts.items()}
                 )
             )
-        try:
-            self._table.transact(actions)
-        except TransactionRefused:
-            return False
-        return True
+        return self._table.transacted(actions)
 
 
 def _merged_of(record: ObjectRecord, table: str | None) -> dict[str, Any]:

@@ -153,21 +153,7 @@ class RebuildLedger:
             "generation": generation_kept,
             "replayed_at": now,
             "first_batch": first_batch,
-            **dict.fromkeys(
-                (
-                    "batch",
-                    "merged",
-                    "rows_aside",
-                    "cohort",
-                    "quarantined_rows",
-                    "row_codes",
-                    "discarded_rows",
-                    "reason",
-                    "code",
-                    "listed_as",
-                    "listed_at",
-                )
-            ),
+            **dict.fromkeys((*_OF_THE_DATA, "batch", "listed_as", "listed_at")),
         }
         there = when(state=record.state, batch=record.batch, table=record.table)
         return [

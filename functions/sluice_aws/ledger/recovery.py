@@ -14,7 +14,7 @@ from sluice_aws.ledger.expressions import NEW_ITEM, when
 from sluice_aws.ledger.groups import write_groups
 from sluice_aws.ledger.objects import ObjectLedger, listing_fields, object_item, pending_item
 from sluice_aws.ledger.settlement import TOTAL_PREFIX, object_fields
-from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
+from sluice_aws.ledger.table import LedgerTable, Values
 
 ADMITTED = tuple(item.name for item in fields(AdmittedObject))
 
@@ -67,17 +67,13 @@ class RecoveryLedger:
             changes, others = object_fields(end, record.id, now), []
         condition = when(state=items.CLAIMED, batch=record.batch)
         pointer = items.manifest_pointer_key(record.lane or "", record.batch or "")
-        try:
-            self._table.transact(
-                [
-                    self._table.check_action(pointer, NEW_ITEM),
-                    self._table.update_action(items.object_key(record.id), changes, condition=condition),
-                    *others,
-                ]
-            )
-        except TransactionRefused:
-            return False
-        return True
+        return self._table.transacted(
+            [
+                self._table.check_action(pointer, NEW_ITEM),
+                self._table.update_action(items.object_key(record.id), changes, condition=condition),
+                *others,
+            ]
+        )
 
     def restore_table(self, name: str, state: KnownTable, *, purge_floors: Mapping[str, str]) -> bool:
         """Write a table's item. False when the ledger knows of a later commit."""
@@ -101,7 +97,7 @@ class RecoveryLedger:
             "purge_floors": dict(purge_floors) or None,
             **{TOTAL_PREFIX + count: number for count, number in state.totals.items() if number},
         }
-        return self._table.update(key, changes, condition=when(last_commit_at=stored.get("last_commit_at")))[1] is None
+        return self._table.change(key, changes, when(last_commit_at=stored.get("last_commit_at")))
 
     def _adding(self, record: ObjectRecord, at: int) -> list[Values]:
         pending = [self._table.put_action(pending_item(record))] if record.state == items.PENDING else []

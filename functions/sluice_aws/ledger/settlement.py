@@ -19,15 +19,9 @@ _COUNT_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 def object_fields(end: EndState, identity: ObjectId, now: int) -> Values:
     """The fields that an end state sets on an object's item. `now` is epoch ms."""
     if end.state == items.COMMITTED:
-        if not end.rows:
-            return {"state": items.COMMITTED, "cohort": None}
-        return {
-            "state": items.COMMITTED,
-            "cohort": None,
-            "quarantined_rows": end.rows,
-            "row_codes": dict(end.row_codes),
-            **listing_fields(items.ROWS, identity, now),
-        }
+        rows = {"quarantined_rows": end.rows, "row_codes": dict(end.row_codes)}
+        listed = listing_fields(items.ROWS, identity, now)
+        return {"state": items.COMMITTED, "cohort": None, **({**rows, **listed} if end.rows else {})}
     parked = {"parked_generation": end.parked_generation} if end.state == items.PARKED else {}
     return {
         "state": end.state,

@@ -99,6 +99,10 @@ class LedgerTable:
         """Change an item and give it after the change; a Refusal when the condition fails."""
         return self._write("update_item", key, {**self._update(key, set, add, condition), "ReturnValues": "ALL_NEW"})
 
+    def change(self, key: Key, set: Mapping[str, Any], condition: Condition) -> bool:
+        """Change an item; False when the condition fails."""
+        return self.update(key, set, condition=condition)[1] is None
+
     def query(
         self,
         pk: str,
@@ -153,6 +157,14 @@ class LedgerTable:
             return
         self._call("transact_write_items", TransactItems=list(actions))
 
+    def transacted(self, actions: Sequence[Values]) -> bool:
+        """`transact`; False when conditions fail."""
+        try:
+            self.transact(actions)
+        except TransactionRefused:
+            return False
+        return True
+
     def put_action(self, values: Mapping[str, Any], condition: Condition | None = None) -> Values:
         """A put for `transact`."""
         return {"Put": {"TableName": self._name, **self._put(values, condition)}}
@@ -174,34 +186,26 @@ class LedgerTable:
 
     def check_action(self, key: Key, condition: Condition) -> Values:
         """A condition for `transact` on an item that it does not change."""
-        return {
-            "ConditionCheck": {
-                "TableName": self._name,
-                "Key": codec.item(key),
-                **self._conditional(Expression(), condition),
-            }
-        }
+        return {"ConditionCheck": {"TableName": self._name, "Key": codec.item(key), **self._conditional(condition)}}
 
     def delete(self, key: Key, condition: Condition) -> Refusal | None:
         """Delete an item; a Refusal when the condition fails."""
-        return self._write("delete_item", key, {"Key": codec.item(key), **self._conditional(Expression(), condition)})[
-            1
-        ]
+        arguments = {"Key": codec.item(key), **self._conditional(condition)}
+        return self._write("delete_item", key, arguments)[1]
 
     def _put(self, values: Mapping[str, Any], condition: Condition | None) -> Values:
-        expression = Expression()
-        arguments: Values = {"Item": codec.item(values)}
-        return {**arguments, **self._conditional(expression, condition)}
+        return {"Item": codec.item(values), **self._conditional(condition)}
 
     def _update(
         self, key: Key, set: Mapping[str, Any], add: Mapping[str, int] | None, condition: Condition | None
     ) -> Values:
         expression = Expression()
         arguments: Values = {"Key": codec.item(key), "UpdateExpression": expression.update(set, add=add)}
-        return {**arguments, **self._conditional(expression, condition)}
+        return {**arguments, **self._conditional(condition, expression)}
 
     @staticmethod
-    def _conditional(expression: Expression, condition: Condition | None) -> Values:
+    def _conditional(condition: Condition | None, expression: Expression | None = None) -> Values:
+        expression = expression or Expression()
         if condition is None:
             return expression.arguments()
         text = expression.condition(condition)

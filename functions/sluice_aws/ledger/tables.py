@@ -101,7 +101,7 @@ class TableLedger:
             **LISTED,
         }
         unchanged = when(last_instant=seen.last_instant, history_instant=seen.history_instant, blocked=seen.blocked)
-        return self._table.update(table_key(table), changes, condition=unchanged)[1] is None
+        return self._table.change(table_key(table), changes, unchanged)
 
     def pin(self, table: str, pinned: Mapping[str, Any]) -> bool:
         """Store the settings that a table's data is written with. False when others are stored already.
@@ -118,25 +118,16 @@ class TableLedger:
         return self._pin(table, wanted, when(pinned=held))
 
     def _pin(self, table: str, pinned: Mapping[str, Any], condition: Condition) -> bool:
-        return self._table.update(table_key(table), {"pinned": pinned, **LISTED}, condition=condition)[1] is None
+        return self._table.change(table_key(table), {"pinned": pinned, **LISTED}, condition)
 
     def raise_purge_floor(self, table: str, positions: Mapping[int, str]) -> None:
         """Store, before a purge, the highest position by generation of the rows it removes. A floor never falls."""
         for _ in range(ATTEMPTS):
             before = (self._table.get(table_key(table)) or {}).get("purge_floors")
-            floors = {
-                **(before or {}),
-                **{
-                    str(number): max(position, (before or {}).get(str(number), ""))
-                    for number, position in positions.items()
-                },
-            }
-            if (
-                self._table.update(
-                    table_key(table), {"purge_floors": floors, **LISTED}, condition=when(purge_floors=before)
-                )[1]
-                is None
-            ):
+            floors = dict(before or {})
+            for number, position in positions.items():
+                floors[str(number)] = max(position, floors.get(str(number), ""))
+            if self._table.change(table_key(table), {"purge_floors": floors, **LISTED}, when(purge_floors=before)):
                 return
         raise LedgerBusy("The table's purge floors kept changing", operation="raise_purge_floor", cause=table)
 
