@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sluice.errors import ObjectTooLarge, SluiceError, UsageError
+from sluice.objects import ObjectId
 
 
 class AnnouncementRefused(SluiceError):
@@ -201,3 +202,8 @@ class NoSuchBucket(UsageError):
 def too_large(size: int, limit: int) -> ObjectTooLarge:
     """The error of an object with more than `limit` bytes."""
     return ObjectTooLarge(f"The object has {size:,} bytes, and the limit is {limit:,}", bytes=size, limit=limit)
+
+
+def facts_of(id: ObjectId) -> dict[str, str]:
+    """The facts that name an object."""
+    return {"bucket": id.bucket, "key": id.key, "version": id.version}

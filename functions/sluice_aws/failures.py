@@ -109,11 +109,16 @@ def failure_of(error: BotoCoreError | ClientError, *, otherwise: str = SEE_DOCTO
     return AwsFailure(message, otherwise, REFUSED)
 
 
+def code_of(error: ClientError) -> str:
+    """The code of an error; empty where the answer has none."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
 def is_transient(error: BotoCoreError | ClientError) -> bool:
     """True for an error that a later call may not have: no or a broken answer, throttling, a fault of the service."""
     if not isinstance(error, ClientError):
         return isinstance(error, (aws.ConnectionError, aws.HTTPClientError))
-    code = error.response.get("Error", {}).get("Code", "")
+    code = code_of(error)
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     return status >= SERVER_FAULT or status == TOO_MANY or code in _THROTTLED
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from sluice.errors import NoRegion, NoTarget
+from sluice_aws.failures import code_of
 
 if TYPE_CHECKING:  # boto3 takes longer to load than all the rest, and a command's help needs none of it
     from sluice.config.document import Configuration
@@ -32,7 +33,12 @@ HOME_FOLDER, LOCAL_FILE = ".sluice", "local.json"
 NAME_A_DEPLOYED_ONE = f"name a deployed one with --stack NAME or {STACK_VARIABLE}"  # of a command's next step
 
 _REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}")
-_OUTPUTS = {"bronze": "BronzeBucket", "silver": "SilverBucket", "artifacts": "ArtifactBucket", "ledger": "LedgerTable"}
+_OUTPUTS = {
+    "bronze": "BronzeBucket",
+    "silver": "SilverBucket",
+    "artifacts": "ArtifactBucket",
+    "ledger_table": "LedgerTable",
+}
 
 # All of hudi-rs's names for the endpoint: it takes those that are left out from the environment (AWS_ENDPOINT_URL).
 _ENDPOINT_OPTIONS = ("aws_endpoint", "aws_endpoint_url", "aws_endpoint_url_s3")
@@ -263,17 +269,13 @@ def deployed_target(stack: str, environment: Mapping[str, str]) -> Target:
             f"The stack {stack} has no output {', '.join(missing)}",
             next_step="Name a stack that was deployed from Sluice's template.yaml",
         )
-    names = {field_name: outputs[name] for field_name, name in _OUTPUTS.items()}
     target = Target(
         kind=DEPLOYED,
         stack=stack,
         region=region,
         endpoint=endpoint,
         emr_endpoint=emr_endpoint,
-        bronze=names["bronze"],
-        silver=names["silver"],
-        artifacts=names["artifacts"],
-        ledger_table=names["ledger"],
+        **{field_name: outputs[name] for field_name, name in _OUTPUTS.items()},
         described=f"stack {stack} in {region}",
     )
     vars(target).update(clients=clients, outputs=outputs)  # fill the cached properties: both are known already
@@ -286,17 +288,12 @@ def remove_failed_creation(stack: str, environment: Mapping[str, str], *, poll_s
     CloudFormation can neither update nor create such a stack. Its resources are gone already.
     """
     cloudformation = _clients(environment).client("cloudformation")
-    try:
-        stacks = cloudformation.describe_stacks(StackName=stack)["Stacks"]
-    except ClientError as error:
-        if error.response.get("Error", {}).get("Code") != "ValidationError":
-            raise
-        return False
-    if stacks[0]["StackStatus"] != "ROLLBACK_COMPLETE":
+    described = _described(cloudformation, stack)
+    if described is None or described["StackStatus"] != "ROLLBACK_COMPLETE":
         return False
     cloudformation.delete_stack(StackName=stack)
     cloudformation.get_waiter("stack_delete_complete").wait(
-        StackName=stacks[0]["StackId"], WaiterConfig={"Delay": poll_s, "MaxAttempts": 120}
+        StackName=described["StackId"], WaiterConfig={"Delay": poll_s, "MaxAttempts": 120}
     )
     return True
 
@@ -313,18 +310,25 @@ def _clients(environment: Mapping[str, str]) -> Clients:
 
 
 def _outputs(cloudformation: Any, stack: str, region: str) -> dict[str, str]:
-    try:
-        stacks = cloudformation.describe_stacks(StackName=stack)["Stacks"]
-    except ClientError as error:
-        if error.response.get("Error", {}).get("Code") != "ValidationError":
-            raise
+    described = _described(cloudformation, stack)
+    if described is None:
         raise NoTarget(
             f"There is no stack {stack} in {region}",
             next_step="Check the name and AWS_REGION, or deploy with `make deploy`",
-        ) from error
-    if stacks[0].get("StackStatus") == "REVIEW_IN_PROGRESS":  # CloudFormation holds its name and a changeset
+        )
+    if described.get("StackStatus") == "REVIEW_IN_PROGRESS":  # CloudFormation holds its name and a changeset
         raise NoTarget(
             f"There is no stack {stack} in {region} yet: its first changeset was not carried out",
             next_step="Deploy again, and confirm the changeset",
         )
-    return {output["OutputKey"]: output["OutputValue"] for output in stacks[0].get("Outputs", ())}
+    return {output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", ())}
+
+
+def _described(cloudformation: Any, stack: str) -> Mapping[str, Any] | None:
+    """What CloudFormation says of a stack; None without one."""
+    try:
+        return dict(cloudformation.describe_stacks(StackName=stack)["Stacks"][0])
+    except ClientError as error:
+        if code_of(error) != "ValidationError":
+            raise
+        return None

@@ -37,7 +37,7 @@ from sluice_aws.admission.failures import unfinished
 from sluice_aws.admission.heads import FIRST_READ_BYTES, Heads, memory_of
 from sluice_aws.admission.memory import Memory
 from sluice_aws.admission.schema_fit import SchemaFit, schema_fit
-from sluice_aws.errors import ObjectGone
+from sluice_aws.errors import ObjectGone, facts_of
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
@@ -193,8 +193,8 @@ class Admission:
         verdict = judge_unread(route, size, config)
         if verdict is not None:
             return route, verdict, None
-        with self._memory.share(memory_of(FIRST_READ_BYTES)) as share:
-            return (route, *self._judge_head(id, route, configuration, config, share.resize))
+        with self._memory.share(memory_of(FIRST_READ_BYTES)) as resize:
+            return (route, *self._judge_head(id, route, configuration, config, resize))
 
     def _judge_head(
         self,
@@ -282,11 +282,9 @@ def report_admissions(report: Report, admissions: Admissions) -> None:
             _report_exception(report, written)
             counts["ObjectsLostBeforeRead"] += written.code == ObjectGone.code
         elif not admitted.admission.startswith(ALREADY):
-            report.event("object_superseded", bucket=written.id.bucket, key=written.id.key, version=written.id.version)
+            report.event("object_superseded", **facts_of(written.id))
     for id, cause in admissions.failed.items():
-        report.warn(
-            "object_unfinished", bucket=id.bucket, key=id.key, version=id.version, code=cause.code, reason=cause.reason
-        )
+        report.warn("object_unfinished", **facts_of(id), code=cause.code, reason=cause.reason)
         counts["ObjectsUnfinished"] += 1
     if tables:
         report.event("objects_admitted", objects=sum(tables.values()), tables=dict(tables))
@@ -306,9 +304,7 @@ def _report_exception(report: Report, written: AdmittedObject) -> None:
     report_as = report.event if written.state == IGNORED else report.warn
     report_as(
         f"object_{written.state}",
-        bucket=written.id.bucket,
-        key=written.id.key,
-        version=written.id.version,
+        **facts_of(written.id),
         topic=written.topic,
         code=written.code,
         reason=written.reason,

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Callable
 
 
 class Memory:
@@ -19,16 +20,28 @@ class Memory:
         self._changed = threading.Condition()
 
     @contextmanager
-    def share(self, size: int) -> Iterator[Share]:
-        """A share of at least so many bytes, from when they are free until the block ends."""
-        share = Share(self)
-        share.resize(size)
-        try:
-            yield share
-        finally:
-            share.resize(0)
+    def share(self, size: int) -> Iterator[Callable[[int], None]]:
+        """A share of at least so many bytes, from when they are free until the block ends.
 
-    def take(self, size: int) -> int:
+        Gives a function that exchanges the share for one of so many bytes. The old share is given back first: threads
+        that each wait for more while they hold some would wait for ever.
+        """
+        held = 0
+
+        def resize(wanted: int) -> None:
+            nonlocal held
+            self._give(held)
+            held = 0
+            if wanted:
+                held = self._take(wanted)
+
+        resize(size)
+        try:
+            yield resize
+        finally:
+            resize(0)
+
+    def _take(self, size: int) -> int:
         """Wait for so many bytes. Returns what was taken."""
         wanted = min(size, self._size)
         turn = object()
@@ -40,26 +53,8 @@ class Memory:
             self._changed.notify_all()
         return wanted
 
-    def give(self, size: int) -> None:
-        """Free what `take` returned."""
+    def _give(self, size: int) -> None:
+        """Free what `_take` returned."""
         with self._changed:
             self._free += size
             self._changed.notify_all()
-
-
-class Share:
-    """One thread's share."""
-
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-        self._held = 0
-
-    def resize(self, size: int) -> None:
-        """Exchange the share for one of so many bytes.
-
-        The old share is given back first: threads that each wait for more while they hold some would wait for ever.
-        """
-        self._memory.give(self._held)
-        self._held = 0
-        if size:
-            self._held = self._memory.take(size)

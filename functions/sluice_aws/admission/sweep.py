@@ -17,7 +17,7 @@ from sluice.admission.verdict import MAX_REASON
 from sluice.ledger.keys import CLAIMED, PARKED, PENDING, QUARANTINED
 from sluice.ledger.records import ObjectRecord
 from sluice.ports import Report
-from sluice_aws.errors import ObjectGone
+from sluice_aws.errors import ObjectGone, facts_of
 from sluice_aws.ledger import expressions as codec
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.ledger.objects import record_of
@@ -150,13 +150,7 @@ class Sweeper:
         for record, answer in zip(due, answers):
             if isinstance(answer, Exception):
                 # The next round checks it again: one such object must not end every pass at its page.
-                self.report.warn(
-                    "record_not_checked",
-                    bucket=record.id.bucket,
-                    key=record.id.key,
-                    version=record.id.version,
-                    error=str(answer)[:500],
-                )
+                self.report.warn("record_not_checked", **facts_of(record.id), error=str(answer)[:500])
                 self.report.count("RecordsNotChecked")
             elif not answer:
                 gone.append(record)
@@ -166,14 +160,7 @@ class Sweeper:
                 lost += self._lose(record)
             elif self.ledger.objects.forget(record):
                 forgotten += 1
-                self.report.event(
-                    "record_forgotten",
-                    bucket=record.id.bucket,
-                    key=record.id.key,
-                    version=record.id.version,
-                    state=record.state,
-                    batch=record.batch,
-                )
+                self.report.event("record_forgotten", **facts_of(record.id), state=record.state, batch=record.batch)
         if lost:
             self.report.count("ObjectsLostBeforeRead", lost)
         if forgotten:
@@ -199,21 +186,12 @@ class Sweeper:
     def _lose(self, record: ObjectRecord) -> bool:
         """Quarantine the object, so that it stays listed and is reported once."""
         if record.state == PARKED:
-            lost = self.ledger.objects.quarantine_parked(
-                record, LOST, f"the object was gone while it was parked: {record.reason}"[:MAX_REASON], self.now()
-            )
+            reason = f"the object was gone while it was parked: {record.reason}"[:MAX_REASON]
+            lost = self.ledger.objects.quarantine_parked(record, LOST, reason, self.now())
         else:
-            lost = self.ledger.objects.quarantine_pending(
-                record, LOST, "the object was gone before it could be read", self.now()
-            )
+            reason = "the object was gone before it could be read"
+            lost = self.ledger.objects.quarantine_pending(record, LOST, reason, self.now())
         if lost:
-            self.report.warn(
-                "object_lost",
-                bucket=record.id.bucket,
-                key=record.id.key,
-                version=record.id.version,
-                table=record.table,
-                topic=record.topic,
-                was=record.state,
-            )
-        return bool(lost)
+            told = {"table": record.table, "topic": record.topic, "was": record.state}
+            self.report.warn("object_lost", **facts_of(record.id), **told)
+        return lost

@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 from sluice.catalog.partitions import CREATE_BATCH, DELETE_BATCH, GET_BATCH, UPDATE_BATCH, Values, batches
 from sluice.catalog.tables import TableInput
 from sluice_aws.errors import CatalogDenied, CatalogRaced, CatalogRefused
+from sluice_aws.failures import code_of
 
 AT_ONCE = 4  # parallel calls; the quotas of a whole account are 10 to 20 calls a second
 _NOT_FOUND, _EXISTS = "EntityNotFoundException", "AlreadyExistsException"
@@ -38,7 +39,7 @@ class GlueCatalog:
             ):
                 tables_by_name.update({table["Name"]: table for table in page["TableList"] if table["Name"] in names})
         except ClientError as error:
-            if _code(error) == _NOT_FOUND:
+            if code_of(error) == _NOT_FOUND:
                 return None
             raise _explained(database, error) from error
         for name in [name for name in names if name not in tables_by_name]:
@@ -56,7 +57,7 @@ class GlueCatalog:
                 DatabaseInput={"Name": database, "Description": "Tables that Sluice merges changes into"}
             )
         except ClientError as error:
-            if _code(error) != _EXISTS:
+            if code_of(error) != _EXISTS:
                 raise _explained(database, error) from error
 
     def create_table(self, database: str, table: TableInput) -> None:
@@ -155,7 +156,7 @@ class GlueCatalog:
             table: Mapping[str, Any] = self._glue.get_table(DatabaseName=database, Name=name)["Table"]
             return table
         except ClientError as error:
-            if _code(error) == _NOT_FOUND:
+            if code_of(error) == _NOT_FOUND:
                 return None
             raise _explained(name, error) from error
 
@@ -196,18 +197,14 @@ class GlueCatalog:
 
 def _explained(name: str, error: ClientError) -> Exception:
     """The error by its meaning, or the error itself if that is unknown."""
-    if _code(error) in _RACES:
+    if code_of(error) in _RACES:
         return CatalogRaced(
-            f"Somebody else changed {name} in the catalog: {_code(error)}", name=name, cause=_code(error)
+            f"Somebody else changed {name} in the catalog: {code_of(error)}", name=name, cause=code_of(error)
         )
-    if _code(error) in _DENIED:
+    if code_of(error) in _DENIED:
         return CatalogDenied(
-            f"{name} can't be written to the catalog: {error.response['Error'].get('Message') or _code(error)}",
+            f"{name} can't be written to the catalog: {error.response['Error'].get('Message') or code_of(error)}",
             name=name,
-            cause=_code(error),
+            cause=code_of(error),
         )
     return error
-
-
-def _code(error: ClientError) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))

@@ -19,7 +19,8 @@ from sluice.admission.routing import identities
 from sluice.config.document import Configuration
 from sluice.errors import SluiceError
 from sluice.objects import ObjectId, identify
-from sluice_aws.errors import ObjectArchived, ObjectGone, Unchanged, too_large
+from sluice_aws.errors import ObjectArchived, ObjectGone, Unchanged, facts_of, too_large
+from sluice_aws.failures import code_of
 from sluice_formats.avro_header import Head
 
 # Answers of S3 when the version in a notice is gone. 405 is a delete marker read by its version.
@@ -189,7 +190,7 @@ class Objects:
         try:
             answer = self._s3.get_object(Range=range_, **_exactly(id))
         except ClientError as error:
-            if _code(error) in EMPTY:  # an empty object has no range
+            if code_of(error) in EMPTY:  # an empty object has no range
                 return Head(b"", True)
             _refuse_unreadable(id, error)
             raise
@@ -242,7 +243,7 @@ class Objects:
         try:
             return dict(self._s3.head_object(**_exactly(id)))
         except ClientError as error:
-            if _code(error) in GONE:
+            if code_of(error) in GONE:
                 return None
             raise
 
@@ -255,7 +256,7 @@ class Objects:
         try:
             at = self.modified_at(id)
         except ClientError as error:
-            if _code(error) in REFUSED:  # whoever reads it says why
+            if code_of(error) in REFUSED:  # whoever reads it says why
                 return None
             raise
         if at is None or id.version_id is None:
@@ -278,9 +279,9 @@ class Objects:
         try:
             answer = self._s3.get_object(Bucket=bucket, Key=key, **condition)
         except ClientError as error:
-            if _code(error) in MISSING:
+            if code_of(error) in MISSING:
                 return None
-            if _code(error) in ("304", "NotModified"):
+            if code_of(error) in ("304", "NotModified"):
                 raise Unchanged("The object has not changed", bucket=bucket, key=key) from None
             raise
         with closing(answer["Body"]) as body:
@@ -313,7 +314,7 @@ class Objects:
         try:
             self._s3.put_object(Bucket=bucket, Key=key, Body=data, ContentType=content_type, **condition)
         except ClientError as error:
-            if _code(error) in CHANGED:
+            if code_of(error) in CHANGED:
                 return False
             raise
         return True
@@ -325,9 +326,8 @@ class Objects:
 
     def keys(self, bucket: str, prefix: str) -> Iterator[str]:
         """Every key below a prefix, in the order of their UTF-8 bytes."""
-        for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-            for entry in page.get("Contents", ()):
-                yield entry["Key"]
+        for document in self.documents(bucket, prefix):
+            yield document.key
 
     def documents(
         self, bucket: str, prefix: str, after: str = "", *, in_folder: bool = False
@@ -418,15 +418,11 @@ def pages_of_bronze(
 
 def _refuse_unreadable(id: ObjectId, error: ClientError) -> None:
     """Raises ObjectGone and ObjectArchived. Returns for errors that may pass, or concern more than this version."""
-    if _code(error) in GONE:
-        raise ObjectGone(
-            "The object was gone before it could be read", bucket=id.bucket, key=id.key, version=id.version
-        ) from error
-    if _code(error) in ARCHIVED:
+    if code_of(error) in GONE:
+        raise ObjectGone("The object was gone before it could be read", **facts_of(id)) from error
+    if code_of(error) in ARCHIVED:
         kept_as = error.response["Error"].get("StorageClass")
-        raise ObjectArchived(
-            "The object is in an archive tier", bucket=id.bucket, key=id.key, version=id.version, storage_class=kept_as
-        ) from error
+        raise ObjectArchived("The object is in an archive tier", **facts_of(id), storage_class=kept_as) from error
 
 
 def _exactly(id: ObjectId) -> dict[str, str]:
@@ -439,10 +435,6 @@ def _total(answer: dict[str, Any]) -> int:
     """The object's size: the number after the slash in Content-Range, or the length of the answer."""
     _, slash, total = answer.get("ContentRange", "").rpartition("/")
     return int(total) if slash and total.isdigit() else int(answer["ContentLength"])
-
-
-def _code(error: ClientError) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))
 
 
 READ_AHEAD_OBJECTS = 8  # requests of one task in flight

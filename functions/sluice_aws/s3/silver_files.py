@@ -66,10 +66,8 @@ class SilverBucket:
         return any(item["Key"] == key for item in listing.get("Contents", ()))
 
     def under(self, prefix: str) -> Iterator[StoredFile]:
-        for page in self._pages(Prefix=prefix):
-            for item in page.get("Contents", ()):
-                modified_ms = int(item["LastModified"].timestamp() * 1000)
-                yield StoredFile(item["Key"][len(prefix) :], item["Size"], modified_ms)
+        for item in self._objects.documents(self._bucket, prefix):
+            yield StoredFile(item.key[len(prefix) :], item.size, item.put_at)
 
     def names(self, prefix: str, since: str = "") -> Iterator[str]:
         start = {"StartAfter": prefix + since} if since else {}

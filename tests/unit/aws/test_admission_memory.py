@@ -69,9 +69,9 @@ def test_threads_that_all_need_more_than_they_hold_come_to_an_end() -> None:
     memory, together, done = Memory(100), threading.Barrier(4), []
 
     def grows() -> None:
-        with memory.share(25) as share:
+        with memory.share(25) as resize:
             together.wait(10)
-            share.resize(90)
+            resize(90)
             done.append(1)
 
     threads = [threading.Thread(target=grows, daemon=True) for _ in range(4)]
