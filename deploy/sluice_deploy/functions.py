@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from pathlib import Path
 
-from sluice_deploy.byte_code import build_of, byte_code
-from sluice_deploy.release import read_packages, zip_bytes
+from sluice_deploy.byte_code import byte_code
+from sluice_deploy.release import packed_once, read_packages, zip_bytes
 from sluice_deploy.sbom import SBOM, sbom
 from sluice_deploy.wheels import Host, listed_wheels, wheel_contents, without_models
 
@@ -34,20 +32,10 @@ def build_functions(root: Path, host: Host, python: Path | None, cache: Path) ->
     """
     sources = read_packages(root / "functions", PARTS)
     requirements = root / "functions" / "requirements.txt"
-    digest = hashlib.sha256()
-    for source in (requirements, *sorted(Path(__file__).parent.glob("*.py"))):
-        digest.update(source.read_bytes())
-    digest.update(repr((host, build_of(python))).encode())
-    for name, content in sorted(sources.items()):
-        digest.update(name.encode() + b"\0" + content + b"\0")
-    archive = cache / "functions" / f"{digest.hexdigest()[:20]}.zip"
-    if not archive.exists():
-        libraries = without_models(wheel_contents(requirements, host, cache), SERVICES)
-        files = {**libraries, **sources}
+
+    def pack() -> bytes:
+        files = {**without_models(wheel_contents(requirements, host, cache), SERVICES), **sources}
         files[SBOM] = sbom("sluice-functions", listed_wheels(requirements, host, cache), {})
-        files.update(byte_code(files, python))
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        partial = archive.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(zip_bytes(files))
-        partial.replace(archive)
-    return archive.read_bytes()
+        return zip_bytes({**files, **byte_code(files, python)})
+
+    return packed_once(cache / "functions", ".zip", pack, requirements, host, python, sources)

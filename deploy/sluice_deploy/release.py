@@ -15,10 +15,11 @@ import shutil
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sluice_deploy import DISTRIBUTION
@@ -128,16 +129,36 @@ def _tree_checksum(packed: bytes) -> str:
 
 def _environment(requirements: Path, host: Host, cache: Path, python: Path | None) -> bytes:
     """The packages that a job imports beyond EMR's image, from the cache: packing takes longer than all the rest."""
-    digest = hashlib.sha256(requirements.read_bytes())
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+
+    def pack() -> bytes:
+        libraries = without_models(wheel_contents(requirements, host, cache), SERVICES)
+        return tar_gz_bytes({**libraries, **byte_code(libraries, python)})
+
+    return packed_once(cache / "environments", ".tar.gz", pack, requirements, host, python)
+
+
+def packed_once(
+    folder: Path,
+    ending: str,
+    pack: Callable[[], bytes],
+    requirements: Path,
+    host: Host,
+    python: Path | None,
+    sources: Mapping[str, bytes] = MappingProxyType({}),
+) -> bytes:
+    """The archive that `pack` makes, from `folder` where one of the same inputs, and by the same code, is there."""
+    digest = hashlib.sha256()
+    for source in (requirements, *sorted(Path(__file__).parent.glob("*.py"))):
         digest.update(source.read_bytes())
     digest.update(repr((host, build_of(python))).encode())
-    archive = cache / "environments" / f"{digest.hexdigest()[:20]}.tar.gz"
+    for name, content in sorted(sources.items()):
+        digest.update(name.encode() + b"\0" + content + b"\0")
+    archive = folder / f"{digest.hexdigest()[:20]}{ending}"
     if not archive.exists():
-        libraries = without_models(wheel_contents(requirements, host, cache), SERVICES)
         archive.parent.mkdir(parents=True, exist_ok=True)
+        content = pack()
         partial = archive.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(tar_gz_bytes({**libraries, **byte_code(libraries, python)}))
+        partial.write_bytes(content)
         partial.replace(archive)
     return archive.read_bytes()
 

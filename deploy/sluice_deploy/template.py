@@ -58,15 +58,12 @@ def changes_application(
     before, after = _applications(deployed), _applications(new)
     if json.dumps(before, sort_keys=True) != json.dumps(after, sort_keys=True):
         return True
-    resources = set(
-        _named(
-            {"applications": after, "conditions": [new.get("Conditions", {}).get(name) for name in _conditions(after)]}
-        )
-    )
+    conditions = [new.get("Conditions", {}).get(name) for name in _conditions(after)]
+    named = {part["Ref"] for part in _mappings([after, conditions]) if isinstance(part.get("Ref"), str)}
     defaults = {name: str(one.get("Default", "")) for name, one in new.get("Parameters", {}).items()}
     return any(
         name in defaults and given.get(name, now.get(name, defaults[name])) != now.get(name, defaults[name])
-        for name in resources
+        for name in named
     )
 
 
@@ -78,27 +75,18 @@ def _applications(template: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _named(node: Any) -> Iterator[str]:
-    """The names in every `Ref`."""
-    if isinstance(node, Mapping):
-        if isinstance(node.get("Ref"), str):
-            yield node["Ref"]
-        for value in node.values():
-            yield from _named(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from _named(value)
-
-
 def _conditions(node: Any) -> Iterator[str]:
     """The conditions that a node depends on."""
+    for part in _mappings(node):
+        if isinstance(part.get("Condition"), str):
+            yield part["Condition"]
+        if isinstance(part.get("Fn::If"), list):
+            yield part["Fn::If"][0]
+
+
+def _mappings(node: Any) -> Iterator[Mapping[str, Any]]:
+    """Every mapping in a node, itself too."""
     if isinstance(node, Mapping):
-        if isinstance(node.get("Condition"), str):
-            yield node["Condition"]
-        if isinstance(node.get("Fn::If"), list):
-            yield node["Fn::If"][0]
-        for value in node.values():
-            yield from _conditions(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from _conditions(value)
+        yield node
+    for value in node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ():
+        yield from _mappings(value)

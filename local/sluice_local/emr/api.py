@@ -25,46 +25,32 @@ def _one(query: Query, name: str, default: str = "") -> str:
     return query.get(name, [default])[0]
 
 
-def _time(query: Query, name: str) -> str | None:
-    return query[name][0] if name in query else None
-
-
+_APPLICATION = r"/applications/(?P<application>[0-9a-z]+)"
+_RUN = rf"{_APPLICATION}/jobruns/(?P<run>[0-9a-z]+)"
 _ROUTES: list[tuple[str, str, _Handler]] = [
     ("POST", r"/applications", lambda s, p, q, b: s.create_application(b)),
     ("GET", r"/applications", lambda s, p, q, b: s.list_applications(states=q.get("states", []))),
-    ("GET", r"/applications/(?P<application>[0-9a-z]+)", lambda s, p, q, b: s.get_application(p["application"])),
-    ("DELETE", r"/applications/(?P<application>[0-9a-z]+)", lambda s, p, q, b: s.delete_application(p["application"])),
-    (
-        "POST",
-        r"/applications/(?P<application>[0-9a-z]+)/start",
-        lambda s, p, q, b: s.start_application(p["application"]),
-    ),
-    ("POST", r"/applications/(?P<application>[0-9a-z]+)/stop", lambda s, p, q, b: s.stop_application(p["application"])),
-    (
-        "POST",
-        r"/applications/(?P<application>[0-9a-z]+)/jobruns",
-        lambda s, p, q, b: s.start_job_run(p["application"], b),
-    ),
+    ("GET", _APPLICATION, lambda s, p, q, b: s.get_application(p["application"])),
+    ("DELETE", _APPLICATION, lambda s, p, q, b: s.delete_application(p["application"])),
+    ("POST", rf"{_APPLICATION}/start", lambda s, p, q, b: s.start_application(p["application"])),
+    ("POST", rf"{_APPLICATION}/stop", lambda s, p, q, b: s.stop_application(p["application"])),
+    ("POST", rf"{_APPLICATION}/jobruns", lambda s, p, q, b: s.start_job_run(p["application"], b)),
     (
         "GET",
-        r"/applications/(?P<application>[0-9a-z]+)/jobruns",
+        rf"{_APPLICATION}/jobruns",
         lambda s, p, q, b: s.list_job_runs(
             p["application"],
             states=q.get("states", []),
-            created_after=_time(q, "createdAtAfter"),
-            created_before=_time(q, "createdAtBefore"),
+            created_after=_one(q, "createdAtAfter"),
+            created_before=_one(q, "createdAtBefore"),
             most=int(_one(q, "maxResults", "50")),
             token=_one(q, "nextToken"),
         ),
     ),
-    (
-        "GET",
-        r"/applications/(?P<application>[0-9a-z]+)/jobruns/(?P<run>[0-9a-z]+)",
-        lambda s, p, q, b: s.get_job_run(p["application"], p["run"]),
-    ),
+    ("GET", _RUN, lambda s, p, q, b: s.get_job_run(p["application"], p["run"])),
     (
         "DELETE",
-        r"/applications/(?P<application>[0-9a-z]+)/jobruns/(?P<run>[0-9a-z]+)",
+        _RUN,
         lambda s, p, q, b: s.cancel_job_run(
             p["application"], p["run"], grace=float(_one(q, "shutdownGracePeriodInSeconds", "120"))
         ),

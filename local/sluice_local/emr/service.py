@@ -145,14 +145,11 @@ class Service:
             raise ApiRefusal("ValidationException", str(error)) from error
         with self._lock:
             app = self._application(application)
-            behaviour = self._behaviour
-            if behaviour.throttle:
-                self._behaviour = replace(behaviour, throttle=behaviour.throttle - 1)
+            if self._spent("throttle"):
                 raise ApiRefusal("ThrottlingException", "Rate exceeded")
-            if behaviour.no_quota:
-                self._behaviour = replace(behaviour, no_quota=behaviour.no_quota - 1)
+            if self._spent("no_quota"):
                 raise ApiRefusal("ServiceQuotaExceededException", "The account's quota of concurrent vCPUs is exceeded")
-            earlier = None if behaviour.forget_tokens else self._tokens.get((application, token))
+            earlier = None if self._behaviour.forget_tokens else self._tokens.get((application, token))
             if earlier is not None:
                 if earlier[1] != body:
                     raise ApiRefusal("ConflictException", "clientToken was used with other parameters")
@@ -171,9 +168,7 @@ class Service:
             self._runs[key] = run
             self._tokens[application, token] = (key, body)
             app.state = "STARTED"  # autoStart
-            lose = behaviour.lose_answers > 0
-            if lose:
-                self._behaviour = replace(behaviour, lose_answers=behaviour.lose_answers - 1)
+            lose = self._spent("lose_answers")
         self._runner.launch(run)
         if lose:
             raise ApiRefusal("InternalServerException", "the answer is lost on purpose")
@@ -189,12 +184,12 @@ class Service:
         application: str,
         *,
         states: list[str],
-        created_after: str | None,
-        created_before: str | None,
+        created_after: str,
+        created_before: str,
         most: int,
         token: str,
     ) -> Mapping[str, Any]:
-        """ListJobRuns, newest first."""
+        """ListJobRuns, newest first; an empty time is none."""
         after = _epoch(created_after) if created_after else float("-inf")
         before = _epoch(created_before) if created_before else float("inf")
         with self._lock:
@@ -247,11 +242,16 @@ class Service:
         """The misbehaviour that applies to a run whose driver is about to start; each is counted once."""
         with self._lock:
             behaviour = self._behaviour
-            if behaviour.no_capacity:
-                self._behaviour = replace(behaviour, no_capacity=behaviour.no_capacity - 1)
-            elif behaviour.never_begin:
-                self._behaviour = replace(behaviour, never_begin=behaviour.never_begin - 1)
+            if not self._spent("no_capacity"):
+                self._spent("never_begin")
             return behaviour
+
+    def _spent(self, name: str) -> bool:
+        """Whether a misbehaviour that is counted applies now; it is one less then."""
+        left = getattr(self._behaviour, name)
+        if left:
+            self._behaviour = replace(self._behaviour, **{name: left - 1})
+        return bool(left)
 
     def move(self, run: LocalJobRun, state: str, details: str = "") -> bool:
         """Put a run into a state unless it has ended; returns whether it is in it now. A cancelled run can only end."""

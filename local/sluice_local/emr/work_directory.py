@@ -7,6 +7,7 @@ import hashlib
 import shutil
 import tarfile
 import zipfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,16 +87,14 @@ class Fetcher:
         (directory / archive.directory).symlink_to(ready, target_is_directory=True)
 
     def _download(self, uri: str, target: Path) -> None:
-        bucket, key = _s3(uri)
-        try:
-            self._s3.download_file(bucket, key, str(target))
-        except self._s3.exceptions.ClientError as error:
-            raise CannotFetch(f"{uri}: {error}") from error
+        self._asked(uri, lambda bucket, key: self._s3.download_file(bucket, key, str(target)))
 
     def _head(self, uri: str) -> str:
-        bucket, key = _s3(uri)
+        return str(self._asked(uri, lambda bucket, key: self._s3.head_object(Bucket=bucket, Key=key)["ETag"]))
+
+    def _asked(self, uri: str, call: Callable[[str, str], Any]) -> Any:
         try:
-            return str(self._s3.head_object(Bucket=bucket, Key=key)["ETag"])
+            return call(*_s3(uri))
         except self._s3.exceptions.ClientError as error:
             raise CannotFetch(f"{uri}: {error}") from error
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from sluice_local import processes as children
@@ -58,16 +62,17 @@ def run_emulator(
     command: Sequence[str],
     *,
     home: Path,
+    bind: str,
     port: int,
     environment: Mapping[str, str],
-    answers: Callable[[str], bool],
+    health: str,
+    answers: Callable[[Any], bool] = bool,
     ready_s: float,
     grace_s: float,
-    host: str = children.LOOPBACK,
 ) -> Emulator:
-    """Start an emulator's process and return when it `answers` at its endpoint, within `ready_s` seconds.
+    """Start an emulator's process on the IPv4 address `bind`, and return when it is ready, within `ready_s` seconds.
 
-    Raises DidNotStart, with nothing left running.
+    Ready is one whose JSON at the path `health` `answers`. Raises DidNotStart, with nothing left running.
     """
     emulator = Emulator(
         name,
@@ -75,12 +80,19 @@ def run_emulator(
         home,
         children.start(command, cwd=home, environment=environment, stdout=log_of(home)),
         grace_s,
-        host,
+        children.reached_at(bind),
     )
+
+    def ready() -> bool:
+        try:
+            # The address is this process's own.
+            with urllib.request.urlopen(f"{emulator.endpoint}{health}", timeout=2.0) as response:  # nosec B310
+                return response.status == 200 and answers(json.load(response))
+        except (urllib.error.URLError, ConnectionError, TimeoutError, json.JSONDecodeError):
+            return False
+
     try:
-        children.wait_until(
-            lambda: answers(emulator.endpoint), process=emulator.process, what=name, log=emulator.log, timeout=ready_s
-        )
+        children.wait_until(ready, process=emulator.process, what=name, log=emulator.log, timeout=ready_s)
     except BaseException:
         emulator.stop()
         raise

@@ -7,13 +7,10 @@ client.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,12 +50,13 @@ def start_localstack(
         "LocalStack",
         [str(pythons.localstack), "-m", "localstack.runtime.main"],
         home=home,
+        bind=bind,
         port=chosen,
         environment=_settings(pythons, home, bind, chosen, environment),
-        answers=_answers,
+        health="/_localstack/health",
+        answers=lambda health: "services" in health,
         ready_s=_READY_SECONDS,
         grace_s=_GRACE_SECONDS,
-        host=children.reached_at(bind),
     )
 
 
@@ -86,15 +84,6 @@ def _settings(pythons: Pythons, home: Path, bind: str, port: int, environment: M
         "LAMBDA_EVENT_SOURCE_MAPPING_MAX_BACKOFF_ON_EMPTY_POLL_SEC": _POLL_SECONDS,
         "PYTHONUNBUFFERED": "1",
     }
-
-
-def _answers(endpoint: str) -> bool:
-    try:
-        # The address is this process's own.
-        with urllib.request.urlopen(f"{endpoint}/_localstack/health", timeout=2.0) as response:  # nosec B310
-            return response.status == 200 and "services" in json.load(response)
-    except (urllib.error.URLError, ConnectionError, TimeoutError, json.JSONDecodeError):
-        return False
 
 
 _EXECUTOR = Path(__file__).parents[2] / "localstack_executor"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -62,19 +59,10 @@ def start_ministack(
         "MiniStack",
         [str(runtime), "-c", _START, str(ministack_program.__file__), str(runtime)],
         home=home,
+        bind=bind,
         port=chosen,
         environment=settings,
-        answers=_answers,
+        health="/_ministack/health",
         ready_s=_READY_SECONDS,
         grace_s=_GRACE_SECONDS,
-        host=children.reached_at(bind),
     )
-
-
-def _answers(endpoint: str) -> bool:
-    try:
-        # The address is this process's own.
-        with urllib.request.urlopen(f"{endpoint}/_ministack/health", timeout=2.0) as response:  # nosec B310
-            return response.status == 200 and bool(json.load(response))
-    except (urllib.error.URLError, ConnectionError, TimeoutError, json.JSONDecodeError):
-        return False

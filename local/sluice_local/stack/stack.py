@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice_local.cache import cache_directory
@@ -166,10 +166,8 @@ def local_stack(
             progress("Settling the runs that ended with the last stack")
             # As the schedule does within a minute: until then their lanes would seem to run.
             clients.client("lambda").invoke(FunctionName=deployment.outputs["SuperviseFunction"], Payload=b"{}")
-        description = replace(
-            _describe(emulator, stand_in, deployment, ready_seconds=round(time.monotonic() - began, 2)),
-            bind=options.bind,
-        )
+        ready_seconds = round(time.monotonic() - began, 2)
+        description = _describe(emulator, stand_in, deployment, options.bind, ready_seconds=ready_seconds)
         home.describe(description)
         undo.callback(lambda: home.file.unlink(missing_ok=True))  # a stack that ends is none to work on
         yield LocalStack(description, deployment, emulator, stand_in)
@@ -183,7 +181,9 @@ def wait_for_end(stack: LocalStack, end: threading.Event) -> bool:
     return False
 
 
-def _describe(emulator: Emulator, stand_in: StandIn, deployment: Deployment, *, ready_seconds: float) -> Description:
+def _describe(
+    emulator: Emulator, stand_in: StandIn, deployment: Deployment, bind: str, *, ready_seconds: float
+) -> Description:
     outputs = deployment.outputs
     return Description(
         stack=deployment.stack,
@@ -203,6 +203,7 @@ def _describe(emulator: Emulator, stand_in: StandIn, deployment: Deployment, *, 
         outputs=dict(outputs),
         ready_seconds=ready_seconds,
         emulator=emulator.name,
+        bind=bind,
     )
 
 
