@@ -221,7 +221,7 @@ def test_the_stand_ins_answers_fit_the_service_model(state, details):
         "GetApplication": emulated.get_application(application),
         "ListApplications": emulated.list_applications(states=[]),
         "ListJobRuns": emulated.list_job_runs(
-            application, states=[], created_after=None, created_before=None, most=50, token=""
+            application, states=[], created_after="", created_before="", most=50, token=""
         ),
     }
     assert {
