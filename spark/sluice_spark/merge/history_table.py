@@ -6,25 +6,16 @@ it and dropped: a part that is merged a second time, after a crash between the t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyspark.sql.types import StructType
 
 from sluice.schema.evolution import rewritten_columns
-from sluice_spark.hudi.came_back import rolled_back_lately
 from sluice_spark.hudi.facts import TableFacts
-from sluice_spark.hudi.recovery import recovered_facts, refuse_missing, roll_back_unfinished
+from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.context import PartContext, Stages
 from sluice_spark.merge.plan import PlannedRead, column_types
-
-
-@dataclass(frozen=True)
-class HistoryWritten:
-    """How many changes a part added to the history table, and that table's newest commit."""
-
-    changes: int
-    instant: str | None
 
 
 def history_part(part: PartContext) -> PartContext:
@@ -32,19 +23,6 @@ def history_part(part: PartContext) -> PartContext:
     config = part.config.history_table
     hudi = HudiTable(part.spark, part.services.table_path(config.database, config.name), config)
     return replace(part, config=config, hudi=hudi, stages=Stages(part.services.clock))
-
-
-def history_facts(own: PartContext) -> TableFacts:
-    clock = own.services.clock
-    facts = own.services.tables.take(own.config)
-    if facts is None or rolled_back_lately(facts, clock.now_ms()):
-        last_instant = own.claimed.history_instant
-        refuse_missing(own.hudi, last_instant)
-        if own.hudi.ensure_created():
-            own.event("table_created")
-        own.check_held()
-        facts = recovered_facts(own.hudi, own.services.log, last_instant)
-    return own.hudi.date_anew(facts, now_ms=clock.now_ms, wait=clock.wait)
 
 
 def history_plan(state: PlannedRead, facts: TableFacts) -> PlannedRead:

@@ -52,10 +52,7 @@ class Prepared:
 def prepare(part: PartContext) -> Prepared:
     """Look at the table, create it if there is none, and plan the read. Records schemas and refused objects in S3."""
     with part.stages.timed(TABLE_STAGE):
-        facts = part.services.tables.take(part.config)
-        if facts is None or rolled_back_lately(facts, part.services.clock.now_ms()):
-            facts = _facts_of_unknown(part)
-        facts = part.hudi.date_anew(facts, now_ms=part.services.clock.now_ms, wait=part.services.clock.wait)
+        facts = table_facts(part, part.claimed.last_instant)
         if facts.commits == 1:  # before a merge finds rows in files that a lost task of the first load wrote late
             late = remove_late_files(part.hudi, part.check_held)
             if late:
@@ -108,16 +105,18 @@ def prepare(part: PartContext) -> Prepared:
     return Prepared(facts, planned, objects, refused, notes, unordered, source_clock)
 
 
-def _facts_of_unknown(part: PartContext) -> TableFacts:
-    """The facts of a table that this run has not written yet, or that it failed to write."""
-    last_instant = part.claimed.last_instant
-    refuse_missing(part.hudi, last_instant)
-    if part.hudi.ensure_created():
-        part.event("table_created")
-    part.check_held()
-    facts = recovered_facts(part.hudi, part.services.log, last_instant)
-    keep_up_or_log(part.hudi, facts, part.services, part.check_held)
-    return facts
+def table_facts(part: PartContext, last_instant: str | None) -> TableFacts:
+    """The facts of a part's table: as this run left it, or looked up, where it is created if there is none."""
+    clock = part.services.clock
+    facts = part.services.tables.take(part.config)
+    if facts is None or rolled_back_lately(facts, clock.now_ms()):
+        refuse_missing(part.hudi, last_instant)
+        if part.hudi.ensure_created():
+            part.event("table_created")
+        part.check_held()
+        facts = recovered_facts(part.hudi, part.services.log, last_instant)
+        keep_up_or_log(part.hudi, facts, part.services, part.check_held)
+    return part.hudi.date_anew(facts, now_ms=clock.now_ms, wait=clock.wait)
 
 
 def _scan(part: PartContext, objects: Sequence[ManifestObject]) -> Scanned:

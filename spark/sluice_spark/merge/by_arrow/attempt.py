@@ -31,9 +31,9 @@ from sluice_spark.merge.by_arrow.rows import LeftToSpark, check_columns
 from sluice_spark.merge.commit import raise_floors
 from sluice_spark.merge.context import MergedPart, PartContext
 from sluice_spark.merge.driver_limits import are_few
-from sluice_spark.merge.history_table import history_facts, history_part, history_plan
+from sluice_spark.merge.history_table import history_part, history_plan
 from sluice_spark.merge.plan import column_types
-from sluice_spark.merge.prepare import Prepared
+from sluice_spark.merge.prepare import Prepared, table_facts
 from sluice_spark.merge.read import SeenObjects, shared_out
 
 # Why parts are too large, or too unusual, for the driver's merge of single keys, but not for one of whole slices.
@@ -163,7 +163,7 @@ def _for_table(part: PartContext, facts: TableFacts, plan: LoadPlan) -> LoadPlan
 def _large_history(part: PartContext, prepared: Prepared, plan: LoadPlan, read: DecodedObjects | None) -> TableRows:
     """The changes that the history table doesn't hold, by a reading of its own. Raises LeftToSpark."""
     own = history_part(part)
-    facts = history_facts(own)
+    facts = table_facts(own, own.claimed.history_instant)
     try:
         planned = history_plan(prepared.planned, facts)
         lineage = own.config.lineage

@@ -57,9 +57,9 @@ from sluice_spark.merge.by_arrow.stored import WantedKeys, stored_rows, stored_v
 from sluice_spark.merge.by_arrow.unchanged_values import changes_as_rows
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.driver_limits import are_few
-from sluice_spark.merge.history_table import history_facts, history_part, history_plan
+from sluice_spark.merge.history_table import history_part, history_plan
 from sluice_spark.merge.plan import PlannedRead, column_types
-from sluice_spark.merge.prepare import Prepared
+from sluice_spark.merge.prepare import Prepared, table_facts
 from sluice_spark.merge.read import shared_out
 
 
@@ -130,7 +130,7 @@ def merge_in_driver(part: PartContext, prepared: Prepared) -> Decided:
 def _history(part: PartContext, planned: PlannedRead, changes: pa.Table, *, work: Callable[..., FileWork]) -> TableRows:
     """The changes that the history table doesn't hold. Raises LeftToSpark."""
     own = history_part(part)
-    facts = history_facts(own)
+    facts = table_facts(own, own.claimed.history_instant)
     try:
         target = history_plan(planned, facts).target
         kinds = column_types(target)

@@ -48,9 +48,9 @@ def attempt(part: PartContext, prepared: Prepared) -> MergedPart:
             return MergedPart(watch=watch, notes=notes)
         lost = decided.judged.outdated(rows.suspicions, keys=rows.keys)
         counts = {**rows.counts, **lost, "bytes_read": sum(item.size for item in decided.objects)}
-        history = None
+        history_instant: str | None = None
         if decided.changes is not None:
-            history = write_history(
+            counts[HISTORY_CHANGES], history_instant = write_history(
                 part,
                 decided.changes,
                 prepared=prepared,
@@ -58,7 +58,6 @@ def attempt(part: PartContext, prepared: Prepared) -> MergedPart:
                 truncates=rows.truncates,
                 few_keys=_are_few(decided.objects),
             )
-            counts[HISTORY_CHANGES] = history.changes
         positions = [(truncate.source, truncate.position) for truncate in rows.truncates]
         facts = raise_floors(part, prepared.facts, positions)
         committed: CommitResult | None = None
@@ -67,7 +66,6 @@ def attempt(part: PartContext, prepared: Prepared) -> MergedPart:
         else:
             committed = commit(part, rows.rows, planned=prepared.planned, objects=decided.objects, facts=facts)
             counts.update(committed.counts)
-    history_instant = None if history is None else history.instant
     return MergedPart(counts, committed, watch, decided.unexpected, notes, history_instant)
 
 

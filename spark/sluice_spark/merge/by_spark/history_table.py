@@ -21,8 +21,8 @@ from sluice_spark.merge.by_spark.normalize import quoted
 from sluice_spark.merge.by_spark.truncates import Truncate, floor_of
 from sluice_spark.merge.by_spark.working_columns import FLOOR, INEXACT, OWN_FLOOR
 from sluice_spark.merge.context import PartContext
-from sluice_spark.merge.history_table import HistoryWritten, history_facts, history_part, history_plan
-from sluice_spark.merge.prepare import Prepared
+from sluice_spark.merge.history_table import history_part, history_plan
+from sluice_spark.merge.prepare import Prepared, table_facts
 
 
 def write_history(
@@ -33,14 +33,14 @@ def write_history(
     objects: Sequence[ManifestObject],
     truncates: Sequence[Truncate],
     few_keys: bool,
-) -> HistoryWritten:
-    """Commit the changes that the history table doesn't hold.
+) -> tuple[int, str | None]:
+    """Commit the changes that the history table doesn't hold: how many these are, and that table's newest commit.
 
     `changes` are normalized, `truncates` are the batch's newest. Raises what `commit` does.
     """
     own = history_part(part)
     with part.stages.timed(HISTORY_STAGE), ExitStack() as frames:
-        facts = history_facts(own)
+        facts = table_facts(own, own.claimed.history_instant)
         planned = history_plan(prepared.planned, facts)
         rows = changes_as_rows(
             changes, target=planned.target, record_key=part.config.record_key, keep=part.config.keep_deleted_values
@@ -65,11 +65,11 @@ def write_history(
         if decided.changes_nothing:
             own.services.tables.keep(own.config, facts)
             newest = facts.timeline.newest
-            return HistoryWritten(0, None if newest is None else newest.time)
+            return 0, None if newest is None else newest.time
         committed = commit(own, decided.rows, planned=planned, objects=objects, facts=facts)
     written = decided.counts["winning"]
     part.event("history_committed", instant=committed.instant, changes=written)
-    return HistoryWritten(written, committed.instant)
+    return written, committed.instant
 
 
 def changes_as_rows(changes: DataFrame, *, target: StructType, record_key: Sequence[str], keep: bool) -> DataFrame:
