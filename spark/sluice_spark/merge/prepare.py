@@ -52,7 +52,7 @@ class Prepared:
 def prepare(part: PartContext) -> Prepared:
     """Look at the table, create it if there is none, and plan the read. Records schemas and refused objects in S3."""
     with part.stages.timed(TABLE_STAGE):
-        facts = table_facts(part, part.claimed.last_instant)
+        facts = table_facts(part)
         if facts.commits == 1:  # before a merge finds rows in files that a lost task of the first load wrote late
             late = remove_late_files(part.hudi, part.check_held)
             if late:
@@ -105,11 +105,12 @@ def prepare(part: PartContext) -> Prepared:
     return Prepared(facts, planned, objects, refused, notes, unordered, source_clock)
 
 
-def table_facts(part: PartContext, last_instant: str | None) -> TableFacts:
+def table_facts(part: PartContext) -> TableFacts:
     """The facts of a part's table: as this run left it, or looked up, where it is created if there is none."""
     clock = part.services.clock
     facts = part.services.tables.take(part.config)
     if facts is None or rolled_back_lately(facts, clock.now_ms()):
+        last_instant = part.claimed.history_instant if part.config.is_history else part.claimed.last_instant
         refuse_missing(part.hudi, last_instant)
         if part.hudi.ensure_created():
             part.event("table_created")

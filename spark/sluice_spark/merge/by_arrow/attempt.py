@@ -163,7 +163,7 @@ def _for_table(part: PartContext, facts: TableFacts, plan: LoadPlan) -> LoadPlan
 def _large_history(part: PartContext, prepared: Prepared, plan: LoadPlan, read: DecodedObjects | None) -> TableRows:
     """The changes that the history table doesn't hold, by a reading of its own. Raises LeftToSpark."""
     own = history_part(part)
-    facts = table_facts(own, own.claimed.history_instant)
+    facts = table_facts(own)
     try:
         planned = history_plan(prepared.planned, facts)
         lineage = own.config.lineage

@@ -130,7 +130,7 @@ def merge_in_driver(part: PartContext, prepared: Prepared) -> Decided:
 def _history(part: PartContext, planned: PlannedRead, changes: pa.Table, *, work: Callable[..., FileWork]) -> TableRows:
     """The changes that the history table doesn't hold. Raises LeftToSpark."""
     own = history_part(part)
-    facts = table_facts(own, own.claimed.history_instant)
+    facts = table_facts(own)
     try:
         target = history_plan(planned, facts).target
         kinds = column_types(target)

@@ -211,10 +211,4 @@ def _notes(part: PartContext, decided: _Decided) -> tuple[str, ...]:
     if counts.get("source_unknown"):
         count, rebuild = counts["source_unknown"], f"sluice rebuild table {part.config.table}"
         notes.append(SOURCE_UNKNOWN.format(rows=count, batch=part.manifest.batch, command=rebuild))
-    shared = shared_keys.note(counts, part.config.record_key, part.manifest.batch)
-    if shared is not None:
-        notes.append(shared)
-    anew = shared_keys.note_of_taken_anew(counts, part.manifest.batch)
-    if anew is not None:
-        notes.append(anew)
-    return tuple(notes)
+    return (*notes, *shared_keys.notes(counts, part.config.record_key, part.manifest.batch))

@@ -18,7 +18,7 @@ from sluice.hudi import options as hudi_options
 from sluice_spark.hudi.facts import CommitResult, TableFacts
 from sluice_spark.hudi.own_write import refuse_other_writers
 from sluice_spark.merge.by_spark.latest import key_columns, key_names
-from sluice_spark.merge.by_spark.normalize import quoted
+from sluice_spark.merge.by_spark.normalize import quoted, table_columns
 from sluice_spark.merge.commit import follow_up, wait_for_turn, write_alone
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.plan import PlannedRead
@@ -103,22 +103,13 @@ def with_lineage(rows: DataFrame, *, words: Collection[str], batch: str) -> Data
     Not done earlier, since merging needs some of these columns whether or not they are stored.
     """
     off = {column for word, column in hidden.LINEAGE.items() if word not in words}
-    chosen = []
-    for field in rows.schema.fields:
-        value = F.lit(None) if field.name in off else F.lit(batch) if field.name == hidden.BATCH else quoted(field.name)
-        chosen.append(value.cast(field.dataType).alias(field.name))
-    return rows.select(*chosen)
+    own = {hidden.BATCH: F.lit(batch), **{name: F.lit(None) for name in off}}
+    return rows.select(*table_columns(rows.schema, rows.columns, own))
 
 
 def whole_table(stored: DataFrame, rows: DataFrame, *, target: StructType, record_key: Sequence[str]) -> DataFrame:
     """The table after a commit of `rows`: these, and the stored rows with other keys, with the types of `target`."""
     keys = rows.select(*key_columns(record_key))
     same = [quoted(name).eqNullSafe(keys[alias]) for name, alias in zip(record_key, key_names(record_key))]
-    held = set(stored.columns)
-    untouched = stored.join(keys, same, "left_anti").select(
-        *[
-            (quoted(field.name) if field.name in held else F.lit(None)).cast(field.dataType).alias(field.name)
-            for field in target.fields
-        ]
-    )
+    untouched = stored.join(keys, same, "left_anti").select(*table_columns(target, stored.columns))
     return untouched.unionByName(rows)

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -40,7 +41,7 @@ from sluice_spark.merge.by_spark.truncates import (
     source_tables,
     truncated_rows,
 )
-from sluice_spark.merge.by_spark.unchanged_values import history, rows_from_history, unavailable_columns
+from sluice_spark.merge.by_spark.unchanged_values import rows_from_history, unavailable_columns
 from sluice_spark.merge.by_spark.working_columns import (
     BELOW_PURGE_FLOOR,
     CHANGES,
@@ -146,13 +147,11 @@ def decide_rows(changes: DataFrame, *, target: MergeTarget) -> DecidedRows:
     """
     floors = target.facts.floor
     beside = _beside_stored(changes, floors, target)
-    decided = _marked(beside, floors, target)
-    counted = _counted(decided, floors)
+    decided, counted = _marked(beside, floors, target)
     anew: dict[str, int] = {}
     if target.config.append_only and (counted.stored or counted.counts["overtaken"]):
         beside = _beside_stored(_told_apart(changes, target), floors, target)
-        decided = _marked(beside, floors, target)
-        counted = _counted(decided, floors)
+        decided, counted = _marked(beside, floors, target)
         taken_anew = decided.where(F.col(WINS) & shared_keys.is_taken_anew()).count()
         anew = {shared_keys.TAKEN_ANEW: taken_anew} if taken_anew else {}
     truncates = newest_truncates(decided) if counted.counts.get("truncates") else ()
@@ -161,8 +160,7 @@ def decide_rows(changes: DataFrame, *, target: MergeTarget) -> DecidedRows:
         floors = raised
         if floors.by_source:  # another change of a key may be its newest now
             beside = _beside_stored(changes, floors, target)
-        decided = _marked(beside, floors, target)
-        counted = _counted(decided, floors)
+        decided, counted = _marked(beside, floors, target)
     counts = {**counted.counts, **anew}
     rows = latest.winners(decided, target=target.schema)
     # Where deletes are ignored, a truncate empties no row, and older changes lose all the same.
@@ -245,9 +243,11 @@ def _told_apart(changes: DataFrame, target: MergeTarget) -> DataFrame:
     return shared_keys.told_apart(changes, stored=stored, config=target.config, target=target.schema)
 
 
-def _marked(beside: DataFrame, floors: Floors, target: MergeTarget) -> DataFrame:
+def _marked(beside: DataFrame, floors: Floors, target: MergeTarget) -> tuple[DataFrame, _Counted]:
     facts, floor = target.facts, floor_of(floors, beside.columns)
-    return latest.marked(beside, floor=floor, purged=facts.purged or NEVER, purged_partition=facts.purged_partition)
+    purged = facts.purged or NEVER
+    decided = latest.marked(beside, floor=floor, purged=purged, purged_partition=facts.purged_partition)
+    return decided, _counted(decided, floor)
 
 
 @dataclass(frozen=True)
@@ -266,12 +266,11 @@ class _Counted:
     suspicions: dict[str, int]
 
 
-def _counted(decided: DataFrame, floors: Floors) -> _Counted:
+def _counted(decided: DataFrame, floor: SparkColumn) -> _Counted:
     """Count in one hash aggregation, which also computes the rows. What few batches need is asked after it."""
     wins, needs_history, newest = F.col(WINS), F.col(NEEDS_HISTORY), F.col(NEWEST)
     op, position, deleted = quoted(hidden.OP), quoted(hidden.POSITION), quoted(hidden.DELETED)
     is_row = newest & ~latest.has_no_row()
-    floor = floor_of(floors, decided.columns)
     totals = decided.agg(
         F.sum(F.when(newest, F.col(CHANGES))).alias("read"),
         F.count(F.when(is_row, 1)).alias("keys"),
@@ -377,24 +376,15 @@ def _completed(
     touched = None
     if truncates and stored is not None:
         touched = owes_since_before(truncates, stored.columns, floors.topic)
-    of_keys = history(
+    return rows_from_history(
         decided,
-        needs_history=F.col(NEEDS_HISTORY),
-        decided=F.col(NEEDS_HISTORY) | F.col(WINS),
         stored=stored,
         touched=touched,
         target=target.schema,
         record_key=target.config.record_key,
-        floors=floors,
-        keep_positions=_is_shared(decided, floors, target),
-        ignore_deletes=target.ignores_deletes,
-    )
-    return rows_from_history(
-        of_keys,
-        target=target.schema,
-        record_key=target.config.record_key,
         columns=columns,
         floors=floors,
+        keep_positions=_is_shared(decided, floors, target),
         ignore_deletes=target.ignores_deletes,
     )
 

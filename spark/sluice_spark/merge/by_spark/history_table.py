@@ -17,7 +17,7 @@ from sluice.config.table import IGNORE
 from sluice_spark.merge.by_spark.commit import commit
 from sluice_spark.merge.by_spark.decide import MergeTarget, decide_rows
 from sluice_spark.merge.by_spark.latest import has_no_row, key_columns, same_key
-from sluice_spark.merge.by_spark.normalize import quoted
+from sluice_spark.merge.by_spark.normalize import quoted, table_columns
 from sluice_spark.merge.by_spark.truncates import Truncate, floor_of
 from sluice_spark.merge.by_spark.working_columns import FLOOR, INEXACT, OWN_FLOOR
 from sluice_spark.merge.context import PartContext
@@ -40,7 +40,7 @@ def write_history(
     """
     own = history_part(part)
     with part.stages.timed(HISTORY_STAGE), ExitStack() as frames:
-        facts = table_facts(own, own.claimed.history_instant)
+        facts = table_facts(own)
         planned = history_plan(prepared.planned, facts)
         rows = changes_as_rows(
             changes, target=planned.target, record_key=part.config.record_key, keep=part.config.keep_deleted_values
@@ -49,8 +49,9 @@ def write_history(
             stored = None
             if facts.schema is not None:
                 stored = own.hudi.stored(facts, *_columns_of_lives(part, facts.schema.names))
+            markers = {hidden.DELETED: F.lit(True), hidden.OP: F.lit(hidden.DELETE), INEXACT: F.lit(0)}
             for ends in _ends(part, changes.where(~has_no_row()), stored, prepared.facts.floor, truncates):
-                rows = rows.unionByName(ends_of_lives(ends, target=rows.schema))
+                rows = rows.unionByName(ends.select(*table_columns(rows.schema, ends.columns, markers)))
         decided = decide_rows(
             rows,
             target=MergeTarget(
@@ -80,18 +81,15 @@ def changes_as_rows(changes: DataFrame, *, target: StructType, record_key: Seque
     """
     kept_columns = {*record_key, *hidden.NAMES}
     unchanged, deleted = quoted(hidden.UNCHANGED), quoted(hidden.DELETED)
-    chosen = []
-    for field in target.fields:
-        value = quoted(field.name) if field.name in changes.columns else F.lit(None).cast(field.dataType)
-        if field.name == hidden.OWED:
-            names = F.map_from_arrays(unchanged, F.transform(unchanged, lambda _: F.lit("")))
-            value = F.when(unchanged.isNotNull() & ~deleted, F.to_json(names))
-        elif field.name not in kept_columns and not keep:
-            value = F.when(~deleted, value)
-        chosen.append(value.cast(field.dataType).alias(field.name))
+    names = F.map_from_arrays(unchanged, F.transform(unchanged, lambda _: F.lit("")))
+    own = {hidden.OWED: F.when(unchanged.isNotNull() & ~deleted, F.to_json(names))}
+    if not keep:
+        own.update({name: F.when(~deleted, quoted(name)) for name in changes.columns if name not in kept_columns})
     none = F.lit(None).cast(changes.schema[hidden.UNCHANGED].dataType)
     return changes.where(~has_no_row()).select(
-        *chosen, none.alias(hidden.UNCHANGED), F.lit(0).cast(changes.schema[INEXACT].dataType).alias(INEXACT)
+        *table_columns(target, changes.columns, own),
+        none.alias(hidden.UNCHANGED),
+        F.lit(0).cast(changes.schema[INEXACT].dataType).alias(INEXACT),
     )
 
 
@@ -132,7 +130,7 @@ def lives_ended(
     by position.
     """
     position, floor = quoted(hidden.POSITION), F.col(FLOOR)
-    keys = ["`" + name.replace("`", "``") + "`" for name in record_key]
+    keys = [quoted(name) for name in record_key]
     ended = rows.withColumn(FLOOR, floor_of(floors, rows.columns)).where(position < floor)
     ended = ended.select(*key_columns(record_key), FLOOR).distinct()
     source = [name for name in (hidden.SOURCE,) if name in every.columns]
@@ -149,18 +147,4 @@ def lives_ended(
         floor.alias(hidden.POSITION),
         (F.create_map(*at)[floor] if at else F.lit(None)).cast("long").alias(hidden.SOURCE_TS_MS),
         *source,
-    )
-
-
-def ends_of_lives(ended: DataFrame, *, target: StructType) -> DataFrame:
-    """Rows of a history table that say that truncates ended lives; `ended` is of `lives_ended`."""
-    markers = {hidden.DELETED: F.lit(True), hidden.OP: F.lit(hidden.DELETE), INEXACT: F.lit(0)}
-    held = set(ended.columns)
-    return ended.select(
-        *[
-            (quoted(field.name) if field.name in held else markers.get(field.name, F.lit(None)))
-            .cast(field.dataType)
-            .alias(field.name)
-            for field in target.fields
-        ]
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from functools import reduce
 from operator import add
+from types import MappingProxyType
 from typing import Callable
 
 from pyspark.sql import Column as SparkColumn
@@ -62,6 +64,14 @@ def meaning(raw: SparkColumn, column: Column) -> SparkColumn:
 def quoted(name: str) -> SparkColumn:
     """A column by its exact name, which may hold dots or backticks."""
     return F.col("`" + name.replace("`", "``") + "`")
+
+
+def table_columns(
+    target: StructType, present: Collection[str], own: Mapping[str, SparkColumn] = MappingProxyType({})
+) -> list[SparkColumn]:
+    """A table's columns in their types: as in `own`, else those of a frame that has the `present` ones, else null."""
+    chosen = {**{name: quoted(name) for name in present}, **own}
+    return [chosen.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in target.fields]
 
 
 def _has_meaning(column: Column) -> bool:

@@ -8,7 +8,7 @@ In an append-only table, where rows are known by their place, `told_apart` looks
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 
@@ -111,12 +111,14 @@ def refusal(counts: Mapping[str, int], record_key: Sequence[str]) -> KeyNotUniqu
     )
 
 
-def note(counts: Mapping[str, int], record_key: Sequence[str], batch: str) -> str | None:
-    """What to tell the operator of a part that was committed; None where no key is shared."""
-    if not counts.get(_SURE) and not counts.get(_POSSIBLE):
-        return None
-    described = _described(counts, record_key)
-    return f"batch {batch}: {described}, and one row of each was kept. Look whether the record key is unique"
+def notes(counts: Mapping[str, int], record_key: Sequence[str], batch: str) -> Iterator[str]:
+    """What to tell the operator of a part that was committed with shared keys, or keys that came again."""
+    if counts.get(_SURE) or counts.get(_POSSIBLE):
+        described = _described(counts, record_key)
+        yield f"batch {batch}: {described}, and one row of each was kept. Look whether the record key is unique"
+    if counts.get(TAKEN_ANEW):
+        rows = f"{counts[TAKEN_ANEW]:,} records"
+        yield f"batch {batch}: {rows} came under keys or coordinates of other records, and are rows of their own"
 
 
 def _described(counts: Mapping[str, int], record_key: Sequence[str]) -> str:
@@ -153,14 +155,6 @@ def told_apart(changes: DataFrame, *, stored: DataFrame, config: TableConfig, ta
     marked = changes.join(F.broadcast(marks), reduce(lambda one, other: one & other, on), "left")
     row = F.concat(quoted(hidden.ROW), F.coalesce(F.col(_MARK), F.lit(FIRST)))
     return marked.select(*[row.alias(name) if name == hidden.ROW else quoted(name) for name in changes.columns])
-
-
-def note_of_taken_anew(counts: Mapping[str, int], batch: str) -> str | None:
-    """What to tell the operator of a part with keys that came again with other records; None where there were none."""
-    rows = counts.get(TAKEN_ANEW)
-    if not rows:
-        return None
-    return f"batch {batch}: {rows:,} records came under keys or coordinates of other records, and are rows of their own"
 
 
 def is_taken_anew() -> SparkColumn:

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.source_tables import Floors, concerns
+from sluice_spark.merge.by_spark.normalize import table_columns
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,6 @@ def truncated_rows(
     Columns that `stored` has keep their values, the others become null. A row takes the position of its truncate; with
     `keep_positions` it keeps its own, so that a later change of its key in another source table wins over it.
     """
-    present = set(stored.columns)
     at = _truncate_of(stored, truncates, topic)
     own: dict[str, SparkColumn] = {
         hidden.POSITION: F.col(hidden.POSITION) if keep_positions else at["position"],
@@ -80,13 +80,8 @@ def truncated_rows(
         hidden.PARTITION: at["partition"],
         hidden.OWED: F.lit(None),
     }
-    chosen = [
-        own.get(field.name, F.col("`" + field.name.replace("`", "``") + "`") if field.name in present else F.lit(None))
-        .cast(field.dataType)
-        .alias(field.name)
-        for field in target.fields
-    ]
-    return stored.where((F.col(hidden.POSITION) < at["position"]) & ~F.col(hidden.DELETED)).select(*chosen)
+    emptied = stored.where((F.col(hidden.POSITION) < at["position"]) & ~F.col(hidden.DELETED))
+    return emptied.select(*table_columns(target, stored.columns, own))
 
 
 def _truncate_of(stored: DataFrame, truncates: Sequence[Truncate], topic: str) -> SparkColumn:

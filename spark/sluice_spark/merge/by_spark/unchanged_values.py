@@ -17,7 +17,7 @@ from sluice.changes import hidden_columns as hidden
 from sluice.changes.row_history import EVERY_COLUMN, NEVER
 from sluice.changes.source_tables import Floors
 from sluice_spark.merge.by_spark.latest import keys_of, same_key
-from sluice_spark.merge.by_spark.normalize import quoted
+from sluice_spark.merge.by_spark.normalize import quoted, table_columns
 from sluice_spark.merge.by_spark.truncates import floor_of
 from sluice_spark.merge.by_spark.working_columns import (
     HAS_VALUES,
@@ -28,12 +28,14 @@ from sluice_spark.merge.by_spark.working_columns import (
     LAST_POSITION,
     LAST_VALUES,
     LIFE_BEGINS_AT,
+    NEEDS_HISTORY,
     OWED_AT,
     OWES,
     POSITION_ONLY,
     STORED_OWED,
     STORED_POSITION,
     SUPPLIED,
+    WINS,
 )
 
 _KNOWN_AT_TYPE = "map<string,string>"
@@ -45,91 +47,78 @@ def unavailable_columns(target: StructType, record_key: Sequence[str]) -> list[s
     return [name for name in target.names if name not in {*record_key, *hidden.NAMES}]
 
 
-def history(
+def rows_from_history(
     changes: DataFrame,
     *,
-    needs_history: SparkColumn,
-    decided: SparkColumn,
     stored: DataFrame | None,
     touched: SparkColumn | None,
     target: StructType,
     record_key: Sequence[str],
+    columns: Sequence[str],
     floors: Floors,
     keep_positions: bool,
     ignore_deletes: bool,
 ) -> DataFrame:
-    """Every change of the keys that `needs_history` marks, and their stored rows, in the table's columns.
+    """One row per key that NEEDS_HISTORY marks, as `row_history.row_after` defines it; none that equals the stored row.
 
-    `touched` marks stored rows that get a history too, unless the batch has a change of their key that `decided` marks.
-    With `keep_positions` a stored row that is older than its floor is deleted at its own position (`truncated_rows`).
-    Adds IS_STORED and STORED_POSITION.
+    `touched` marks stored rows that get a history too, unless the batch decided about their key. With `keep_positions`
+    a stored row that is older than its floor is deleted at its own position (`truncated_rows`). `columns` are those
+    that a change or stored row of the history may lack. Adds SUPPLIED and OWES.
     """
-    keys = keys_of(changes, needs_history, record_key=record_key)
+    keys = keys_of(changes, F.col(NEEDS_HISTORY), record_key=record_key)
     batch = changes.join(keys, same_key(changes, keys, record_key=record_key), "left_semi").where(
         quoted(hidden.POSITION) > floor_of(floors, changes.columns)
     )
-    frame = batch.select(
+    rows = batch.select(
         *[quoted(name) for name in target.names],
         quoted(hidden.UNCHANGED),
         F.lit(False).alias(IS_STORED),
         F.lit(None).cast("string").alias(STORED_POSITION),
     )
-    if stored is None:
-        return frame
-    held = stored.join(keys, same_key(stored, keys, record_key=record_key), "left_semi")
-    if touched is not None:
-        others, owing = keys_of(changes, decided, record_key=record_key), stored.where(touched)
-        held = held.unionByName(owing.join(others, same_key(owing, others, record_key=record_key), "left_anti"))
-    floor = floor_of(floors, held.columns)
-    return frame.unionByName(
-        _as_history(held, target=target, floor=floor, keep_positions=keep_positions, ignore_deletes=ignore_deletes)
-    )
+    if stored is not None:
+        held = stored.join(keys, same_key(stored, keys, record_key=record_key), "left_semi")
+        if touched is not None:
+            decided = F.col(NEEDS_HISTORY) | F.col(WINS)
+            others, owing = keys_of(changes, decided, record_key=record_key), stored.where(touched)
+            held = held.unionByName(owing.join(others, same_key(owing, others, record_key=record_key), "left_anti"))
+        floor = floor_of(floors, held.columns)
+        rows = rows.unionByName(
+            _as_history(held, target=target, floor=floor, keep_positions=keep_positions, ignore_deletes=ignore_deletes)
+        )
+    floor = F.lit(NEVER) if ignore_deletes else floor_of(floors, target.names)
+    return _folded(rows, target, record_key, columns, floor=floor, ignore_deletes=ignore_deletes)
 
 
 def _as_history(
     held: DataFrame, *, target: StructType, floor: SparkColumn, keep_positions: bool, ignore_deletes: bool
 ) -> DataFrame:
     """Stored rows in the table's columns. One that is older than the truncate is a row deleted by it."""
-    position, present = quoted(hidden.POSITION), set(held.columns)
+    position = quoted(hidden.POSITION)
     truncated = F.lit(False) if ignore_deletes else position < floor
     own = {
         hidden.POSITION: position if keep_positions else F.when(truncated, floor).otherwise(position),
         hidden.DELETED: truncated | quoted(hidden.DELETED),
         hidden.OWED: F.when(~truncated, quoted(hidden.OWED)),
     }
-    chosen = [
-        own.get(field.name, quoted(field.name) if field.name in present else F.lit(None))
-        .cast(field.dataType)
-        .alias(field.name)
-        for field in target.fields
-    ]
     return held.select(
-        *chosen,
+        *table_columns(target, held.columns, own),
         F.lit(None).cast("array<string>").alias(hidden.UNCHANGED),
         F.lit(True).alias(IS_STORED),
         position.alias(STORED_POSITION),
     )
 
 
-def rows_from_history(
+def _folded(
     rows: DataFrame,
-    *,
     target: StructType,
     record_key: Sequence[str],
     columns: Sequence[str],
-    floors: Floors,
+    *,
+    floor: SparkColumn,
     ignore_deletes: bool,
 ) -> DataFrame:
-    """One row per key, as `row_history.row_after` defines it, without those that equal the stored row.
-
-    `columns` are those that a change or stored row of the history may lack. Adds SUPPLIED and OWES.
-    """
-    position, deleted, stored, owed = (
-        quoted(hidden.POSITION),
-        quoted(hidden.DELETED),
-        F.col(IS_STORED),
-        quoted(hidden.OWED),
-    )
+    position, deleted = quoted(hidden.POSITION), quoted(hidden.DELETED)
+    stored, owed = F.col(IS_STORED), quoted(hidden.OWED)
     known_times = F.from_json(owed, _KNOWN_AT_TYPE)
     knows_nothing = stored & deleted & F.coalesce(known_times[EVERY_COLUMN].isNotNull(), F.lit(False))
     ignored = ~stored & deleted if ignore_deletes else F.lit(False)
@@ -152,13 +141,7 @@ def rows_from_history(
         F.max(STORED_POSITION).alias(STORED_POSITION),
         F.max(F.when(stored, owed)).alias(STORED_OWED),
     )
-    return _rows(
-        grouped,
-        target=target,
-        columns=columns,
-        every_change_has=every_change_has,
-        floor=F.lit(NEVER) if ignore_deletes else floor_of(floors, target.names),
-    )
+    return _rows(grouped, target, columns, every_change_has, floor)
 
 
 def _struct(names: Iterable[str]) -> SparkColumn:
@@ -177,7 +160,6 @@ def _known_at(name: str, lives: SparkColumn) -> SparkColumn:
 
 def _rows(
     grouped: DataFrame,
-    *,
     target: StructType,
     columns: Sequence[str],
     every_change_has: Sequence[str],
@@ -211,12 +193,8 @@ def _rows(
         **{name: F.when(~deleted, F.col(LAST_VALUES)[name]) for name in every_change_has},
         **values,
     }
-    chosen = [
-        (own[field.name] if field.name in own else quoted(field.name)).cast(field.dataType).alias(field.name)
-        for field in target.fields
-    ]
     resolved = grouped.select(
-        *chosen,
+        *table_columns(target, target.names, own),
         F.coalesce(F.col(STORED_POSITION) == F.col(LAST_POSITION), F.lit(False)).alias(SUPPLIED),
         (hidden_row | (~deleted & lacking)).alias(OWES),
         F.col(STORED_OWED),
