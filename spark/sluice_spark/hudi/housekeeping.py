@@ -78,8 +78,8 @@ def keep_house(
     if write_choices.cleaning_due(hudi.config, last_cleaned_ms=last_ms, now_ms=now_ms):
         tables.keep_cleaned(hudi.config, now_ms)
         cleaned = clean(hudi, horizon=horizon_at(hudi, now_ms), check_held=check_held, before_delete=before_delete)
-    archived = archive(hudi, check_held)
-    return Housekept(cleaned.instant, cleaned.files, archived.commits, compacted, archived.late_files)
+    archived, late_files = archive(hudi, check_held)
+    return Housekept(cleaned.instant, cleaned.files, archived, compacted, late_files)
 
 
 def horizon_at(hudi: HudiTable, now_ms: int) -> str:
@@ -121,27 +121,20 @@ def clean(
     return Cleaned(instant, sum(planned.values()), size)
 
 
-@dataclass(frozen=True)
-class Archived:
-    """An archival: how many commits left the active timeline, and the late files that were removed before."""
+def archive(hudi: HudiTable, check_held: Callable[[], None]) -> tuple[int, tuple[str, ...]]:
+    """Shorten the active timeline where it is longer than MAX_COMMITS. Returns how many commits left it.
 
-    commits: int = 0
-    late_files: tuple[str, ...] = ()
-
-
-def archive(hudi: HudiTable, check_held: Callable[[], None] = lambda: None) -> Archived:
-    """Shorten the active timeline where it is longer than MAX_COMMITS.
-
-    First removes the files that came after the roll-back of their write: archival would make rows of them.
+    First removes the files that came after the roll-back of their write: archival would make rows of them. These are
+    returned, too.
     """
     before = _commits(hudi.meta_client())
     if before <= hudi_options.MAX_COMMITS:
-        return Archived()
+        return 0, ()
     late = remove_late_files(hudi, check_held)
     check_held()
     with closing(hudi.client(hudi_options.ARCHIVAL_OPTIONS)) as client:
         client.archive()
-    return Archived(before - _commits(hudi.meta_client()), late)
+    return before - _commits(hudi.meta_client()), late
 
 
 def _unserved(timeline: Any) -> bool:

@@ -317,10 +317,10 @@ class HudiJvm:
                 ]
         return []
 
-    def base_bytes(self, meta_client: Any, groups: Sequence[tuple[str, str]]) -> int:
-        """Bytes of the newest base files of file groups, each (partition, file id); a partition is listed once."""
+    def base_bytes(self, meta_client: Any, groups: Sequence[Mapping[str, Any]]) -> int:
+        """Bytes of the newest base files of a plan's file groups; a partition is listed once."""
         with self._file_view(meta_client) as view:
-            base_files = [view.getLatestBaseFile(partition, file_id) for partition, file_id in groups]
+            base_files = [view.getLatestBaseFile(group["partitionPath"], group["fileId"]) for group in groups]
             return sum(int(base.get().getFileSize()) for base in base_files if base.isPresent())
 
     def file_bytes(self, meta_client: Any, names: Sequence[str]) -> dict[str, int]:

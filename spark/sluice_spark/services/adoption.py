@@ -32,7 +32,7 @@ from sluice_spark.hudi.table import read_table
 from sluice_spark.merge.by_spark.commit import with_lineage
 from sluice_spark.merge.by_spark.decide import MergeTarget, decide_rows
 from sluice_spark.merge.by_spark.latest import is_forgotten
-from sluice_spark.merge.by_spark.normalize import meaning, quoted
+from sluice_spark.merge.by_spark.normalize import meaning, quoted, table_columns
 from sluice_spark.merge.by_spark.working_columns import INEXACT
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.plan import column_types
@@ -137,24 +137,15 @@ def _written(rows: DataFrame) -> SparkColumn:
 
 def _as_changes(rows: DataFrame, target: StructType, raw: Mapping[str, Column]) -> DataFrame:
     """The rows of another table as normalized changes, in the columns of `target`; `raw` has those to convert."""
-    held = set(rows.columns)
-    values = {
+    own = {
+        **{name: meaning(quoted(name), column) for name, column in raw.items()},
+        **{name: F.lit(None) for name in hidden.NAMES},
         hidden.POSITION: F.concat(F.lit(ADOPTED), _written(rows)),
         hidden.DELETED: F.lit(False),
         hidden.OP: F.lit(hidden.SNAPSHOT_READ),
     }
-    chosen = []
-    for field in target.fields:
-        value = F.lit(None)
-        if field.name in hidden.NAMES:
-            value = values.get(field.name, value)
-        elif field.name in raw:
-            value = meaning(quoted(field.name), raw[field.name])
-        elif field.name in held:
-            value = quoted(field.name)
-        chosen.append(value.cast(field.dataType).alias(field.name))
     return rows.select(
-        *chosen,
+        *table_columns(target, rows.columns, own),
         F.lit(None).cast(ArrayType(StringType())).alias(hidden.UNCHANGED),
         F.lit(0).alias(INEXACT),
     )

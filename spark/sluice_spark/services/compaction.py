@@ -5,7 +5,9 @@ Compaction merges log files into base files. Clustering combines small files of 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from sluice.hudi import options as hudi_options
@@ -35,27 +37,22 @@ def compact(given: Slice) -> SliceDone:
                 return SliceDone(ServiceReport())
             instant = str(planned.get())
         operations = hudi.jvm.compaction_plan(hudi.meta_client(), instant)
-        bytes_before = hudi.jvm.base_bytes(
-            facts.meta_client, [(operation["partitionPath"], operation["fileId"]) for operation in operations]
-        )
+        bytes_before = hudi.jvm.base_bytes(facts.meta_client, operations)
         metadata = hudi.jvm.carry_out_compaction(client, instant, given.check_held)
-    _require_completed(hudi, instant, COMPACTION)
     written = written_files(metadata)
     logs = sum(len(operation["deltaFilePaths"]) for operation in operations)
-    report = ServiceReport(
+    report = replace(
+        _report_of(hudi, instant, COMPACTION, written),
         files_before=logs + sum(bool(operation["dataFilePath"]) for operation in operations),
-        files_after=len(written),
         bytes_before=bytes_before + _metric(operations, "TOTAL_LOG_FILES_SIZE"),
-        bytes_after=sum(stat["fileSizeInBytes"] for stat in written),
-        rows=sum(stat["numWrites"] for stat in written),
-        instant=instant,
         more={"log_files": logs, "rows_updated": sum(stat["totalUpdatedRecordsCompacted"] for stat in written)},
     )
     filled = _metric(operations, "TOTAL_IO_MB") >= max(1, budget_bytes // write_choices.MIB)
     return SliceDone(report, more=filled or left.isPresent())
 
 
-def _require_completed(hudi: HudiTable, instant: str, service: str) -> None:
+def _report_of(hudi: HudiTable, instant: str, service: str, written: Sequence[Mapping[str, Any]]) -> ServiceReport:
+    """What a completed plan wrote. Raises ServiceUnfinished."""
     commits = hudi.meta_client().getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
     if not commits.containsInstant(instant):
         raise ServiceUnfinished(
@@ -63,6 +60,12 @@ def _require_completed(hudi: HudiTable, instant: str, service: str) -> None:
             table=hudi.config.table,
             instant=instant,
         )
+    return ServiceReport(
+        files_after=len(written),
+        bytes_after=sum(stat["fileSizeInBytes"] for stat in written),
+        rows=sum(stat["numWrites"] for stat in written),
+        instant=instant,
+    )
 
 
 def _metric(operations: list[dict[str, Any]], name: str) -> int:
@@ -84,21 +87,10 @@ def cluster(given: Slice) -> SliceDone:
             return SliceDone(ServiceReport())
         instant = str(planned.get())
         replaced = hudi.jvm.clustering_plan(hudi.meta_client(), instant)
-        bytes_before = hudi.jvm.base_bytes(
-            facts.meta_client, [(slice_["partitionPath"], slice_["fileId"]) for slice_ in replaced]
-        )
+        bytes_before = hudi.jvm.base_bytes(facts.meta_client, replaced)
         given.check_held()
         metadata = client.cluster(instant).getCommitMetadata().get()
-    _require_completed(hudi, instant, CLUSTERING)
-    written = written_files(metadata)
-    return SliceDone(
-        ServiceReport(
-            files_before=sum(1 + len(slice_["deltaFilePaths"]) for slice_ in replaced),
-            files_after=len(written),
-            bytes_before=bytes_before,
-            bytes_after=sum(stat["fileSizeInBytes"] for stat in written),
-            rows=sum(stat["numWrites"] for stat in written),
-            instant=instant,
-        ),
-        more=True,
-    )  # until the planner finds nothing: it doesn't say how many groups it left out
+    report = _report_of(hudi, instant, CLUSTERING, written_files(metadata))
+    files = sum(1 + len(slice_["deltaFilePaths"]) for slice_ in replaced)
+    # Until the planner finds nothing: it doesn't say how many groups it left out.
+    return SliceDone(replace(report, files_before=files, bytes_before=bytes_before), more=True)

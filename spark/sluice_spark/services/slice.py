@@ -163,9 +163,9 @@ def _clean(given: Slice) -> SliceDone:
 
 
 def _archive(given: Slice) -> SliceDone:
-    archived = housekeeping.archive(given.hudi, given.check_held)
-    _note_late(given, archived.late_files)
-    return SliceDone(ServiceReport(more={"archived": archived.commits, "late_files": len(archived.late_files)}))
+    archived, late_files = housekeeping.archive(given.hudi, given.check_held)
+    _note_late(given, late_files)
+    return SliceDone(ServiceReport(more={"archived": archived, "late_files": len(late_files)}))
 
 
 def _rebuild_iceberg(given: Slice) -> SliceDone:
