@@ -33,12 +33,7 @@ HOME_FOLDER, LOCAL_FILE = ".sluice", "local.json"
 NAME_A_DEPLOYED_ONE = f"name a deployed one with --stack NAME or {STACK_VARIABLE}"  # of a command's next step
 
 _REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}")
-_OUTPUTS = {
-    "bronze": "BronzeBucket",
-    "silver": "SilverBucket",
-    "artifacts": "ArtifactBucket",
-    "ledger_table": "LedgerTable",
-}
+_OUTPUTS = ("BronzeBucket", "SilverBucket", "ArtifactBucket", "LedgerTable")
 
 # All of hudi-rs's names for the endpoint: it takes those that are left out from the environment (AWS_ENDPOINT_URL).
 _ENDPOINT_OPTIONS = ("aws_endpoint", "aws_endpoint_url", "aws_endpoint_url_s3")
@@ -263,7 +258,7 @@ def deployed_target(stack: str, environment: Mapping[str, str]) -> Target:
             next_step="Set AWS_REGION, or the region of the AWS profile, to the stack's, such as eu-central-1",
         )
     outputs = _outputs(clients.client("cloudformation"), stack, region)
-    missing = [name for name in _OUTPUTS.values() if name not in outputs]
+    missing = [name for name in _OUTPUTS if name not in outputs]
     if missing:
         raise NoTarget(
             f"The stack {stack} has no output {', '.join(missing)}",
@@ -275,7 +270,10 @@ def deployed_target(stack: str, environment: Mapping[str, str]) -> Target:
         region=region,
         endpoint=endpoint,
         emr_endpoint=emr_endpoint,
-        **{field_name: outputs[name] for field_name, name in _OUTPUTS.items()},
+        bronze=outputs["BronzeBucket"],
+        silver=outputs["SilverBucket"],
+        artifacts=outputs["ArtifactBucket"],
+        ledger_table=outputs["LedgerTable"],
         described=f"stack {stack} in {region}",
     )
     vars(target).update(clients=clients, outputs=outputs)  # fill the cached properties: both are known already
