@@ -21,7 +21,7 @@ from sluice_spark.log import failure_place
 from sluice_spark.merge.by_arrow.commit import commit, evolves
 from sluice_spark.merge.by_arrow.covers import WRITTEN_IN_DRIVER, check_slices, check_table
 from sluice_spark.merge.by_arrow.decide import NO_CHANGES
-from sluice_spark.merge.by_arrow.driver_merge import Decided, TableRows, merge_in_driver
+from sluice_spark.merge.by_arrow.driver_merge import PartDecision, TableRows, merge_in_driver
 from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_objects, leave_unmerged
 from sluice_spark.merge.by_arrow.large.merge import LargeMerge, read_in_driver, read_in_tasks
 from sluice_spark.merge.by_arrow.large.pieces import PIECES, Share, divided_objects, share_reader
@@ -83,7 +83,7 @@ def _write_history(part: PartContext, own: TableRows) -> str | None:
     return committed.instant
 
 
-def _decided(part: PartContext, prepared: Prepared) -> Decided | None:
+def _decided(part: PartContext, prepared: Prepared) -> PartDecision | None:
     """Decide about a part; None for one that this way isn't asked about. Raises LeftToSpark."""
     if prepared.facts.forgotten:
         return None
@@ -105,7 +105,7 @@ def _decided(part: PartContext, prepared: Prepared) -> Decided | None:
     return _large_merge(part, prepared, read)
 
 
-def _large_merge(part: PartContext, prepared: Prepared, read: DecodedObjects | None = None) -> Decided:
+def _large_merge(part: PartContext, prepared: Prepared, read: DecodedObjects | None = None) -> PartDecision:
     """`read` are the objects where they are decoded already."""
     planned, config, objects, facts = prepared.planned, part.config, prepared.objects, prepared.facts
     plan = LoadPlan(
@@ -132,7 +132,7 @@ def _large_merge(part: PartContext, prepared: Prepared, read: DecodedObjects | N
         history = _large_history(part, prepared, plan, read) if config.history and load is not None else None
     counts = {**NO_CHANGES, **merged_again(objects, seen)}
     if load is None:
-        return Decided(None, counts, judged, seen)
+        return PartDecision(None, counts, judged, seen)
     if plan.dumps:
         _refuse_doubtful_dumps(part, objects, load)
     keys = load.counts["winning"] + load.counts["losing"]
@@ -140,7 +140,7 @@ def _large_merge(part: PartContext, prepared: Prepared, read: DecodedObjects | N
     if history is not None:
         counts[HISTORY_CHANGES] = history.counts["winning"]
     load = replace(load, evolves=evolves(planned.target, config, facts))
-    return Decided(load if load.rows else None, counts, judged, seen, history, load.truncates)
+    return PartDecision(load if load.rows else None, counts, judged, seen, history, load.truncates)
 
 
 def _for_table(part: PartContext, facts: TableFacts, plan: LoadPlan) -> LoadPlan:
@@ -166,9 +166,13 @@ def _large_history(part: PartContext, prepared: Prepared, plan: LoadPlan, read: 
     facts = table_facts(own)
     try:
         planned = history_plan(prepared.planned, facts)
-        lineage = own.config.lineage
         plan = replace(
-            plan, target=column_types(planned.target), table_uri=own.hudi.path, lineage=lineage, history=True
+            plan,
+            target=column_types(planned.target),
+            table_uri=own.hudi.path,
+            lineage=own.config.lineage,
+            ignore_deletes=False,
+            history=True,
         )
         plan = _for_table(own, facts, plan)
         load, _ = _read_large_merge(own, prepared.objects, plan, read)

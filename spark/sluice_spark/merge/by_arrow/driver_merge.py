@@ -80,7 +80,7 @@ class TableRows:
 
 
 @dataclass(frozen=True)
-class Decided:
+class PartDecision:
     """The rows to write, None where no change is left, and what was seen of each object.
 
     Those of the history table are written first; None where it has none.
@@ -94,7 +94,7 @@ class Decided:
     truncates: Collection[tuple[str | None, str]] = ()
 
 
-def merge_in_driver(part: PartContext, prepared: Prepared) -> Decided:
+def merge_in_driver(part: PartContext, prepared: Prepared) -> PartDecision:
     """Read a part's objects and decide which rows they write; put what is set aside of them. Raises LeftToSpark."""
     config, facts, services = part.config, prepared.facts, part.services
     spark, planned, items = part.spark, prepared.planned, prepared.objects
@@ -124,7 +124,7 @@ def merge_in_driver(part: PartContext, prepared: Prepared) -> Decided:
         **({HISTORY_CHANGES: history.counts["winning"]} if history is not None else {}),
     }
     leave_unmerged(part, read)
-    return Decided(own.rows, counts, judged, read.seen, history)
+    return PartDecision(own.rows, counts, judged, read.seen, history)
 
 
 def _history(part: PartContext, planned: PlannedRead, changes: pa.Table, *, work: Callable[..., FileWork]) -> TableRows:

@@ -290,7 +290,7 @@ def _counted(messages: Iterable[Message], plan: LoadPlan) -> list[Any]:
     rows = pa.concat_tables([empty, *(read_ipc(body) for _, body in changes)])
     watched = not plan.reader.append_only and not plan.reader.position and not plan.history
     try:
-        decided = decided_part(rows, stored, plan.rules, source_clock=plan.source_clock if watched else None)
+        decided = decided_part(rows, stored, plan, source_clock=plan.source_clock if watched else None)
     except LeftToSpark as left:
         return [left.reason]
     return [

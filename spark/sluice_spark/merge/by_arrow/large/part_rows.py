@@ -25,6 +25,7 @@ from sluice_spark.merge.by_arrow.decide import (
     suspicions_of_keys,
 )
 from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow, flat, keys_of
+from sluice_spark.merge.by_arrow.large.plan import LoadPlan
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
 from sluice_spark.merge.by_arrow.unchanged_values import completed_rows, is_partial
 
@@ -33,30 +34,6 @@ from sluice_spark.merge.by_arrow.unchanged_values import completed_rows, is_part
 KEY, FILE, PATH, BYTES = "key", "file", "path", "bytes"
 NO_ROW = (hidden.TRUNCATE, hidden.MESSAGE)
 BYTES_OF_ROW = 200  # of one whose values aren't at hand where rows are counted
-
-
-@dataclass(frozen=True)
-class PartRules:
-    """What decides beside changes and stored rows. `dumps` are the positions of truncates that full dumps bring.
-
-    `stored`: the table has rows. `held` has the stored rows of keys whose history is needed, with their values, by the
-    key's columns and text.
-    """
-
-    record_key: tuple[str, ...]
-    floors: Floors = Floors()
-    purged: str | None = None
-    dumps: frozenset[str] = frozenset()
-    stored: bool = False
-    append_only: bool = False
-    ignore_deletes: bool = False
-    keep_deleted_values: bool = False
-    held: Mapping[Key, StoredRow] = field(default_factory=dict, hash=False)
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """The columns by which histories are told apart."""
-        return (*self.record_key, KEY)
 
 
 @dataclass(frozen=True)
@@ -88,9 +65,7 @@ class _Keys:
     completes: pa.Array
 
 
-def decided_part(
-    changes: pa.Table, stored: pa.Table, rules: PartRules, *, source_clock: bool | None = None
-) -> PartRows:
+def decided_part(changes: pa.Table, stored: pa.Table, plan: LoadPlan, *, source_clock: bool | None = None) -> PartRows:
     """The rows of a part. `changes` and `stored` have the record key's columns, KEY and hidden columns; `stored` FILE.
 
     `source_clock`: the changes' times are the source's; None where nobody asks for suspicions. Raises LeftToSpark.
@@ -100,26 +75,26 @@ def decided_part(
     beside = pc.is_in(ops, value_set=pa.array(NO_ROW))
     rows = changes.filter(pc.invert(beside)) if pc.any(beside).as_py() else changes
     raised = [(source, position) for source, position in zip(_sources(truncates), _texts(truncates, hidden.POSITION))]
-    floors = rules.floors.raised(raised)
+    floors = plan.floors.raised(raised)
     if len(pc.unique(stored.column(KEY))) < stored.num_rows:
         raise LeftToSpark("stored_twice")
-    keys = _keys(rows, stored, floors, rules)
+    keys = _keys(rows, stored, floors, plan)
     cut = _floor_of(stored, Floors(topic=floors.topic).raised(raised))
     sources: frozenset[str | None] = frozenset()
     touched = pa.array([False] * stored.num_rows, pa.bool_())
     emptied = touched
-    if truncates.num_rows and rules.stored and not rules.ignore_deletes:
+    if truncates.num_rows and plan.slices and not plan.ignore_deletes:
         _refuse_doubt(stored, raised, floors)
         above = pc.greater(stored.column(hidden.POSITION), cut)
         touched = flat(pc.and_(pc.and_(above, pc.greater(cut, "")), pc.is_valid(stored.column(hidden.OWED))))
         decided = keys.newest.filter(pc.or_(keys.wins, keys.completes)).column(KEY)
         older = pc.and_(pc.less(stored.column(hidden.POSITION), cut), pc.invert(stored.column(hidden.DELETED)))
         emptied = flat(pc.and_(older, pc.invert(pc.is_in(stored.column(KEY), value_set=flat(decided)))))
-        if rules.keep_deleted_values and pc.any(emptied).as_py():
+        if plan.keep_deleted_values and pc.any(emptied).as_py():
             raise LeftToSpark("kept_values")
     if floors.by_source:
         sources = frozenset((*pc.unique(_source(rows)).to_pylist(), *pc.unique(_source(stored)).to_pylist()))
-    histories, needs = _histories(keys, stored, touched, rules)
+    histories, needs = _histories(keys, stored, touched, plan)
     if needs is not None:
         return PartRows(changes.slice(0, 0), needs=needs)
     winners = keys.newest.filter(pc.and_(keys.wins, pc.invert(keys.completes)))
@@ -137,14 +112,14 @@ def decided_part(
     )
     if histories:
         completed = completed_rows(
-            rows, histories, record_key=rules.key, floors=floors, ignore_deletes=rules.ignore_deletes
+            rows, histories, record_key=(*plan.record_key, KEY), floors=floors, ignore_deletes=plan.ignore_deletes
         )
         made.append(completed.rows)
         counts["winning"] += len(completed.keys) - completed.supplied
         counts["deleted"] += completed.deleted
         counts["losing"] -= _count(pc.is_in(completed.rows.column(KEY), value_set=flat(keys.newest.column(KEY))))
         counts["supplied"], counts["owed"] = completed.supplied, completed.owed
-    if truncates.num_rows and rules.stored and not rules.ignore_deletes:
+    if truncates.num_rows and plan.slices and not plan.ignore_deletes:
         made.append(_emptied(stored.filter(emptied), cut.filter(emptied), truncates, changes.schema))
         counts["truncated"] = made[-1].num_rows
         counts.update(supplied=0, owed=0)
@@ -152,9 +127,9 @@ def decided_part(
     file = stored.column(FILE).take(pc.index_in(result.column(KEY), value_set=flat(stored.column(KEY))))
     result = result.append_column(FILE, file)
     suspicions: Mapping[str, int] = {}
-    if source_clock is not None and not rules.append_only:
+    if source_clock is not None and not plan.append_only:
         suspicions = _suspicions(rows, keys, stored, floors, source_clock=source_clock)
-    replaced = _replaced(keys, stored, result, raised, rules)
+    replaced = _replaced(keys, stored, result, raised, plan)
     return PartRows(result, counts, None, frozenset(raised), sources, replaced, suspicions)
 
 
@@ -184,13 +159,13 @@ def _suspicions(
     return {word: count for word, count in counts.items() if count}
 
 
-def _keys(rows: pa.Table, stored: pa.Table, floors: Floors, rules: PartRules) -> _Keys:
+def _keys(rows: pa.Table, stored: pa.Table, floors: Floors, plan: LoadPlan) -> _Keys:
     """What becomes of each key's newest change. A change that is newer than its floor is newer than one that isn't."""
     above = rows
     if floors:
         above = rows.filter(pc.greater(rows.column(hidden.POSITION), _floor_of(rows, floors)))
     keys, positions = [above.column(KEY)], above.column(hidden.POSITION)
-    if not rules.append_only and may_share_keys(keys, positions, above.column(hidden.OP)):
+    if not plan.append_only and may_share_keys(keys, positions, above.column(hidden.OP)):
         raise LeftToSpark("shared_keys")  # perhaps: rows of one snapshot are compared by their values
     newest = above.take(newest_places(keys, positions))
     count = newest.num_rows
@@ -199,33 +174,33 @@ def _keys(rows: pa.Table, stored: pa.Table, floors: Floors, rules: PartRules) ->
         newest = pa.concat_tables([newest, lost.take(newest_places([lost.column(KEY)], lost.column(hidden.POSITION)))])
     newest = newest.combine_chunks()
     at = flat(pc.index_in(newest.column(KEY), value_set=flat(stored.column(KEY))))
-    if rules.append_only and (newest.num_rows < rows.num_rows or at.null_count < len(at)):
+    if plan.append_only and (newest.num_rows < rows.num_rows or at.null_count < len(at)):
         raise LeftToSpark("came_before")  # perhaps: the records are compared
     position, held = flat(newest.column(hidden.POSITION)), _of(stored, hidden.POSITION, at)
-    if rules.purged is not None and pc.any(pc.less_equal(rows.column(hidden.POSITION), rules.purged)).as_py():
+    if plan.purged is not None and pc.any(pc.less_equal(rows.column(hidden.POSITION), plan.purged)).as_py():
         raise LeftToSpark("purge_floor")
     counts = pa.array([number < count for number in range(newest.num_rows)], pa.bool_())
     wins = pc.and_(counts, pc.fill_null(pc.greater(position, held), True))
-    partial = flat(is_partial(newest, ignore_deletes=rules.ignore_deletes))
+    partial = flat(is_partial(newest, ignore_deletes=plan.ignore_deletes))
     owes = pc.is_valid(_of(stored, hidden.OWED, at))
     supplies = pc.and_(owes, pc.or_(partial, pc.fill_null(pc.less(position, held), False)))
     return _Keys(newest, at, wins, pc.and_(counts, pc.if_else(wins, partial, supplies)))
 
 
 def _histories(
-    keys: _Keys, stored: pa.Table, touched: pa.Array, rules: PartRules
+    keys: _Keys, stored: pa.Table, touched: pa.Array, plan: LoadPlan
 ) -> tuple[dict[Key, StoredRow | None], pa.Table | None]:
     """The stored rows of the keys whose history decides, None for a new key; or the keys whose rows must be read."""
-    names = list(rules.key)
+    names = [*plan.record_key, KEY]
     completing = keys.newest.filter(keys.completes).select(names)
-    histories: dict[Key, StoredRow | None] = {key: rules.held.get(key) for key in keys_of(completing, names)}
+    histories: dict[Key, StoredRow | None] = {key: plan.held.get(key) for key in keys_of(completing, names)}
     present = pc.is_valid(keys.stored.filter(keys.completes))
     wanted = pa.concat_tables([completing.filter(present), stored.filter(touched).select(names)])
     own = keys_of(wanted, names)
-    if any(key not in rules.held for key in own):
+    if any(key not in plan.held for key in own):
         places = pc.index_in(wanted.column(KEY), value_set=flat(stored.column(KEY)))
         return {}, stored.select([*names, hidden.POSITION, FILE]).take(places)
-    histories.update({key: rules.held[key] for key in own})
+    histories.update({key: plan.held[key] for key in own})
     return histories, None
 
 
@@ -258,10 +233,10 @@ def _refuse_doubt(stored: pa.Table, truncates: Sequence[tuple[str | None, str]],
 
 
 def _replaced(
-    keys: _Keys, stored: pa.Table, rows: pa.Table, raised: Sequence[tuple[str | None, str]], rules: PartRules
+    keys: _Keys, stored: pa.Table, rows: pa.Table, raised: Sequence[tuple[str | None, str]], plan: LoadPlan
 ) -> tuple[int, int]:
-    of_dump = [position for _, position in raised if position in rules.dumps]
-    if not of_dump or rules.ignore_deletes:
+    of_dump = [position for _, position in raised if position in plan.dumps]
+    if not of_dump or plan.ignore_deletes:
         return (0, 0)
     floor, alive = max(of_dump), pc.invert(keys.newest.column(hidden.DELETED))
     never = pc.and_(pc.is_null(keys.stored), pc.less_equal(keys.newest.column(hidden.POSITION), floor))

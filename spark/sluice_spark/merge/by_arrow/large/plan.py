@@ -21,9 +21,6 @@ from sluice_spark.merge.by_arrow.base_file import (
     has_plain_partitions,
 )
 from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow
-from sluice_spark.merge.by_arrow.large.part_rows import (
-    PartRules,
-)
 from sluice_spark.merge.by_arrow.rows import LeftToSpark, check_columns
 
 MIB = 1024**2
@@ -40,8 +37,9 @@ class LoadPlan:
     """What tasks need. `target` has the table's columns, name -> Spark's type name; `lineage` are words.
 
     Of a `history` table each change is a row, whose deletions keep values with `keep_deleted_values`.
-    `slices` are the table's, of which `committed` says what counts, and `rows` how many rows it has. `floors` and
-    `dumps` are those of PartRules, `held` too.
+    `slices` are the table's, of which `committed` says what counts, and `rows` how many rows it has. `dumps` are the
+    positions of truncates that full dumps bring. `held` has the stored rows of keys whose history is needed, with their
+    values, by the key's columns and text.
     """
 
     reader: ReaderPlan
@@ -74,19 +72,9 @@ class LoadPlan:
         return () if self.history else self.reader.partition_columns
 
     @property
-    def rules(self) -> PartRules:
-        """What decides about the changes of a part."""
-        return PartRules(
-            self.record_key,
-            self.floors,
-            self.purged,
-            self.dumps,
-            bool(self.slices),
-            self.reader.append_only and not self.history,
-            self.ignore_deletes and not self.history,
-            self.keep_deleted_values,
-            self.held,
-        )
+    def append_only(self) -> bool:
+        """Whether each change is a row of its own, known by its place. Those of a history table have keys."""
+        return self.reader.append_only and not self.history
 
     @property
     def second_shuffle(self) -> bool:

@@ -73,7 +73,7 @@ def routed_rows(messages: Iterable[Message], plan: LoadPlan, places: Mapping[Pla
         return
     rows = pa.concat_tables(changes)
     stored = stored_of(bodies, plan)
-    rows = decided_part(rows.append_column(KEY, key_text(rows, plan.record_key)), stored, plan.rules).rows
+    rows = decided_part(rows.append_column(KEY, key_text(rows, plan.record_key)), stored, plan).rows
     paths = paths_of(rows, plan)
     if not places:
         yield from (Routed(0, (path, NEW), share) for path, share in divided(rows, paths))
