@@ -16,7 +16,7 @@ from sluice_spark.errors import LaneLost
 from sluice_spark.log import Profile
 from sluice_spark.run.hold import LaneHold
 from sluice_spark.run.part import RETURNED, SETTLED, UNRESOLVED, Part, PartEnd, TableParts
-from sluice_spark.run.step import Ports, Step
+from sluice_spark.run.step import Ports, RunStep
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class BatchEnd:
         return not self.unresolved
 
 
-class BatchStep(Step):
+class BatchStep(RunStep):
     """Runs the parts of a batch in a pool of threads. One table's failure ends that table's part only."""
 
     def __init__(self, ports: Ports, hold: LaneHold) -> None:

@@ -39,7 +39,7 @@ from sluice_spark.log import Profile, describe
 from sluice_spark.ports import Configurations
 from sluice_spark.run.dumps import DumpStep
 from sluice_spark.run.hold import LaneHold
-from sluice_spark.run.step import Ports, Step
+from sluice_spark.run.step import Ports, RunStep
 
 FIRST_LOOK = 100  # pending objects read of each table: nearly always all of them
 # What comes of a snapshot behind its table's first commit is merged as changes: 25,000 rows took 14 s so, where a first
@@ -66,7 +66,7 @@ class NothingClaimable:
     keep_alive_until: int | None
 
 
-class ClaimStep(Step):
+class ClaimStep(RunStep):
     """Claims the next batch of a lane.
 
     Between calls it remembers which refusals were reported, and whose turn is next: isolated objects take turns with

@@ -26,12 +26,12 @@ from sluice.lane.machine import backoff_ms
 from sluice.ledger.keys import COMMITTED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_spark.run.step import Step
+from sluice_spark.run.step import RunStep
 
 LOOK_BEHIND = 1_000  # pending objects that are read where those of a whole batch wait for others
 
 
-class DumpStep(Step):
+class DumpStep(RunStep):
     """Checks the objects of a claim that complete full dumps of their tables."""
 
     def checked(

@@ -15,7 +15,7 @@ from sluice_spark.run.batch import BatchEnd, BatchStep
 from sluice_spark.run.claim import Claimed, ClaimStep, ConfigurationInForce
 from sluice_spark.run.hold import LaneHold
 from sluice_spark.run.services import ServiceStep
-from sluice_spark.run.step import Ports, Step
+from sluice_spark.run.step import Ports, RunStep
 from sluice_spark.run.takeover import Takeover
 
 REFUSED = "refused"  # another job run holds the lane, or the run was abandoned: nothing was done
@@ -32,7 +32,7 @@ class RunEnd:
     batches: int
 
 
-class RunLoop(Step):
+class RunLoop(RunStep):
     """One run of one lane. `run` is called once."""
 
     def __init__(self, ports: Ports, hold: LaneHold, *, poll_s: float, scope: str = "") -> None:

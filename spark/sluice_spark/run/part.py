@@ -15,7 +15,7 @@ from sluice.objects import ObjectId
 from sluice_spark.errors import BLOCKS_TABLE, ENDS_RUN, LaneLost, SparkDied
 from sluice_spark.log import Profile, describe
 from sluice_spark.run.hold import LaneHold
-from sluice_spark.run.step import Ports, Step
+from sluice_spark.run.step import Ports, RunStep
 
 SETTLED = "settled"
 # Its objects are pending again: the table failed and backs off, or the part was divided, or it had no object.
@@ -59,7 +59,7 @@ class Part:
         return [item.id for item in self.own.objects]
 
 
-class TableParts(Step):
+class TableParts(RunStep):
     """Runs parts of batches. Called from several threads, one table each; a failure stays with its table."""
 
     def __init__(self, ports: Ports, hold: LaneHold) -> None:

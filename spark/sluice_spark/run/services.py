@@ -11,12 +11,12 @@ from sluice_spark.errors import BLOCKS_TABLE, ENDS_RUN, LaneLost
 from sluice_spark.log import describe
 from sluice_spark.run.claim import ConfigurationInForce
 from sluice_spark.run.hold import LaneHold
-from sluice_spark.run.step import Ports, Step
+from sluice_spark.run.step import Ports, RunStep
 
 LOOK_FOR_OVERDUE_MS = 60_000  # under continuous load requests are read this often, not with every batch
 
 
-class ServiceStep(Step):
+class ServiceStep(RunStep):
     """Does the lane's service requests, one slice at a time. A failed slice fails only its request."""
 
     def __init__(self, ports: Ports, hold: LaneHold, configuration: ConfigurationInForce) -> None:

@@ -45,7 +45,7 @@ class Ports:
     files: Callable[[ObjectId, str], Mapping[ObjectId, int]] = no_files
 
 
-class Step:
+class RunStep:
     """A step of a run."""
 
     def __init__(self, ports: Ports, hold: LaneHold) -> None:

@@ -12,7 +12,7 @@ from sluice_spark.log import Profile
 from sluice_spark.run.batch import BatchEnd, BatchStep
 from sluice_spark.run.claim import restricted
 from sluice_spark.run.hold import LaneHold
-from sluice_spark.run.step import Ports, Step
+from sluice_spark.run.step import Ports, RunStep
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class TakenOver:
     deferred: bool = False
 
 
-class Takeover(Step):
+class Takeover(RunStep):
     """Finishes a lane's unsettled batches, each under its own batch id, the oldest first (`resolve-before-write`)."""
 
     def __init__(self, ports: Ports, hold: LaneHold, batches: BatchStep) -> None:

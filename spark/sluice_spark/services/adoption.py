@@ -36,7 +36,7 @@ from sluice_spark.merge.by_spark.normalize import meaning, quoted, table_columns
 from sluice_spark.merge.by_spark.working_columns import INEXACT
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.plan import column_types
-from sluice_spark.services.work import Slice
+from sluice_spark.services.work import ServiceSlice
 
 _COMMIT = "_hoodie_commit_time"
 # Flink's `changelog.enabled` keeps deleted rows, and Hudi's reader for Spark shows them among the others.
@@ -45,7 +45,7 @@ _DELETE, _BEFORE_UPDATE = "D", "-U"
 RUN = "adoption"
 
 
-def adopt(given: Slice) -> SliceDone:
+def adopt(given: ServiceSlice) -> SliceDone:
     """Add the rows of the table at the URI `source`, an argument of the request, that this table lacks, in one commit.
 
     A crash leaves an instant that the next slice rolls back. Raises NotAdoptable before anything is written.

@@ -16,10 +16,10 @@ from sluice.services.requests import CLUSTERING, COMPACTION, ServiceReport, Slic
 from sluice_spark.errors import ServiceUnfinished
 from sluice_spark.hudi.jvm import written_files
 from sluice_spark.hudi.table import HudiTable
-from sluice_spark.services.work import Slice
+from sluice_spark.services.work import ServiceSlice
 
 
-def compact(given: Slice) -> SliceDone:
+def compact(given: ServiceSlice) -> SliceDone:
     """Compact as many file groups as the budget holds, the longest logs first. A pending plan is carried out first.
 
     The lane is looked at before the plan is written and before its commit. After a crash at any point, the roll-back
@@ -72,7 +72,7 @@ def _metric(operations: list[dict[str, Any]], name: str) -> int:
     return int(sum((operation.get("metrics") or {}).get(name, 0) for operation in operations))
 
 
-def cluster(given: Slice) -> SliceDone:
+def cluster(given: ServiceSlice) -> SliceDone:
     """Combine and sort as many groups of small files as the budget holds, by the columns of `cluster_by`.
 
     A file of at least half the target size, or alone in its partition, stays as it is. The plan is made and carried out

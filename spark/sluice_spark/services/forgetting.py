@@ -31,7 +31,7 @@ from sluice_spark.iceberg.follow import IcebergTable
 from sluice_spark.iceberg.keep_up import before_cleaning, has_iceberg
 from sluice_spark.merge.by_spark.latest import key_hash_column
 from sluice_spark.merge.by_spark.normalize import quoted
-from sluice_spark.services.work import Slice, purging, write_removal
+from sluice_spark.services.work import ServiceSlice, purging, write_removal
 
 _KEY, _FILE = "_hoodie_record_key", "_hoodie_file_name"
 
@@ -48,7 +48,7 @@ class _Removed:
     instant: str | None = None
 
 
-def forget(given: Slice) -> SliceDone:
+def forget(given: ServiceSlice) -> SliceDone:
     """Remove the row whose key has the hash of the request. Repeating it after a crash at any point finishes the work.
 
     A mark is kept in the table's properties first, so that no older change of the key comes back, not even in a replay.
@@ -97,7 +97,7 @@ def forget(given: Slice) -> SliceDone:
 
 
 def _remove(
-    hudi: HudiTable, facts: TableFacts, given: Slice, *, of_key: SparkColumn, mark: Callable[[str], None]
+    hudi: HudiTable, facts: TableFacts, given: ServiceSlice, *, of_key: SparkColumn, mark: Callable[[str], None]
 ) -> _Removed:
     """Remove the rows that `of_key` selects, and every older file. `mark` is called before.
 

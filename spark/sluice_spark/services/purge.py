@@ -22,7 +22,7 @@ from sluice_spark.hudi.jvm import written_files
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.by_spark.normalize import quoted
 from sluice_spark.services.compaction import compact
-from sluice_spark.services.work import Slice, purging, write_removal
+from sluice_spark.services.work import ServiceSlice, purging, write_removal
 
 _FILE, _COMMIT = "_hoodie_file_name", "_hoodie_commit_time"
 
@@ -36,7 +36,7 @@ class _DueFile:
     positions: tuple[str, ...]
 
 
-def purge(given: Slice) -> SliceDone:
+def purge(given: ServiceSlice) -> SliceDone:
     """Purge, in as many files as the budget holds, the rows whose tombstones were committed before the horizon.
 
     The floor is raised first (`floor-before-purge`): in the ledger, then in the table's properties,

@@ -37,7 +37,7 @@ from sluice_spark.services.adoption import adopt
 from sluice_spark.services.compaction import cluster, compact
 from sluice_spark.services.forgetting import forget
 from sluice_spark.services.purge import purge
-from sluice_spark.services.work import RaiseFloor, Slice
+from sluice_spark.services.work import RaiseFloor, ServiceSlice
 
 # The assumed speed of a table's first slice in a run: far below what two cores did locally.
 FIRST_BYTES_PER_S_AND_CORE = 4 * 1024**2
@@ -117,7 +117,7 @@ def serve_table(
         _refuse_without_commit(config, service)
         return SliceDone(ServiceReport())
     hudi.wait_until_past_newest(facts.newest, now_ms=clock.now_ms, wait=clock.wait)
-    given = Slice(
+    given = ServiceSlice(
         hudi=hudi,
         facts=facts,
         services=services,
@@ -148,7 +148,7 @@ def _refuse_without_commit(config: TableConfig, service: str) -> None:
         raise NotAdoptable(f"{config.table} has no commit yet", next_step="Adopt after its first commit: `sluice wait`")
 
 
-def _clean(given: Slice) -> SliceDone:
+def _clean(given: ServiceSlice) -> SliceDone:
     now_ms = given.services.clock.now_ms()
     _note_late(given, remove_late_files(given.hudi, given.check_held))
     horizon = housekeeping.horizon_at(given.hudi, now_ms)
@@ -162,25 +162,25 @@ def _clean(given: Slice) -> SliceDone:
     return SliceDone(ServiceReport(files_before=cleaned.files, bytes_before=cleaned.bytes, instant=cleaned.instant))
 
 
-def _archive(given: Slice) -> SliceDone:
+def _archive(given: ServiceSlice) -> SliceDone:
     archived, late_files = housekeeping.archive(given.hudi, given.check_held)
     _note_late(given, late_files)
     return SliceDone(ServiceReport(more={"archived": archived, "late_files": len(late_files)}))
 
 
-def _rebuild_iceberg(given: Slice) -> SliceDone:
+def _rebuild_iceberg(given: ServiceSlice) -> SliceDone:
     made = keep_up(given.hudi, given.facts, given.services, given.check_held, rebuild=True)
     return SliceDone(ServiceReport(files_after=0 if made is None else made.added))
 
 
-def _note_late(given: Slice, late_files: tuple[str, ...]) -> None:
+def _note_late(given: ServiceSlice, late_files: tuple[str, ...]) -> None:
     if late_files:
         given.services.log.event(
             "late_files_removed", level="warning", table=given.hudi.config.table, files=list(late_files)
         )
 
 
-_WORKS: Mapping[str, Callable[[Slice], SliceDone]] = {
+_WORKS: Mapping[str, Callable[[ServiceSlice], SliceDone]] = {
     COMPACTION: compact,
     CLUSTERING: cluster,
     PURGE: purge,

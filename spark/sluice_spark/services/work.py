@@ -24,7 +24,7 @@ RaiseFloor = Callable[[Mapping[int, str]], None]
 
 
 @dataclass(frozen=True)
-class Slice:
+class ServiceSlice:
     """What the work of one slice needs. `check_held` raises LaneLost.
 
     `raise_floor` writes the highest positions of rows about to be purged, by generation, into the ledger. `arguments`
