@@ -6,7 +6,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from sluice_deploy.release import Release, build_release, source_root, upload_re
 from sluice_deploy.template import read_template
 from sluice_deploy.wheels import this_host
 from sluice_local.errors import DeploymentFailed
+from sluice_local.images.jars import Progress
 from sluice_local.images.pythons import function_package
 from sluice_local.stack.overlay import Surroundings, overlay, state_machines
 
@@ -27,8 +28,6 @@ STACK = "sluice"
 _DEPLOYMENTS = "sluice-deployments"  # the counterpart of `sam deploy`'s managed bucket, for code and template
 _DEADLINE_S = 600.0  # LocalStack took more than three minutes on a busy machine
 _POLL_S = 0.1
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from sluice_local.emulators.emulator import ACCESS_KEY, ACCOUNT, REGION, SECRET_
 from sluice_local.emulators.ministack_program import ASKED
 from sluice_local.errors import UnusablePython
 from sluice_local.home import Description, Home
-from sluice_local.images.jars import HUDI, ensure_jars, hudi_bundle
+from sluice_local.images.jars import HUDI, Progress, ensure_jars, hudi_bundle
 from sluice_local.images.java import find_java
 from sluice_local.images.spark import build_image, build_remembered
 from sluice_local.processes import LOOPBACK, require_port
@@ -30,8 +30,6 @@ from sluice_local.stack.deploy import Deployment, Timers, deploy
 
 if TYPE_CHECKING:
     from sluice_aws.clients import Clients
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
