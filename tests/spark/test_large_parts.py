@@ -28,7 +28,6 @@ from sluice_spark.merge import commit as commits
 from sluice_spark.merge import driver_limits
 from sluice_spark.merge.by_arrow import attempt, covers, driver_read, rewrite
 from sluice_spark.merge.by_arrow.large import plan as large_plan
-from sluice_spark.merge.by_arrow.large import write as large_write
 
 STORED = ("id", "place", "name", "__deleted", "_sluice_position", "_sluice_op", "_sluice_offset")
 ROWS = 60
@@ -199,7 +198,6 @@ def killable(patch: pytest.MonkeyPatch, mortality: Mortality) -> None:
     """Count each step by which a large merge changes a table, and end the process behind the chosen one."""
     owners: tuple[tuple[Any, str], ...] = (
         (table_files, "write_file"),
-        (large_write, "write_file"),
         (rewrite, "write_file"),
         (HudiTable, "raise_floors"),
         (HudiJvm, "begin_write"),
