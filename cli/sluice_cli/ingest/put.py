@@ -248,21 +248,23 @@ def upload_all(s3: Any, bucket: str, uploads: tuple[Upload, ...]) -> dict[str, s
     """Copy all files. Returns the versionId by key, None in an unversioned bucket."""
     versions: dict[str, str | None] = {}
     copies: dict[Future[str | None], str] = {}
-    try:
-        with bars(quiet=False) as advance, ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
-            try:
-                for item in uploads:
-                    copies[pool.submit(_upload, s3, bucket, item)] = item.key
-                for copy in as_completed(copies):
-                    versions[copies[copy]] = copy.result()
-                    advance("Copying", len(versions), len(uploads))
-            except BaseException:
-                pool.shutdown(wait=True, cancel_futures=True)  # what is on its way arrives, and counts
-                raise
-    except BaseException:  # a second Ctrl-C ends the wait
-        arrived = sum(copy.done() and not copy.cancelled() and copy.exception() is None for copy in copies)
-        say(f"{arrived:,} of {counted(len(uploads), 'object')} copied; the same command copies all again")
-        raise
+    with ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
+        try:
+            with bars(quiet=False) as advance:
+                advance("Copying", 0, len(uploads))
+                try:
+                    for item in uploads:
+                        copies[pool.submit(_upload, s3, bucket, item)] = item.key
+                    for copy in as_completed(copies):
+                        versions[copies[copy]] = copy.result()
+                        advance("Copying", len(versions), len(uploads))
+                except BaseException:
+                    pool.shutdown(wait=True, cancel_futures=True)  # what is on its way arrives, and counts
+                    raise
+        except BaseException:  # a second Ctrl-C ends the wait
+            arrived = sum(copy.done() and not copy.cancelled() and copy.exception() is None for copy in copies)
+            say(f"{arrived:,} of {counted(len(uploads), 'object')} copied; the same command copies all again")
+            raise
     return versions
 
 

@@ -34,14 +34,18 @@ class ProgressLines:
 
 @contextmanager
 def interruptible() -> Iterator[list[bool]]:
-    """Have SIGTERM and SIGHUP interrupt as Ctrl-C does. The list is no longer empty once one did."""
+    """Have SIGTERM and SIGHUP interrupt as Ctrl-C does. The list is no longer empty once one did.
+
+    A signal that is ignored, as a script ignores Ctrl-C for what runs in its background, stays so.
+    """
     interrupted: list[bool] = []
 
     def note(number: int, frame: FrameType | None) -> None:
         interrupted.append(True)
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, note) for number in numbers if signal.getsignal(number) != signal.SIG_IGN}
     try:
         yield interrupted
     finally:

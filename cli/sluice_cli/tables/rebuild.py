@@ -212,7 +212,7 @@ class Rebuild:
 
     def describe(self, plan: ReplayPlan, silver: int) -> dict[str, Any]:
         """The JSON form of the plan."""
-        moved_before = any(self._mover.sizes(f"{self.to}{moved}/") for moved, _ in self._folders())
+        keeps = silver or any(self._mover.sizes(f"{self.to}{moved}/") for moved, _ in self._folders())
         return {
             "table": self._table,
             "lane": self.lane,
@@ -228,7 +228,7 @@ class Rebuild:
             "bytes": plan.bytes,
             "silver_bytes": silver,
             "history": self.history,
-            "kept_in": f"s3://{self._target.silver}/{self.to}" if silver or moved_before else None,
+            "kept_in": f"s3://{self._target.silver}/{self.to}" if keeps else None,
             "gone": [{"key": item.key, "version": item.version} for item in plan.gone],
             "archived": [{"key": item.key, "version": item.version} for item in plan.archived],
             "drop_in_glue": self.drop_in_glue or None,

@@ -155,7 +155,7 @@ def lazy_group(
 
         def __init__(self, **given: Any) -> None:
             super().__init__(**given)
-            self.commands = LazyCommands(verbs, settings)
+            self.commands: Mapping[str, Any] = LazyCommands(verbs, settings)
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
             """Write one section of help for each panel of verbs."""
@@ -179,8 +179,11 @@ def lazy_group(
         def shell_complete(self, ctx: Any, incomplete: str) -> Any:
             """Complete a verb's name, or an option of the root."""
             listed = {name: verb for name, verb in verbs.items() if name.startswith(incomplete) and not verb.hidden}
-            # That of a group builds each verb.
-            options = super(TyperGroup, self).shell_complete(ctx, incomplete)  # type: ignore[misc]
+            self.commands, commands = {}, self.commands  # the group's own completion builds each verb
+            try:
+                options = super().shell_complete(ctx, incomplete)
+            finally:
+                self.commands = commands
             return [*(CompletionItem(name, help=verb.summary) for name, verb in listed.items()), *options]
 
     return LazyGroup
