@@ -27,6 +27,7 @@ from sluice_formats.zstd import decompress_zstd
 
 HEADER_BYTES = 1024**2  # of a container that is divided
 _MOST_HEAD_BYTES = 20  # before a block's data: two numbers of 64 bits
+_MOST_BLOCKS = 1_000_000  # of a container that is divided
 _CHECKSUM_BYTES = 4  # after a snappy block: CRC32 of the decompressed bytes
 _XZ_MEMORY = 256 * 1024**2  # the highest preset needs 65 MiB
 
@@ -72,17 +73,19 @@ class BlockRun:
     end: int
 
 
-def block_runs(chunks: Iterable[bytes], limits: Limits, run_bytes: int) -> tuple[bytes, list[BlockRun]]:
-    """The header's bytes, and all blocks in runs of at least `run_bytes` each but the last. Holds one chunk at a time.
+def block_runs(chunks: Iterable[bytes], limits: Limits, run_bytes: int) -> tuple[AvroHeader, bytes, list[BlockRun]]:
+    """The header, its bytes, and all blocks in runs of at least `run_bytes` each but the last. Holds a chunk at a time.
 
-    Raises what `parse_header` and `blocks_of` do, HeaderCut where the header is longer than the first chunk.
+    There are no runs of a container of more than _MOST_BLOCKS. Raises what `parse_header` and `blocks_of` do, HeaderCut
+    for a header of more than HEADER_BYTES, and ExpansionLimit for too many records.
     """
     stream = _Stream(chunks)
     first = stream.peek(HEADER_BYTES)
     header = parse_header(Head(first, len(first) < HEADER_BYTES), limits)
     stream.skip(header.end)
     runs: list[BlockRun] = []
-    records, start = 0, stream.at
+    blocks = records = total = 0
+    start = stream.at
     while head := stream.peek(_MOST_HEAD_BYTES):
         try:
             count, size_at = long_at(head, 0)
@@ -95,11 +98,15 @@ def block_runs(chunks: Iterable[bytes], limits: Limits, run_bytes: int) -> tuple
             stream.skip(SYNC_BYTES)
         except Cut as error:
             raise CorruptObject("The Avro container ends inside a block", at=stream.at) from error
-        records += count
+        blocks, records, total = blocks + 1, records + count, total + count
+        limits.check_rows(total)
+        if blocks > _MOST_BLOCKS:
+            return header, b"", []
         if stream.at - start >= run_bytes:
             runs.append(BlockRun(records, start, stream.at))
             records, start = 0, stream.at
-    return first[: header.end], runs + ([BlockRun(records, start, stream.at)] if stream.at > start else [])
+    last = [BlockRun(records, start, stream.at)] if stream.at > start else []
+    return header, first[: header.end], runs + last
 
 
 class _Stream:

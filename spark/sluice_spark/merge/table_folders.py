@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 from sluice.admission.routing import PARQUET
 from sluice.batch.manifest import ManifestObject
@@ -11,22 +13,25 @@ from sluice.config.table import TableConfig
 from sluice_aws.s3.objects import Objects
 from sluice_formats.errors import DeletionsUnmarked
 
+LISTS_AT_ONCE = 16
+MOST_METADATA = 1_000  # keys of a page
+
 
 def refused_files(s3: Objects, objects: Sequence[ManifestObject], config: TableConfig) -> list[ObjectError]:
     """The objects that lie in the folder of such a table, where the rule says nothing of deletions.
 
-    Lists one prefix for each folder: for a table's first load, without which there is no second.
+    Lists one prefix or two for each folder, so it is for a table without a commit.
     """
     rule = config.marks_of_rows
     if config.append_only or not rule.on or rule.marks:
         return []
-    owners: dict[tuple[str, str], str | None] = {}
+    files = {item: _root(item.key) for item in objects if item.format == PARQUET}
+    roots = {(item.bucket, root) for item, root in files.items()}
+    with ThreadPoolExecutor(min(LISTS_AT_ONCE, len(roots) or 1), thread_name_prefix="folders") as pool:
+        owners = dict(zip(roots, pool.map(lambda place: _owner(s3, *place), roots)))
     errors = []
-    for item in objects:
-        root = (item.bucket, _root(item.key))
-        if item.format == PARQUET and root not in owners:
-            owners[root] = _owner(s3, *root)
-        owner = owners.get(root) if item.format == PARQUET else None
+    for item, root in files.items():
+        owner = owners[item.bucket, root]
         if owner is not None:
             error = DeletionsUnmarked(
                 f"The object is a data file of {owner} table: rows that are deleted there later would stay alive",
@@ -40,16 +45,17 @@ def refused_files(s3: Objects, objects: Sequence[ManifestObject], config: TableC
 
 
 def _root(key: str) -> str:
-    """The folder of a table's file: without folders of partition values."""
+    """The folder of a table's file with its slash: without folders of partition values, empty for the bucket's root."""
     folders = key.split("/")[:-1]
     while folders and "=" in folders[-1]:
         folders.pop()
-    return "/".join(folders)
+    return "".join(f"{folder}/" for folder in folders)
 
 
 def _owner(s3: Objects, bucket: str, root: str) -> str | None:
-    if next(s3.keys(bucket, f"{root}/_delta_log/"), None) is not None:
+    if next(s3.keys(bucket, f"{root}_delta_log/"), None) is not None:
         return "a Delta"
-    parent, _, last = root.rpartition("/")
-    metadata = s3.keys(bucket, f"{parent}/metadata/") if last == "data" else ()
-    return "an Iceberg" if any(key.endswith(".metadata.json") for key in metadata) else None
+    if root.endswith("/data/") or root == "data/":
+        metadata = islice(s3.keys(bucket, f"{root[: -len('data/')]}metadata/"), MOST_METADATA)
+        return "an Iceberg" if any(key.endswith(".metadata.json") for key in metadata) else None
+    return None

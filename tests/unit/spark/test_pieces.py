@@ -15,6 +15,7 @@ from support.shapes import config
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes.log_restart import SeenObject, joined
+from sluice.config.delete_when import DeleteWhen
 from sluice.config.limits import Limits
 from sluice.schema.avro import read_writer_schema
 from sluice_aws.s3.objects import ObjectSource
@@ -145,6 +146,16 @@ def test_an_object_is_read_whole_where_the_server_has_no_ranges(monkeypatch: pyt
     assert bucket.divided(item, plan_of(), 2_000) == ([], [item])
 
 
+def test_plain_rows_are_divided_only_where_no_column_may_mark_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}, {"name": "s", "type": "string"}]}
+    body = avro_object(schema, [{"id": number, "s": "iud"[number // 167]} for number in range(500)], block=100)
+    bucket, item = Bucket(body, monkeypatch), replace(ITEM, size=len(body))
+    plan = plan_of(schema)
+    assert bucket.divided(item, plan, 300) == ([], [item])
+    assert bucket.divided(item, replace(plan, delete_when=DeleteWhen(on=False)), 300)[0]
+    assert bucket.divided(item, replace(plan, append_only=True), 300)[0]
+
+
 def test_a_piece_with_a_row_that_cannot_be_merged_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [change(id=number, note=b"n" * 50) for number in range(500)]
     rows[400]["__op"] = "x"
@@ -187,11 +198,13 @@ def test_a_record_of_two_changes_leaves_its_piece(monkeypatch: pytest.MonkeyPatc
         ({"limits": Limits(object_rows=400)}, ITEM, 2_000),
         ({"limits": Limits(object_bytes=2_000)}, ITEM, 500),
         ({"key_pattern": "{topic}-{end_offset}.avro"}, ITEM, 2_000),
+        ({}, replace(ITEM, key="topics/x/x(0_799).avro", offset=None), 2_000),
+        ({}, replace(ITEM, key="topics/x/0/00000799.avro", offset=None), 2_000),
         ({}, replace(ITEM, replaces="0003"), 2_000),
         ({}, replace(ITEM, format="parquet"), 2_000),
         ({}, ITEM, 1_000_000),
     ],
-    ids=["rows", "bytes", "pattern", "dump", "format", "small"],
+    ids=["rows", "bytes", "pattern", "lenses", "lenses folders", "dump", "format", "small"],
 )
 def test_an_object_beyond_its_limits_or_of_another_form_is_read_whole(
     settings: dict[str, Any], item: ManifestObject, size: int, monkeypatch: pytest.MonkeyPatch

@@ -32,6 +32,8 @@ def refused(key: str, beside: str, **settings: Any) -> list[str]:
     [
         ("lake/t/part-00000-c000.snappy.parquet", LOG),
         ("lake/t/day=2026-11-30/hour=3/part-00000-c000.snappy.parquet", LOG),
+        ("day=2026-11-30/part-0.parquet", "_delta_log/0.json"),
+        ("data/part-0.parquet", "metadata/0.metadata.json"),
         ("lake/t/data/00000-0-a.parquet", METADATA),
         ("lake/t/data/day=2026-11-30/00000-0-a.parquet", METADATA),
     ],

@@ -213,7 +213,11 @@ def _read_large_merge(
             leave_unmerged(part, read)
             return read_in_driver(spark, read.batches, plan, work=work) if read.batches else None, read.seen
     context = spark.sparkContext
-    pieces, whole = divided_objects(objects, plan.reader, services.objects)
+    try:
+        pieces, whole = divided_objects(objects, plan.reader, services.objects)
+    except Exception as failure:  # of any kind: tasks try their reads again
+        part.event("left_to_tasks", level="warning", reason="failed", detail=failure_place(failure))
+        pieces, whole = [], list(objects)
     while True:
         shares: list[Share] = [(piece,) for piece in pieces]
         if whole:

@@ -13,10 +13,11 @@ from typing import Callable, Union
 
 import pyarrow as pa
 
-from sluice.admission.routing import AVRO
+from sluice.admission.routing import AVRO, LAST, classify
 from sluice.batch.manifest import ManifestObject
 from sluice.changes.dialects.registry import text_field
 from sluice.errors import SluiceError
+from sluice.schema.avro import read_writer_schema
 from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_formats.avro import block_runs
 from sluice_formats.decode import decode
@@ -88,8 +89,9 @@ def _read_piece(s3: Objects, piece: ObjectPiece, plan: ReaderPlan, seen: SeenObj
 
 
 def _is_divisible(item: ManifestObject, plan: ReaderPlan, size: int) -> bool:
-    """Whether the object's records can be numbered by counting those before them."""
-    is_plain = plan.key_pattern is None and item.replaces is None and text_field(plan.form, AVRO) is None
+    """Whether the object's records can be numbered by counting those before them, as far as its name and size tell."""
+    by_name = plan.key_pattern is not None or classify(item.key, item.size).offset_is == LAST
+    is_plain = not by_name and item.replaces is None and text_field(plan.form, AVRO) is None
     return item.format == AVRO and is_plain and 2 * size < item.size <= plan.limits.object_bytes
 
 
@@ -98,10 +100,11 @@ def _pieces(s3: Objects, item: ManifestObject, plan: ReaderPlan, size: int) -> l
     try:
         if not s3.has_ranges(item.id):
             return []
-        header, runs = block_runs(s3.chunks(item.id), plan.limits, size)
+        header, data, runs = block_runs(s3.chunks(item.id), plan.limits, size)
+        writer = read_writer_schema(header.schema, plan.form)
     except SluiceError:  # whoever reads the object says why
         return []
-    firsts = list(accumulate((run.records for run in runs), initial=0))
-    if firsts[-1] > plan.limits.object_rows:
-        return []
-    return [ObjectPiece(item, header, run.start, run.end, first) for run, first in zip(runs, firsts)]
+    if not writer.of_changes and plan.delete_when.on and not plan.append_only:
+        return []  # whether a column marks deletions follows from all of its values (`UnmarkedDeletions`)
+    firsts = accumulate((run.records for run in runs), initial=0)
+    return [ObjectPiece(item, data, run.start, run.end, first) for run, first in zip(runs, firsts)]
