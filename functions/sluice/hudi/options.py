@@ -156,13 +156,6 @@ READ_OPTIONS = {"hoodie.metadata.enable": "false", "hoodie.datasource.query.type
 CLEANING_OPTIONS = {"hoodie.clean.policy": CLEANING_POLICY}
 # Of a roll-back. The eager policy refuses an instant with later commits, such as a stopped writer's.
 ROLLBACK_OPTIONS = {"hoodie.clean.failed.writes.policy": "LAZY"}
-# Of an archival by number of instants alone. Under cleaning by hours or commits Hudi's archiver raises its limits to
-# what that cleaning needs; under this policy it doesn't (ArchivalUtils.getMinAndMaxInstantsToKeep).
-ARCHIVAL_OPTIONS = {
-    "hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS",
-    "hoodie.keep.min.commits": str(MIN_COMMITS),
-    "hoodie.keep.max.commits": str(MAX_COMMITS),
-}
 # Of an upsert that removes rows with the mark. Hudi's own deletes compare no position.
 PURGE_OPTIONS = {"hoodie.payload.delete.field": OP, "hoodie.payload.delete.marker": PURGED_OP}
 
@@ -261,3 +254,16 @@ def _services(config: TableConfig) -> dict[str, str]:
             }
         )
     return options
+
+
+def archival_options() -> dict[str, str]:
+    """Options of an archival by number of instants alone.
+
+    Under cleaning by hours or commits Hudi's archiver raises its limits to what that cleaning needs; under this policy
+    it doesn't (ArchivalUtils.getMinAndMaxInstantsToKeep).
+    """
+    return {
+        "hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS",
+        "hoodie.keep.min.commits": str(MIN_COMMITS),
+        "hoodie.keep.max.commits": str(MAX_COMMITS),
+    }

@@ -132,7 +132,7 @@ def archive(hudi: HudiTable, check_held: Callable[[], None]) -> tuple[int, tuple
         return 0, ()
     late = remove_late_files(hudi, check_held)
     check_held()
-    with closing(hudi.client(hudi_options.ARCHIVAL_OPTIONS)) as client:
+    with closing(hudi.client(hudi_options.archival_options())) as client:
         client.archive()
     return before - _commits(hudi.meta_client()), late
 

@@ -93,7 +93,7 @@ def test_cleaning_plans_by_the_hours_of_time_travel() -> None:
 
 
 def test_archival_keeps_far_more_commits_than_it_takes_to_find_a_batch_by_its_id() -> None:
-    made = hudi_options.ARCHIVAL_OPTIONS
+    made = hudi_options.archival_options()
     kept, most = int(made["hoodie.keep.min.commits"]), int(made["hoodie.keep.max.commits"])
     assert most > kept >= 5 * COMMITS_PER_HOUSEKEEPING
     assert override_policy.refusal("hoodie.keep.min.commits"), "no table's configuration can lower it"
