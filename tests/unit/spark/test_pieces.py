@@ -19,6 +19,7 @@ from sluice.config.delete_when import DeleteWhen
 from sluice.config.limits import Limits
 from sluice.schema.avro import read_writer_schema
 from sluice_aws.s3.objects import ObjectSource
+from sluice_formats import avro
 from sluice_formats.decode import Decoded, decode
 from sluice_formats.records import ReaderPlan
 from sluice_spark.merge.by_arrow.large import pieces
@@ -144,6 +145,13 @@ def test_an_object_is_read_whole_where_the_server_has_no_ranges(monkeypatch: pyt
     assert len(bucket.divided(item, plan_of(), 2_000)[0]) > 10
     bucket.ranges_served = False
     assert bucket.divided(item, plan_of(), 2_000) == ([], [item])
+
+
+def test_an_object_of_too_many_blocks_is_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = avro_object(SCHEMA, [change(id=number, note=b"n" * 50) for number in range(500)], block=500)
+    item = replace(ITEM, size=len(body))
+    monkeypatch.setattr(avro, "_MOST_BLOCKS", 10)
+    assert Bucket(body, monkeypatch).divided(item, plan_of(), 2_000) == ([], [item])
 
 
 def test_plain_rows_are_divided_only_where_no_column_may_mark_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
