@@ -159,6 +159,28 @@ def test_large_objects_are_merged_from_their_pieces(bench: Workbench, pieces: li
     assert len(pieces) == 2 and min(pieces) > 4
 
 
+def test_pieces_of_a_table_with_a_history_make_its_history(bench: Workbench, pieces: list[int]) -> None:
+    changes = [row(op, offset, id, "A") for id in range(3 * ROWS) for offset, op in ((1, "c"), (2, "u"))]
+    merged_as_by_spark(bench, [[in_blocks(bench, changes)]], history=True)
+    here, there = (table(name, history=True).history_table for name in ("here", "there"))
+    rows = bench.rows_by_hudi_rs(here, *STORED)
+    assert pieces and min(pieces) > 4
+    assert len(rows) == len(changes) and rows == bench.rows_by_hudi_rs(there, *STORED)
+
+
+def test_an_object_whose_blocks_cannot_be_looked_for_is_read_whole(
+    bench: Workbench, pieces: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*given: Any, **how: Any) -> Any:
+        raise OSError("connection reset by peer")
+
+    monkeypatch.setattr(attempt, "divided_objects", broken)
+    config, ids = table(), range(1_000, 1_000 + 5 * ROWS)
+    bench.merge(config, [in_blocks(bench, [row("c", 1, id, "A") for id in ids])])
+    assert bench.left_to_spark() is None
+    assert bench.rows(config, "id") == [(id,) for id in ids]
+
+
 def test_a_defect_in_a_piece_sets_its_whole_object_aside(bench: Workbench, pieces: list[int]) -> None:
     spoilt = in_blocks(bench, [row("c", 1, id, "A") for id in range(5 * ROWS)], spoilt=True)
     good = in_blocks(bench, [row("c", 1, id, "A") for id in range(1_000, 1_000 + 5 * ROWS)])
