@@ -47,9 +47,9 @@ FOLDER_ORDER = ("spark", "integration", "faults", "job_permissions", "property",
 @pytest.fixture(autouse=True)
 def no_named_stack() -> None:
     """Begin each test without a stack that a command line before named, as each call of `sluice` does."""
-    output = sys.modules.get("sluice_cli.terminal.output")
-    if output is not None:
-        output.named_stack.set(None)
+    options = sys.modules.get("sluice_cli.terminal.options")
+    if options is not None:
+        options.named_stack.set(None)
 
 
 def pytest_configure() -> None:

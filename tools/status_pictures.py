@@ -23,7 +23,7 @@ from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount, Stage
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.status.page import Look, page
 from sluice_cli.status.past import Window, backlog, runs, table_pasts
-from sluice_cli.terminal.output import named_stack
+from sluice_cli.terminal.options import named_stack
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "status-page"
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")

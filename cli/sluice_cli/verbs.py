@@ -14,8 +14,7 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from sluice_cli.terminal.options import option
-from sluice_cli.terminal.output import Stack, named_stack
+from sluice_cli.terminal.options import Stack, named_stack, option
 from sluice_cli.terminal.run import Commands, debugging
 from sluice_cli.terminal.step import TYPED
 from sluice_cli.terminal.verbs import Verb, lazy_group

@@ -10,8 +10,8 @@ from typing import Any
 from sluice.batch.claim import TableState
 from sluice.lane.machine import HALTED, IDLE, LEDGER_LOST, PAUSED, RUNNING, STARTING, LaneState, wants_run
 from sluice_cli.account.steps import continued_rebuild, ledger_back
-from sluice_cli.terminal.output import counted, human_age
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.words import counted, human_age
 
 LAPSED = "lapsed"  # a run that ended without releasing its lane
 STUCK_MS = 30 * 60_000  # a run without progress for so long is to be looked at; a part may take longer

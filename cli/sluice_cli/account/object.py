@@ -17,8 +17,9 @@ from sluice.ledger.records import ObjectRecord
 from sluice.names import TOPIC
 from sluice.objects import ObjectId
 from sluice_cli.errors import UNNAMED
-from sluice_cli.terminal.output import counted, visible
+from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.words import counted
 
 SHORT_ID = 12  # hexadecimal digits of an id that are shown
 

@@ -11,8 +11,8 @@ from sluice.services.planning import by_table, due_tables
 from sluice.services.policy import CATALOG
 from sluice.services.requests import DONE, FAILED, ServiceRequest
 from sluice_cli.terminal.known_names import code_of
-from sluice_cli.terminal.output import counted, cut, human_age, human_bytes
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.words import counted, cut, human_age, human_bytes
 
 
 def service_entries(states: Iterable[TableState], requests: Iterable[ServiceRequest]) -> list[dict[str, Any]]:

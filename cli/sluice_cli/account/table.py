@@ -21,8 +21,8 @@ from sluice.ledger.keys import PENDING, UNCOUNTED
 from sluice.ledger.records import ObjectRecord
 from sluice_cli.account.object import earlier_rules
 from sluice_cli.account.steps import continued_rebuild
-from sluice_cli.terminal.output import counted, cut, human_age
 from sluice_cli.terminal.step import Step, completed
+from sluice_cli.terminal.words import counted, cut, human_age
 
 LATE = 2  # a table is late once its oldest waiting object is this many times older than its freshness
 LEAST_FRESHNESS_S = 30  # for this answer

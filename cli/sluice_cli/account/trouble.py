@@ -13,8 +13,8 @@ from sluice_cli.account.lane import resumption, steps_of_lane
 from sluice_cli.account.object import reasons_by_code
 from sluice_cli.account.service import describe_error, steps_of_service
 from sluice_cli.account.table import steps_of_table, unpausing
-from sluice_cli.terminal.output import counted, cut, first_names, human_age
 from sluice_cli.terminal.step import Step, in_order
+from sluice_cli.terminal.words import counted, cut, first_names, human_age
 
 SHOWN = 6  # of one kind; the sections below list all
 

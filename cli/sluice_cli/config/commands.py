@@ -14,10 +14,11 @@ from sluice_cli.config.push import File, fit_of_stack, read_with_warnings, say_r
 from sluice_cli.config.rule_text import configuration_text
 from sluice_cli.config.yaml_lines import ConfigurationMistakes, name_of
 from sluice_cli.terminal.guard import json_escaped
-from sluice_cli.terminal.options import option
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line
-from sluice_cli.terminal.stack import configuration_in_force
+from sluice_cli.terminal.options import Json, Stack, option
+from sluice_cli.terminal.output import print_json, print_line
+from sluice_cli.terminal.stack import chosen_target, configuration_in_force
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.words import counted
 
 NOTHING_PUSHED = "No configuration has been pushed"
 

@@ -23,22 +23,12 @@ from sluice_aws.s3.objects import Objects, pages_of_bronze
 from sluice_cli.config.push import read_file
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text
 from sluice_cli.errors import UNNAMED
-from sluice_cli.terminal.guard import shell_text
-from sluice_cli.terminal.options import option
-from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    counted,
-    first_names,
-    print_json,
-    print_line,
-    say,
-    stderr_console,
-    visible,
-)
-from sluice_cli.terminal.stack import readable_configuration
+from sluice_cli.terminal.guard import shell_text, visible
+from sluice_cli.terminal.options import Json, Stack, option
+from sluice_cli.terminal.output import print_json, print_line, say, stderr_console
+from sluice_cli.terminal.stack import chosen_target, readable_configuration
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.words import counted, first_names
 
 NO_COLUMN = "none"
 _AS_IN = "As in --key tickit.ecomm.sale=salesid"

@@ -15,8 +15,8 @@ from sluice.names import TOPIC
 from sluice.onboarding.hudi_streamer import Translation, config_files, of_table, translate
 from sluice_cli.config.rule_text import add_rules, columns_value, comment, scalar
 from sluice_cli.errors import plain_reason
-from sluice_cli.terminal.options import argument, option
-from sluice_cli.terminal.output import Json, print_json, say
+from sluice_cli.terminal.options import Json, argument, option
+from sluice_cli.terminal.output import print_json, say
 
 LARGEST = 1_000_000  # bytes
 INCLUDES = 5  # files deep

@@ -8,8 +8,8 @@ from typing import Any
 
 from sluice.config.table import in_words
 from sluice_cli.config.plan import CHANGED, NEW, REMOVED, Plan, PlannedTable, SettingChange
-from sluice_cli.terminal.output import counted, first_names
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.words import counted, first_names
 
 REFUSED = "refused"  # in the total, whatever kind of change it would be
 NAMED = 10  # tables of one kind of change that are named to people

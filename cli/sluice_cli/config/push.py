@@ -36,11 +36,12 @@ from sluice_cli.config.review import (
 from sluice_cli.config.yaml_lines import STDIN, ConfigurationMistakes, text_of_file, text_of_stdin
 from sluice_cli.errors import PushedMeanwhile
 from sluice_cli.terminal.guard import visible
-from sluice_cli.terminal.interaction import Yes, ask
-from sluice_cli.terminal.options import argument, option
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
-from sluice_cli.terminal.stack import configuration_in_force, lane_names, supervise_now
+from sluice_cli.terminal.interaction import ask
+from sluice_cli.terminal.options import Json, Stack, Yes, argument, option
+from sluice_cli.terminal.output import print_json, print_line, say
+from sluice_cli.terminal.stack import chosen_target, configuration_in_force, lane_names, supervise_now
 from sluice_cli.terminal.step import completed
+from sluice_cli.terminal.words import counted
 
 CHANGES, REFUSED = 3, 4  # exit codes of `plan`
 COUNTED = 20_000  # parked and quarantined objects that are read at most, each

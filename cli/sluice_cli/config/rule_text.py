@@ -26,7 +26,7 @@ from sluice.onboarding.discovery import Proposal
 from sluice.onboarding.keys import Choice
 from sluice_cli.errors import NoPlaceForRules
 from sluice_cli.terminal.guard import shell_text
-from sluice_cli.terminal.output import counted
+from sluice_cli.terminal.words import counted
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _LINE = 500  # characters of one comment

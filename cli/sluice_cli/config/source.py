@@ -21,10 +21,10 @@ from sluice.config.rules.table_rule import TableRule, history_taken
 from sluice.config.setting import settings_of
 from sluice.config.table import HARD, IGNORE, MOR, RECORD, TableSettings
 from sluice.config.values import DURATION, GIB, PLACEHOLDER
-from sluice.names import LANE, NAME, did_you_mean
+from sluice.names import LANE, NAME, did_you_mean, shortened
 from sluice_cli.config.model import Ignored, Lane, Rule, Settings, TablesFile, built, field_values, laid_over
 from sluice_cli.config.yaml_lines import ConfigurationMistakes, Path, YamlLines
-from sluice_cli.terminal.output import shortened, visible
+from sluice_cli.terminal.guard import visible
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _SECRET = "key"  # under columns

@@ -22,8 +22,9 @@ from sluice_aws.s3.schemas import SchemaHistory
 from sluice_cli.config.plan import Fit, TableMisfit, known_topics
 from sluice_cli.config.review import claimed_tables
 from sluice_cli.config.topics import THREADS, Reach, WaitingObject, sample_topic, waiting_topics
-from sluice_cli.terminal.output import counted, visible
+from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.stack import lane_names
+from sluice_cli.terminal.words import counted
 from sluice_formats.csv_records import unfit_texts
 from sluice_formats.json.records import unfit_values
 

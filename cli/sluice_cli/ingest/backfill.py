@@ -24,11 +24,13 @@ from sluice_aws.s3.objects import ListedVersion
 from sluice_aws.stack import Target
 from sluice_cli.account.steps import MERGED
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
-from sluice_cli.terminal.interaction import Yes, ask, bars, counting
+from sluice_cli.terminal.guard import visible
+from sluice_cli.terminal.interaction import ask, bars, counting
 from sluice_cli.terminal.known_names import check_prefix
-from sluice_cli.terminal.options import option
-from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, counted, print_json, print_line, say, visible
-from sluice_cli.terminal.stack import supervise_now
+from sluice_cli.terminal.options import DryRun, Json, Stack, Yes, option
+from sluice_cli.terminal.output import print_json, print_line, say
+from sluice_cli.terminal.stack import chosen_target, supervise_now
+from sluice_cli.terminal.words import counted
 
 AT_ONCE = 100  # objects that are admitted before the rate is looked at
 FAILED_SHOWN = 10

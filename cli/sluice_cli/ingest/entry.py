@@ -9,8 +9,8 @@ from typing import Any
 
 from sluice.ledger.keys import PARKED
 from sluice.ledger.records import Decision, ObjectRecord
-from sluice_cli.terminal.output import counted, first_names, human_bytes
 from sluice_cli.terminal.step import completed
+from sluice_cli.terminal.words import counted, first_names, human_bytes
 from sluice_read.moments import clock
 
 TABLES_NAMED = 3  # in a question

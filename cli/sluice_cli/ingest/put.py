@@ -18,21 +18,12 @@ from sluice.errors import CommandFailed, UsageError
 from sluice.ledger.keys import PARKED
 from sluice_cli.account.object import rule_steps, tells_topic
 from sluice_cli.errors import plain_reason
+from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import bars
-from sluice_cli.terminal.options import argument, option
-from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    counted,
-    human_bytes,
-    key_in_line,
-    print_json,
-    print_line,
-    say,
-    visible,
-)
-from sluice_cli.terminal.stack import readable_configuration
+from sluice_cli.terminal.options import Json, Stack, argument, option
+from sluice_cli.terminal.output import key_in_line, print_json, print_line, say
+from sluice_cli.terminal.stack import chosen_target, readable_configuration
+from sluice_cli.terminal.words import counted, human_bytes
 from sluice_local.home import running_home
 
 UPLOADS_AT_ONCE = 8

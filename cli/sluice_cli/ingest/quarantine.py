@@ -20,23 +20,14 @@ from sluice_cli.ingest.entry import describe, describe_decision, described
 from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice, missing_changes, newer_versions
 from sluice_cli.ingest.quarantine_entries import print_entry, print_groups, print_left, print_lines
 from sluice_cli.ingest.set_aside import COUNTED_AT_MOST, SHORTEST_ID, Decided, Quarantine, Selection
-from sluice_cli.terminal.interaction import Yes, ask
+from sluice_cli.terminal.interaction import ask
 from sluice_cli.terminal.known_names import check_table, check_topic
-from sluice_cli.terminal.options import argument, option
-from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    counted,
-    human_age,
-    print_json,
-    print_line,
-    say,
-    say_next_step,
-)
+from sluice_cli.terminal.options import Json, Stack, Yes, argument, option
+from sluice_cli.terminal.output import print_json, print_line, say, say_next_step
 from sluice_cli.terminal.run import AWS_ERRORS
-from sluice_cli.terminal.stack import readable_configuration, supervise_now
+from sluice_cli.terminal.stack import chosen_target, readable_configuration, supervise_now
 from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.words import counted, human_age
 
 LISTED, ROWS_SHOWN = 200, 20
 

@@ -18,9 +18,10 @@ from sluice_cli.account.object import SHORT_ID, shown_entry
 from sluice_cli.ingest.entry import codes, kind, lines_of, reason_of
 from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice
 from sluice_cli.ingest.set_aside import Decided
-from sluice_cli.terminal.guard import escaping_console
-from sluice_cli.terminal.output import counted, human_age, print_line, visible, wrapped
+from sluice_cli.terminal.guard import escaping_console, visible
+from sluice_cli.terminal.output import print_line, wrapped
 from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.words import counted, human_age
 from sluice_read.moments import clock
 
 _NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")  # control characters that bytes have and text hardly does

@@ -24,11 +24,12 @@ from sluice_cli.account.steps import BACKFILL, MERGED, NEWEST_OBJECTS, entries
 from sluice_cli.account.window import given_times
 from sluice_cli.ingest.replay_end import ReplayEnd, TableEnd
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
-from sluice_cli.terminal.interaction import Yes, ask, bars, counting
+from sluice_cli.terminal.interaction import ask, bars, counting
 from sluice_cli.terminal.known_names import check_prefix, check_table
-from sluice_cli.terminal.options import TimeSpan, option, seconds
-from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, counted, print_json, print_line, say
-from sluice_cli.terminal.stack import supervise_now
+from sluice_cli.terminal.options import DryRun, Json, Stack, TimeSpan, Yes, option, seconds
+from sluice_cli.terminal.output import print_json, print_line, say
+from sluice_cli.terminal.stack import chosen_target, supervise_now
+from sluice_cli.terminal.words import counted
 
 AT_ONCE = 400  # objects that are written before the rate is looked at: at least eight transactions
 POLL_S = 1.0

@@ -9,7 +9,8 @@ from typing import Any
 
 from sluice.ledger.keys import CLAIMED, COMMITTED, PENDING, QUARANTINED
 from sluice_cli.account.steps import ENTRIES
-from sluice_cli.terminal.output import counted, visible
+from sluice_cli.terminal.guard import visible
+from sluice_cli.terminal.words import counted
 
 
 @dataclass

@@ -22,10 +22,11 @@ from sluice_aws.stack import Target
 from sluice_cli.account.object import judged_now, way_in
 from sluice_cli.account.steps import ENTRIES
 from sluice_cli.ingest.entry import codes, reason_of
-from sluice_cli.terminal.output import command_line, counted, is_named
+from sluice_cli.terminal.options import command_line
 from sluice_cli.terminal.run import AWS_ERRORS
 from sluice_cli.terminal.stack import operator_of
 from sluice_cli.terminal.step import completed
+from sluice_cli.terminal.words import counted, is_named
 
 SHORTEST_ID = 6  # hexadecimal digits, the fewest that identify an entry
 COUNTED_AT_MOST = 10_000  # entries: a count of more says so

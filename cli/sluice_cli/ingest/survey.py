@@ -16,7 +16,7 @@ from sluice.ledger.keys import CLAIMED, PARKED, PENDING, QUARANTINED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.account.lane import describe_lane, progressed_at
-from sluice_cli.terminal.output import counted, first_names, human_age
+from sluice_cli.terminal.words import counted, first_names, human_age
 
 UNSEEN = "unseen"  # in bronze, but not in the ledger yet
 FRESHNESS, FAILED_RETRYING = "(freshness)", "failed; retrying in"

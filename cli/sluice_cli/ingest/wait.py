@@ -27,24 +27,13 @@ from sluice_cli.ingest.entry import reason_of
 from sluice_cli.ingest.set_aside import ReasonOfRows, reasons_of_rows
 from sluice_cli.ingest.survey import TABLES_SHOWN, Survey, describe_counts
 from sluice_cli.ingest.waiter import Waiter, WaitResult, identities_in
+from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.known_names import code_of
-from sluice_cli.terminal.options import TimeSpan, option, seconds
-from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    counted,
-    first_names,
-    human_age,
-    print_json,
-    print_line,
-    say,
-    say_error,
-    say_next_step,
-    stderr_console,
-    visible,
-)
+from sluice_cli.terminal.options import Json, Stack, TimeSpan, option, seconds
+from sluice_cli.terminal.output import print_json, print_line, say, say_error, say_next_step, stderr_console
+from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.step import in_order
+from sluice_cli.terminal.words import counted, first_names, human_age
 
 LINE_EVERY_S = 10.0  # without a terminal
 LINES_SHOWN = 50  # of one kind

@@ -20,7 +20,7 @@ from sluice_aws.stack import Target
 from sluice_cli.account.lane import rebuilds_by_lane
 from sluice_cli.account.table import BlockedTable, blocked_tables, error_in_backoff, fresh_at_once
 from sluice_cli.ingest.survey import FAILED_RETRYING, FRESHNESS, Survey, describe_tables, progress_line, survey
-from sluice_cli.terminal.output import human_age
+from sluice_cli.terminal.words import human_age
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
 PAUSE_PER_POLL = 3  # a pause lasts three times as long as the poll before it

@@ -10,8 +10,10 @@ from typing import Annotated, Any
 
 from sluice.cost import Assumptions, Once, backlog_once
 from sluice_aws.stack import LOCAL, Target
+from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.options import option
-from sluice_cli.terminal.output import counted, human_age, human_bytes, print_line, visible
+from sluice_cli.terminal.output import print_line
+from sluice_cli.terminal.words import counted, human_age, human_bytes
 
 TABLES_SHOWN = 20
 RATE = 200

@@ -20,9 +20,9 @@ import typer
 from sluice.errors import CommandFailed, UsageError
 from sluice_cli.account.steps import PROPOSALS, TABLES_AND_LANES, put_first
 from sluice_cli.local.progress import interruptible, progress_lines
-from sluice_cli.terminal.interaction import Yes, ask, following
-from sluice_cli.terminal.options import option
-from sluice_cli.terminal.output import Json, print_json, say, say_next_step
+from sluice_cli.terminal.interaction import ask, following
+from sluice_cli.terminal.options import Json, Yes, option
+from sluice_cli.terminal.output import print_json, say, say_next_step
 from sluice_cli.terminal.step import Step
 from sluice_local.emulators.choose import VARIABLE, Kind
 from sluice_local.emulators.emulator import is_answering

@@ -24,10 +24,11 @@ from sluice_cli.errors import DemoFailed, ReaderGone
 from sluice_cli.local.demo_changes import ChangeWriter
 from sluice_cli.local.progress import interruptible, progress_lines
 from sluice_cli.terminal.guard import shell_text, visible
-from sluice_cli.terminal.options import option
-from sluice_cli.terminal.output import counted, print_line, say, stacks_named
+from sluice_cli.terminal.options import option, stacks_named
+from sluice_cli.terminal.output import print_line, say
 from sluice_cli.terminal.run import READER_GONE, run_command
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.words import counted
 from sluice_deploy.release import source_root
 from sluice_local.home import Home
 from sluice_local.stack.stack import Options, local_stack

@@ -9,8 +9,8 @@ from typing import Annotated
 from sluice.errors import UsageError
 from sluice_cli.config.rule_text import EXAMPLE_RULE
 from sluice_cli.terminal.guard import shell_text
-from sluice_cli.terminal.interaction import Yes, ask, path_given
-from sluice_cli.terminal.options import argument
+from sluice_cli.terminal.interaction import ask, path_given
+from sluice_cli.terminal.options import Yes, argument
 from sluice_cli.terminal.output import say, say_next_step
 from sluice_cli.terminal.step import Step
 from sluice_deploy.release import source_root

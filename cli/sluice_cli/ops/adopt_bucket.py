@@ -9,8 +9,9 @@ from botocore.exceptions import ClientError
 
 from sluice.errors import CommandFailed, UsageError
 from sluice_cli.errors import BucketElsewhere, NotificationOverlap
-from sluice_cli.terminal.options import option
-from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, print_json, say
+from sluice_cli.terminal.options import DryRun, Json, Stack, option
+from sluice_cli.terminal.output import print_json, say
+from sluice_cli.terminal.stack import chosen_target
 
 ID = "sluice"
 CREATED = "s3:ObjectCreated:*"

@@ -17,20 +17,11 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.stack import Target
 from sluice_cli.account.steps import NEWEST_OBJECTS, OPEN_BATCHES, at_rest
-from sluice_cli.terminal.options import argument, option
-from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    human_age,
-    human_bytes,
-    is_named,
-    print_json,
-    print_line,
-    say,
-)
-from sluice_cli.terminal.stack import operator_of, supervise_now
+from sluice_cli.terminal.options import Json, Stack, argument, option
+from sluice_cli.terminal.output import print_json, print_line, say
+from sluice_cli.terminal.stack import chosen_target, operator_of, supervise_now
 from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.words import human_age, human_bytes, is_named
 
 MAX_REASON = 500
 SHORT_ID = 14  # "b-" and 12 digits

@@ -12,7 +12,8 @@ from sluice.prices import PriceList
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.stack import LOCAL, Target
-from sluice_cli.terminal.output import counted, visible
+from sluice_cli.terminal.guard import visible
+from sluice_cli.terminal.words import counted
 
 GB = 1e9
 OWN = ("run-", "trial-")  # prefixes of runs and trials; an existing application may have other jobs too

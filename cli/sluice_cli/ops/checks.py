@@ -32,10 +32,10 @@ from sluice_cli.account.table import steps_of_table
 from sluice_cli.errors import BucketElsewhere
 from sluice_cli.ingest.set_aside import in_quarantine
 from sluice_cli.ops.adopt_bucket import announces, configured, has_rule, queue_arn, region_of
+from sluice_cli.ops.findings import FAIL, OK, WARN, Finding
 from sluice_cli.status.overview import lanes_and_tables
-from sluice_cli.terminal.findings import FAIL, OK, WARN, Finding
-from sluice_cli.terminal.output import counted, human_bytes
 from sluice_cli.terminal.step import completed, in_order
+from sluice_cli.terminal.words import counted, human_bytes
 from sluice_deploy.release import distribution_version
 
 RELEASES = "emr-7."

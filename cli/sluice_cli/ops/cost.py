@@ -34,20 +34,12 @@ from sluice.prices import PriceList
 from sluice_aws.stack import LOCAL
 from sluice_cli.account.region_prices import prices_for, prices_of
 from sluice_cli.ops.bills import _ended, _line, _remarks, _usd, besides_runs, by_table, dear_files
-from sluice_cli.terminal.options import TimeSpan, at_least, option, seconds
-from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    counted,
-    described_documents,
-    named_stack,
-    print_json,
-    say,
-    say_skipped,
-)
+from sluice_cli.terminal.options import Json, Stack, TimeSpan, at_least, named_stack, option, seconds
+from sluice_cli.terminal.output import described_documents, print_json, say, say_skipped
+from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.step import Step
 from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.words import counted
 
 app = typer.Typer(no_args_is_help=True)
 LOADS = (

@@ -17,20 +17,11 @@ from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
 from sluice_aws.stack import Target
 from sluice_cli.ingest.workload import Throttle
-from sluice_cli.terminal.options import argument, option
-from sluice_cli.terminal.output import (
-    DryRun,
-    Json,
-    Stack,
-    chosen_target,
-    counted,
-    human_age,
-    print_json,
-    print_line,
-    say,
-)
-from sluice_cli.terminal.stack import output_of
+from sluice_cli.terminal.options import DryRun, Json, Stack, argument, option
+from sluice_cli.terminal.output import print_json, print_line, say
+from sluice_cli.terminal.stack import chosen_target, output_of
 from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.words import counted, human_age
 
 NOTICES, EVENTS, CALLS, RULES = "notices", "events", "calls", "rules"
 _OUTPUTS = {

@@ -14,10 +14,12 @@ from sluice_aws.failures import SEE_STACK, failure_of
 from sluice_aws.stack import Target
 from sluice_cli.ops.checks import CHECKS
 from sluice_cli.ops.engine import EngineTrial
-from sluice_cli.terminal.findings import FAIL, WARN, Finding
-from sluice_cli.terminal.options import TimeSpan, option, seconds
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console
+from sluice_cli.ops.findings import FAIL, WARN, Finding
+from sluice_cli.terminal.options import Json, Stack, TimeSpan, option, seconds
+from sluice_cli.terminal.output import print_json, say, stderr_console
+from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.words import counted
 
 
 def doctor(

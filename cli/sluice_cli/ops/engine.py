@@ -16,9 +16,9 @@ from sluice_aws.lanes.job_runs import JobRun, JobRuns
 from sluice_aws.settings import Settings
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.errors import NoTrial, TrialNotOver
-from sluice_cli.terminal.findings import FAIL, OK, WARN, Finding
-from sluice_cli.terminal.output import counted
+from sluice_cli.ops.findings import FAIL, OK, WARN, Finding
 from sluice_cli.terminal.stack import FUNCTION_OUTPUT
+from sluice_cli.terminal.words import counted
 
 POLL_S, LOCAL_POLL_S = 3.0, 0.3
 SHOWN_DIFFERENCES = 3

@@ -11,9 +11,9 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_cli.account.lane import describe_lane, rebuilds_by_lane, restarted
 from sluice_cli.account.steps import continued_rebuild
 from sluice_cli.terminal.known_names import check_lane
-from sluice_cli.terminal.options import argument
-from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line, say
-from sluice_cli.terminal.stack import supervise_now
+from sluice_cli.terminal.options import Json, Stack, argument
+from sluice_cli.terminal.output import print_json, print_line, say
+from sluice_cli.terminal.stack import chosen_target, supervise_now
 
 Lane = Annotated[str, argument("LANE", "The lane's name, as `sluice status` lists it.")]
 

@@ -19,9 +19,10 @@ from sluice_aws.stack import STACK_VARIABLE, Target
 from sluice_cli.account.steps import RUNS
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import following
-from sluice_cli.terminal.options import argument, option
-from sluice_cli.terminal.output import Stack, chosen_target, is_named, named_stack, say
-from sluice_cli.terminal.stack import output_of
+from sluice_cli.terminal.options import Stack, argument, named_stack, option
+from sluice_cli.terminal.output import say
+from sluice_cli.terminal.stack import chosen_target, output_of
+from sluice_cli.terminal.words import is_named
 from sluice_local.home import Home, running_home
 
 LONGEST_LINE = 1024 * 1024  # characters; the rest of a longer line is shown as a line of its own

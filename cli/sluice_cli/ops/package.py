@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Annotated
 
 from sluice.errors import NoRegion, NoTarget, UsageError
-from sluice_cli.terminal.options import option
-from sluice_cli.terminal.output import Json, Stack, chosen_target, human_bytes, named_stack, print_json, say
+from sluice_cli.terminal.options import Json, Stack, named_stack, option
+from sluice_cli.terminal.output import print_json, say
+from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.words import human_bytes
 from sluice_deploy.functions import build_functions
 from sluice_deploy.parameters import TEMPLATE, given_parameters
 from sluice_deploy.pythons import find_python

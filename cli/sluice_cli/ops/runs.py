@@ -14,20 +14,12 @@ from sluice_aws.s3.past_batches import PastBatch, batches_by_run
 from sluice_cli.account.lane import batches_of_run, lane_entry, run_ms, steps_of_lane
 from sluice_cli.account.window import Nearest, given_times
 from sluice_cli.terminal.known_names import check_lane
-from sluice_cli.terminal.options import option
-from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    described_documents,
-    human_age,
-    print_json,
-    say,
-    say_next_step,
-    say_skipped,
-)
+from sluice_cli.terminal.options import Json, Stack, option
+from sluice_cli.terminal.output import described_documents, print_json, say, say_next_step, say_skipped
+from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.step import in_order
 from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.words import human_age
 from sluice_read.moments import clock
 
 MANIFESTS_READ = 2_000  # at most, newest first

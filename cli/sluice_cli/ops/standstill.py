@@ -18,10 +18,10 @@ from sluice.lane.machine import IDLE, PAUSED
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.stack import STACK_VARIABLE, Target, remove_failed_creation
 from sluice_cli.errors import NotAtRest
-from sluice_cli.terminal.interaction import Yes, ask
-from sluice_cli.terminal.options import TimeSpan, option, seconds
-from sluice_cli.terminal.output import Stack, chosen_target, named_stack, say
-from sluice_cli.terminal.stack import supervise_now
+from sluice_cli.terminal.interaction import ask
+from sluice_cli.terminal.options import Stack, TimeSpan, Yes, named_stack, option, seconds
+from sluice_cli.terminal.output import say
+from sluice_cli.terminal.stack import chosen_target, supervise_now
 from sluice_cli.terminal.step import Step
 from sluice_deploy.parameters import configured_tags, parameters_of
 from sluice_deploy.template import changes_application, parse_template, read_template

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from sluice_cli.status.html import Node, breakable, joined, nothing, tag
 from sluice_cli.status.past import COMMITS_SHOWN, PastCommit, RunPast, TablePast, Window
-from sluice_cli.terminal.output import counted, human_age, round_number
+from sluice_cli.terminal.words import counted, human_age, round_number
 from sluice_read.moments import clock
 
 _WIDTH = 1_000  # of every view box

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sluice_cli.terminal.output import QUANTITY, human_age, marked_up
+from sluice_cli.terminal.words import QUANTITY, human_age, marked_up
 
 _QUANTITY = re.compile(QUANTITY)
 _VOID = frozenset({"meta", "br", "hr", "wbr", "rect", "line", "path"})

@@ -26,7 +26,7 @@ from sluice_cli.status.sections import (
     tables_section,
 )
 from sluice_cli.status.style import STYLE
-from sluice_cli.terminal.output import counted, human_age, human_bytes
+from sluice_cli.terminal.words import counted, human_age, human_bytes
 from sluice_read.moments import clock
 
 

@@ -26,8 +26,10 @@ from sluice_cli.ingest.set_aside import reasons_of_rows
 from sluice_cli.status.overview import gather
 from sluice_cli.status.page import Look, page
 from sluice_cli.status.past import backlog, runs, shown_window, table_pasts
-from sluice_cli.terminal.output import human_age, named_stack, say, stderr_console
+from sluice_cli.terminal.options import named_stack
+from sluice_cli.terminal.output import say, stderr_console
 from sluice_cli.terminal.run import AWS_ERRORS, debugging, unanswered
+from sluice_cli.terminal.words import human_age
 from sluice_read.moments import clock, point_in_time
 
 # Limits of the page: manifests read, waiting objects per table and decisions, batches whose runs are read.

@@ -13,7 +13,7 @@ from sluice.batch.merged_again import new_changes, new_objects
 from sluice.batch.outcome import COMMITTED
 from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch, batches_by_run
-from sluice_cli.terminal.output import human_age
+from sluice_cli.terminal.words import human_age
 
 BINS = 144
 MINUTE_MS = 60_000

@@ -39,8 +39,8 @@ from sluice_cli.status.html import (
     wrong,
 )
 from sluice_cli.status.past import RunPast, TablePast
-from sluice_cli.terminal.output import LONGEST_TEXT, counted, cut, human_age, human_bytes
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.words import LONGEST_TEXT, counted, cut, human_age, human_bytes
 from sluice_read.moments import clock
 
 ROWS_SHOWN = 200  # of services; `sluice ops services list` shows all

@@ -19,27 +19,13 @@ from sluice_cli.account.table import trouble_of_table
 from sluice_cli.account.trouble import troubles
 from sluice_cli.ingest.set_aside import reasons_of_rows
 from sluice_cli.status.overview import gather
-from sluice_cli.terminal.guard import escaping_console
+from sluice_cli.terminal.guard import escaping_console, visible
 from sluice_cli.terminal.interaction import path_given
-from sluice_cli.terminal.options import TimeSpan, at_least, option
-from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    counted,
-    described_documents,
-    human_age,
-    human_bytes,
-    path_shortened,
-    print_json,
-    print_line,
-    say,
-    say_next_step,
-    say_skipped,
-    visible,
-)
-from sluice_cli.terminal.stack import configuration_in_force
+from sluice_cli.terminal.options import Json, Stack, TimeSpan, at_least, option
+from sluice_cli.terminal.output import described_documents, print_json, print_line, say, say_next_step, say_skipped
+from sluice_cli.terminal.stack import chosen_target, configuration_in_force
 from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.words import counted, human_age, human_bytes, path_shortened
 
 REASONS_SHOWN = 10
 EXAMPLE, EXAMPLE_INDENT = "(for example {})", 9  # where it has a line of its own, behind a number of one digit

@@ -22,11 +22,13 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_cli.account.lane import LAPSED, batches_of_run, run_ms
 from sluice_cli.account.table import trouble_of_table
 from sluice_cli.status.overview import lanes_and_tables
-from sluice_cli.terminal.guard import escaping_console
-from sluice_cli.terminal.options import TimeSpan, at_least, option
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, human_age, human_bytes, print_json, visible
+from sluice_cli.terminal.guard import escaping_console, visible
+from sluice_cli.terminal.options import Json, Stack, TimeSpan, at_least, option
+from sluice_cli.terminal.output import print_json
 from sluice_cli.terminal.run import AWS_ERRORS, unanswered
+from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.tables import GAP, state_text
+from sluice_cli.terminal.words import counted, human_age, human_bytes
 from sluice_read.moments import clock
 
 EVERY_S, LEAST_EVERY_S = TimeSpan(2), 0.5

@@ -13,11 +13,11 @@ from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
 from sluice_cli.account.steps import CHECKS, TABLES_AND_LANES
 from sluice_cli.account.table import unblocking
-from sluice_cli.tables.inspect import TableName
-from sluice_cli.terminal.interaction import Yes, ask
+from sluice_cli.terminal.interaction import ask
 from sluice_cli.terminal.known_names import known_table
-from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line
-from sluice_cli.terminal.stack import supervise_now
+from sluice_cli.terminal.options import Json, Stack, TableName, Yes
+from sluice_cli.terminal.output import print_json, print_line
+from sluice_cli.terminal.stack import chosen_target, supervise_now
 
 
 def accept(

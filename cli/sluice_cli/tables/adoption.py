@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 import typer
 
-from sluice.config.pinned_topic import config_in_force
 from sluice.config.rules.partition_fields import partition_field
 from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, NotAdoptable, UsageError
@@ -18,13 +17,14 @@ from sluice.services.requests import ADOPTION, FAILED
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.stack import Target
 from sluice_cli.account.service import describe_error, service_entries
-from sluice_cli.tables.inspect import TableName
-from sluice_cli.terminal.interaction import Yes, ask
-from sluice_cli.terminal.known_names import known_table
-from sluice_cli.terminal.options import TimeSpan, option, seconds
-from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, counted, print_json, print_line, say
+from sluice_cli.terminal.interaction import ask
+from sluice_cli.terminal.known_names import configured_table
+from sluice_cli.terminal.options import DryRun, Json, Stack, TableName, TimeSpan, Yes, option, seconds
+from sluice_cli.terminal.output import print_json, print_line, say
 from sluice_cli.terminal.services import request_services, wait_for_services
+from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.words import counted
 
 
 def adopt(
@@ -50,10 +50,7 @@ def adopt(
     """
     target = chosen_target(stack)
     ledger = target.ledger
-    state = ledger.tables.get(table)
-    configuration = target.configuration()
-    with known_table(target, table):
-        config = config_in_force(configuration, table, state.pinned)
+    config, state = configured_table(target, table)
     if state.last_instant is None:
         raise CommandFailed(f"{table} has no commit yet", next_step=f"Adopt after its first commit: {Step('wait')}")
     derived = next((written for written in config.partition_by if partition_field(written).transform), None)

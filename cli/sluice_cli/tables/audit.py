@@ -38,23 +38,14 @@ from sluice_aws.settings import Settings
 from sluice_aws.stack import Target
 from sluice_cli.account.object import judged_now
 from sluice_cli.ingest.backfill import ListedObjects
+from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import counting
 from sluice_cli.terminal.known_names import check_prefix
-from sluice_cli.terminal.options import option
-from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    counted,
-    described_documents,
-    key_in_line,
-    print_json,
-    print_line,
-    say_skipped,
-    visible,
-)
-from sluice_cli.terminal.stack import readable_configuration, supervise_now
+from sluice_cli.terminal.options import Json, Stack, option
+from sluice_cli.terminal.output import described_documents, key_in_line, print_json, print_line, say_skipped
+from sluice_cli.terminal.stack import chosen_target, readable_configuration, supervise_now
 from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.words import counted
 
 SHOWN = 10  # contradictions of each kind, for people
 GRACE_PARAMETER = "ReconcileGraceSeconds"

@@ -24,24 +24,14 @@ from sluice_aws.stack import Target
 from sluice_cli.config.risks import drop_command
 from sluice_cli.errors import NotInCatalog
 from sluice_cli.terminal.known_names import check_table, known_table
-from sluice_cli.terminal.options import argument, option
-from sluice_cli.terminal.output import (
-    DryRun,
-    Json,
-    Stack,
-    chosen_target,
-    counted,
-    print_json,
-    say,
-    say_error,
-    stderr_console,
-)
+from sluice_cli.terminal.options import DryRun, Json, Stack, TableName, argument, option
+from sluice_cli.terminal.output import print_json, say, say_error, stderr_console
+from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.step import Step
 from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.words import counted
 
 app = typer.Typer(no_args_is_help=True)
-
-OfTable = Annotated[str, argument("TABLE", "database.table")]
 
 
 class Engine(str, Enum):
@@ -124,7 +114,7 @@ def sync(
 
 
 @app.command("show")
-def show(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
+def show(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
     """Show a table's entries in the catalog: tables and views, their columns, and the commit they are synced to.
 
     Examples:
@@ -184,7 +174,7 @@ def last_syncs(target: Target, table: str) -> dict[str, str | None]:
 
 
 def ddl(
-    table: OfTable,
+    table: TableName,
     engine: Annotated[Engine, option("--engine", "The engine that runs the statements.")],
     as_json: Json = False,
     stack: Stack = None,

@@ -23,24 +23,14 @@ from sluice_aws.s3.move_prefix import Mover
 from sluice_aws.s3.objects import ListedVersion, SkippedDocuments, pages_of_bronze
 from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_aws.stack import Target
-from sluice_cli.tables.inspect import TableName
 from sluice_cli.tables.rebuild_plan import obstacles_of_lanes
 from sluice_cli.terminal.interaction import bars, counting
 from sluice_cli.terminal.known_names import check_table
-from sluice_cli.terminal.options import option
-from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    command_line,
-    counted,
-    human_bytes,
-    print_json,
-    print_line,
-    say,
-)
-from sluice_cli.terminal.stack import operator_of
+from sluice_cli.terminal.options import Json, Stack, TableName, command_line, option
+from sluice_cli.terminal.output import print_json, print_line, say
+from sluice_cli.terminal.stack import chosen_target, operator_of
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.words import counted, human_bytes
 
 
 def drop(

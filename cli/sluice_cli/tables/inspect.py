@@ -9,21 +9,13 @@ import typer
 
 from sluice.errors import SluiceError
 from sluice_cli.tables import catalog as catalog_commands
+from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.known_names import check_partition
-from sluice_cli.terminal.options import argument, option
-from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    counted,
-    human_bytes,
-    print_json,
-    print_line,
-    say,
-    stderr_console,
-    visible,
-)
+from sluice_cli.terminal.options import Json, Stack, TableName, option
+from sluice_cli.terminal.output import print_json, print_line, say, stderr_console
+from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.words import counted, human_bytes
 
 if TYPE_CHECKING:
     from sluice_aws.stack import Target
@@ -32,8 +24,6 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(no_args_is_help=True)
-
-TableName = Annotated[str, argument("TABLE", "database.table")]
 
 
 @app.command("list")

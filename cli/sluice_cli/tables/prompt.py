@@ -14,7 +14,8 @@ from typing import Any
 
 from sluice.errors import SluiceError
 from sluice_cli.errors import plain_reason
-from sluice_cli.terminal.output import say, say_error, visible
+from sluice_cli.terminal.guard import visible
+from sluice_cli.terminal.output import say, say_error
 
 HISTORY_LINES = 1_000
 _KEYWORDS = (

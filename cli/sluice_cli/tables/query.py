@@ -15,8 +15,8 @@ from sluice.errors import UsageError
 from sluice_aws.clock import epoch_ms
 from sluice_cli.tables.prompt import prompt
 from sluice_cli.terminal.guard import is_text
-from sluice_cli.terminal.options import argument, option
-from sluice_cli.terminal.output import Stack, chosen_target, counted, json_text, say, stderr_console
+from sluice_cli.terminal.options import Stack, argument, option
+from sluice_cli.terminal.output import json_text, say, stderr_console
 from sluice_cli.terminal.rows import (
     Csv,
     Form,
@@ -29,7 +29,9 @@ from sluice_cli.terminal.rows import (
     write_csv,
     write_rows,
 )
+from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.words import counted
 from sluice_local.cache import cache_directory
 from sluice_read.moments import Span, instant_at, moment_of, span_of
 

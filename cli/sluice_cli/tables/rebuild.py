@@ -22,26 +22,14 @@ from sluice_aws.stack import Target
 from sluice_cli.config.risks import drop_in_glue
 from sluice_cli.errors import CannotRebuild
 from sluice_cli.tables.rebuild_plan import ReplayPlan, obstacles, obstacles_of_lanes, plan_replay
-from sluice_cli.terminal.interaction import Yes, ask, bars, counting
+from sluice_cli.terminal.guard import visible
+from sluice_cli.terminal.interaction import ask, bars, counting
 from sluice_cli.terminal.known_names import known_table
-from sluice_cli.terminal.options import argument, option
-from sluice_cli.terminal.output import (
-    DryRun,
-    Json,
-    Stack,
-    chosen_target,
-    command_line,
-    counted,
-    described_documents,
-    human_bytes,
-    print_json,
-    print_line,
-    say,
-    say_skipped,
-    visible,
-)
-from sluice_cli.terminal.stack import operator_of
+from sluice_cli.terminal.options import DryRun, Json, Stack, TableName, Yes, command_line, option
+from sluice_cli.terminal.output import described_documents, print_json, print_line, say, say_skipped
+from sluice_cli.terminal.stack import chosen_target, operator_of
 from sluice_cli.terminal.step import Step, in_a_row
+from sluice_cli.terminal.words import counted, human_bytes
 
 AT_ONCE = 400  # objects per step of the progress bar: at least eight transactions
 GONE_SHOWN = 50
@@ -51,7 +39,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("table")
 def table(
-    name: Annotated[str, argument("TABLE", "database.table")],
+    name: TableName,
     dry_run: DryRun = False,
     yes: Yes = False,
     history: Annotated[

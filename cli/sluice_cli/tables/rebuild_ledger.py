@@ -15,21 +15,12 @@ from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
 from sluice_cli.errors import LedgerInUse, NotAllRecovered
-from sluice_cli.terminal.interaction import Yes, ask, counting
-from sluice_cli.terminal.output import (
-    DryRun,
-    Json,
-    Stack,
-    chosen_target,
-    counted,
-    described_documents,
-    print_json,
-    print_line,
-    say,
-    say_skipped,
-)
-from sluice_cli.terminal.stack import lane_names
+from sluice_cli.terminal.interaction import ask, counting
+from sluice_cli.terminal.options import DryRun, Json, Stack, Yes
+from sluice_cli.terminal.output import described_documents, print_json, print_line, say, say_skipped
+from sluice_cli.terminal.stack import chosen_target, lane_names
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.words import counted
 
 
 def ledger(dry_run: DryRun = False, yes: Yes = False, as_json: Json = False, stack: Stack = None) -> None:

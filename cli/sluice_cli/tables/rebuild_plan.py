@@ -16,8 +16,8 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import COLD, SkippedDocument, pages_of_bronze
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.stack import Target
-from sluice_cli.terminal.output import counted
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.words import counted
 
 LOOKUPS_AT_ONCE = 16  # requests to bronze
 

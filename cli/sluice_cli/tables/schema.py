@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from sluice.changes.hidden_columns import NAMES
-from sluice.config.pinned_topic import config_in_force
 from sluice.errors import CommandFailed, Incompatible, UsageError
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.evolution import INCOMPATIBLE, ColumnChange, compare, evolve_table, refused
@@ -20,22 +19,13 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.stack import Target
 from sluice_cli.errors import UnknownSchema, plain_reason
-from sluice_cli.terminal.known_names import check_table, known_table
-from sluice_cli.terminal.options import argument
-from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    counted,
-    described_documents,
-    human_age,
-    print_json,
-    print_line,
-    say,
-    say_skipped,
-)
+from sluice_cli.terminal.known_names import check_table, configured_table, known_table
+from sluice_cli.terminal.options import Json, Stack, TableName, argument
+from sluice_cli.terminal.output import described_documents, print_json, print_line, say, say_skipped
+from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.step import Step
 from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.words import counted, human_age
 
 SHORT = 12  # digits shown of a fingerprint
 STORED = "stored"  # in place of a fingerprint: the table's own columns
@@ -44,8 +34,6 @@ app = typer.Typer(
     no_args_is_help=True,
     help="The writer schemas of a table: their history, their differences, and the verdict on a new one.",
 )
-
-OfTable = Annotated[str, argument("TABLE", "database.table")]
 
 
 @app.command("list")
@@ -93,7 +81,7 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
 
 
 @app.command("history")
-def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
+def history(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
     """List every writer schema of a table, oldest first, each with its verdict and its changes.
 
     A verdict is new_table, same, dropped, narrower, added, promoted, rewritten or incompatible: the strongest of the
@@ -144,7 +132,7 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
 
 @app.command("diff")
 def diff(
-    table: OfTable,
+    table: TableName,
     old: Annotated[str | None, argument("[OLD]", "The beginning of a schema's fingerprint, or `stored`.")] = None,
     new: Annotated[str | None, argument("[NEW]", "The other schema.")] = None,
     as_json: Json = False,
@@ -177,7 +165,7 @@ def diff(
 
 @app.command("verdict")
 def verdict(
-    table: OfTable,
+    table: TableName,
     schema: Annotated[
         str, argument("SCHEMA", "A file with an Avro schema (.avsc), or the fingerprint of a known schema.")
     ],
@@ -196,9 +184,8 @@ def verdict(
     """
     target = chosen_target(stack)
     store = target.schema_history
-    with known_table(target, table):
-        config = config_in_force(target.configuration(), table, target.ledger.tables.get(table).pinned)
-        writer = read_writer_schema(_document(target, store, table, schema), config.form)
+    config, _ = configured_table(target, table)
+    writer = read_writer_schema(_document(target, store, table, schema), config.form)
     stored = store.columns(table)
     row = row_with_types(writer, config, {} if stored is None else stored.columns)
     try:

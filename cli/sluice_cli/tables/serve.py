@@ -10,8 +10,9 @@ from typing import Annotated
 
 from sluice.errors import UsageError
 from sluice_cli.errors import CannotListen
-from sluice_cli.terminal.options import TimeSpan, at_least, option
-from sluice_cli.terminal.output import Stack, chosen_target, say
+from sluice_cli.terminal.options import Stack, TimeSpan, at_least, option
+from sluice_cli.terminal.output import say
+from sluice_cli.terminal.stack import chosen_target
 
 _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _TOKEN = "SLUICE_SERVE_TOKEN"  # not an option: other users of the machine see a command's options

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, UsageError
 from sluice.names import did_you_mean
@@ -16,11 +15,11 @@ from sluice.services.requests import FAILED, ICEBERG, SERVICES
 from sluice_aws.clock import epoch_ms
 from sluice_cli.account.service import describe_due, due_entries, service_entries
 from sluice_cli.status.status import print_services
-from sluice_cli.terminal.known_names import check_table, known_table
-from sluice_cli.terminal.options import TimeSpan, argument, option, seconds
-from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line, say
+from sluice_cli.terminal.known_names import check_table, configured_table
+from sluice_cli.terminal.options import Json, Stack, TableName, TimeSpan, argument, option, seconds
+from sluice_cli.terminal.output import print_json, print_line, say
 from sluice_cli.terminal.services import request_services, wait_for_services
-from sluice_cli.terminal.stack import lane_names
+from sluice_cli.terminal.stack import chosen_target, lane_names
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -65,7 +64,7 @@ def list_services(
 
 @app.command("run")
 def run_services(
-    table: Annotated[str, argument("TABLE", "database.table")],
+    table: TableName,
     service: Annotated[
         list[str] | None,
         option(
@@ -97,15 +96,12 @@ def run_services(
       sluice ops services run moma.artworks --service compaction --wait 5m
     """
     target = chosen_target(stack)
-    ledger = target.ledger
-    state = ledger.tables.get(table)
-    with known_table(target, table):
-        config = config_in_force(target.configuration(), table, state.pinned)
+    config, state = configured_table(target, table)
     wanted = _wanted(service, config)
     if state.last_instant is None:
         raise CommandFailed(f"{table} has no data yet", next_step="Services run after the table's first commit")
     requests = request_services(target, config, wanted)
-    ended = wait_for_services(ledger, requests, wait_s) if wait_s else requests
+    ended = wait_for_services(target.ledger, requests, wait_s) if wait_s else requests
     entries = service_entries([], ended)
     if as_json:
         print_json({"services": entries})

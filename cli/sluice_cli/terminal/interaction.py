@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from sluice.errors import CommandFailed, UsageError
 from sluice_cli.terminal.guard import escaped
-from sluice_cli.terminal.options import option
 from sluice_cli.terminal.output import stderr_console, wrapped
 
 SHOWN_AFTER_S = 2.0
@@ -27,7 +26,6 @@ def path_given(text: str) -> Path:
     return Path(text)
 
 
-Yes = Annotated[bool, option("--yes", "Don't ask.")]
 _POLL_S = 0.05
 _CHOICE = " [y/N]: "  # what Typer writes behind a question
 

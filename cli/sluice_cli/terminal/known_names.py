@@ -9,14 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import sluice_formats.errors  # noqa: F401  # these define the codes
-from sluice.config.pinned_topic import pinned_topic
-from sluice.config.table import kept_history
+from sluice.batch.claim import TableState
+from sluice.config.pinned_topic import config_in_force, pinned_topic
+from sluice.config.table import TableConfig, kept_history
 from sluice.errors import NotConfigured, SluiceError, UsageError
 from sluice.names import did_you_mean
 from sluice_aws.stack import Target
 from sluice_cli.errors import UnknownSchema
-from sluice_cli.terminal.output import counted, first_names, visible
+from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.step import Step, in_order
+from sluice_cli.terminal.words import counted, first_names
 from sluice_read.errors import UnknownTable
 
 NAMED = 20  # at most, in a message
@@ -45,6 +47,13 @@ def known_table(target: Target, table: str) -> Iterator[None]:
     except (NotConfigured, UnknownSchema, UnknownTable):
         check_table(target, table)
         raise
+
+
+def configured_table(target: Target, table: str) -> tuple[TableConfig, TableState]:
+    """A table's settings in force, and its state. Raises NotConfigured, and what `check_table` does."""
+    state = target.ledger.tables.get(table)
+    with known_table(target, table):
+        return config_in_force(target.configuration(), table, state.pinned), state
 
 
 def check_lane(target: Target, lane: str | None) -> None:

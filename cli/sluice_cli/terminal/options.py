@@ -1,13 +1,15 @@
 """The options and arguments of verbs, as Typer's: `Annotated[str | None, option("--lane LANE", "Only this lane.")]`.
 
-Durations are the options whose `parser` is `seconds`, or one of `at_least`.
+Durations are the options whose `parser` is `seconds`, or one of `at_least`. What a verb's code asks of the command line
+besides, whatever the verb, are context variables.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from contextvars import ContextVar
+from typing import Annotated, Any
 
 import typer
 
@@ -25,6 +27,19 @@ def option(written: str, meaning: str, **settings: Any) -> Any:
 def argument(word: str, meaning: str, **settings: Any) -> Any:
     """An argument, and the word that its help has for it."""
     return typer.Argument(metavar=word, help=meaning, **settings)
+
+
+Stack = Annotated[str | None, option("--stack NAME", "A deployed stack instead of the local one (also SLUICE_STACK).")]
+Json = Annotated[bool, option("--json", "Print JSON on stdout.")]
+DryRun = Annotated[bool, option("--dry-run", "Show what would be done, and change nothing.")]
+Yes = Annotated[bool, option("--yes", "Don't ask.")]
+TableName = Annotated[str, argument("TABLE", "database.table")]
+# The stack that the command line names, before or behind the verb; next steps name it too.
+named_stack: ContextVar[str | None] = ContextVar("named_stack", default=None)
+# The stacks that were named already, where several verbs run one after the other; None names each time.
+stacks_named: ContextVar[set[str] | None] = ContextVar("stacks_named", default=None)
+# The command line, for records of decisions; the root command sets it.
+command_line: ContextVar[str] = ContextVar("command_line", default="sluice")
 
 
 class TimeSpan(float):

@@ -15,8 +15,9 @@ from sluice.errors import UsageError
 from sluice_cli.errors import NotWritten, plain_reason
 from sluice_cli.terminal.guard import escaped, exact_stdout
 from sluice_cli.terminal.options import option
-from sluice_cli.terminal.output import counted, json_text, say, stderr_console
+from sluice_cli.terminal.output import json_text, say, stderr_console
 from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.words import counted
 
 if TYPE_CHECKING:  # Arrow takes as long to load as all the rest
     import pyarrow as pa

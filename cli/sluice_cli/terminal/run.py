@@ -27,7 +27,8 @@ from sluice.errors import FAILED, CommandFailed, NoTarget, SluiceError, UsageErr
 from sluice_aws.failures import NO_STACK, SEE_DOCTOR, SEE_STACK, failure_of
 from sluice_cli.errors import OutputLost, ReaderGone, plain_reason
 from sluice_cli.terminal.guard import escaped, guarded_output, is_text, visible
-from sluice_cli.terminal.output import command_line, say_error
+from sluice_cli.terminal.options import command_line
+from sluice_cli.terminal.output import say_error
 from sluice_cli.terminal.step import completed
 
 AWS_ERRORS = (ClientError, BotoCoreError)  # AWS or the emulator refused, or nothing answered

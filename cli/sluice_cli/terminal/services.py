@@ -14,7 +14,8 @@ from sluice.services.requests import ServiceRequest
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.stack import Target
-from sluice_cli.terminal.output import command_line, say, stderr_console
+from sluice_cli.terminal.options import command_line
+from sluice_cli.terminal.output import say, stderr_console
 from sluice_cli.terminal.stack import supervise_now
 from sluice_cli.terminal.step import Step
 

@@ -1,10 +1,12 @@
-"""The stack behind a command: who operates it, its configuration and lanes, and a start of what waits in them."""
+"""The stack behind a command: which one and who operates it, its configuration and lanes, and a start of what waits."""
 
 from __future__ import annotations
 
 import getpass
+import os
 import socket
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
@@ -12,12 +14,26 @@ from botocore.exceptions import ClientError
 from sluice.config.document import Configuration
 from sluice.errors import CommandFailed
 from sluice_aws.errors import ConfigurationUnreadable
-from sluice_aws.stack import LOCAL, Target
+from sluice_aws.stack import LOCAL, Target, find_target
+from sluice_cli.terminal.options import named_stack, stacks_named
 from sluice_cli.terminal.output import say
 from sluice_cli.terminal.run import debugging
 
 if TYPE_CHECKING:
     from sluice_aws.ledger.ledger import Ledger
+
+
+def chosen_target(stack: str | None) -> Target:
+    """Choose the stack to work on and name it on stderr. `stack` is the verb's own option. Raises NoTarget."""
+    if stack is not None:
+        named_stack.set(stack)
+    target = find_target(named_stack.get(), os.environ, Path.cwd())
+    stacks = stacks_named.get()
+    if stacks is None or target.described not in stacks:
+        say(target.described)
+    if stacks is not None:
+        stacks.add(target.described)
+    return target
 
 
 def operator_of(target: Target) -> str:

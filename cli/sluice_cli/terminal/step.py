@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sluice_cli.terminal.guard import shell_text
-from sluice_cli.terminal.output import named_stack
+from sluice_cli.terminal.options import named_stack
 
 #: The verbs below a group, by the word that steps name them with. A verb that moves is one entry here.
 TYPED: Mapping[str, str] = {

@@ -15,7 +15,8 @@ from rich.text import Text
 from sluice.names import shortened
 from sluice_cli.terminal.colours import STATES
 from sluice_cli.terminal.guard import escaping_console, visible
-from sluice_cli.terminal.output import path_shortened, say, wrapped
+from sluice_cli.terminal.output import say, wrapped
+from sluice_cli.terminal.words import path_shortened
 
 GAP, WRAPPED_WIDTH = 2, 24  # between columns of a table; of a text that is wrapped, at least
 SHORTEST, LONGEST_SHORTENED = 14, 24  # characters that the narrowest table leaves of an id and of a long key

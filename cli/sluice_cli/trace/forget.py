@@ -13,7 +13,6 @@ import typer
 
 from sluice.batch.row_errors import BASE64, JSON_TEXT, MAX_CONTENT_BYTES, RowError, from_lines, to_lines
 from sluice.changes.forgotten import hashed_text, key_hash
-from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, SluiceError
 from sluice.schema.avro import read_writer_schema
@@ -25,23 +24,15 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.stack import Target
 from sluice_cli.account.service import describe_error, service_entries
-from sluice_cli.terminal.interaction import Yes, ask
-from sluice_cli.terminal.known_names import check_key, known_table
-from sluice_cli.terminal.options import TimeSpan, argument, at_least, option
-from sluice_cli.terminal.output import (
-    DryRun,
-    Json,
-    Stack,
-    chosen_target,
-    counted,
-    print_json,
-    print_line,
-    say,
-    stderr_console,
-    visible,
-)
+from sluice_cli.terminal.guard import visible
+from sluice_cli.terminal.interaction import ask
+from sluice_cli.terminal.known_names import check_key, configured_table
+from sluice_cli.terminal.options import DryRun, Json, Stack, TableName, TimeSpan, Yes, argument, at_least, option
+from sluice_cli.terminal.output import print_json, print_line, say, stderr_console
 from sluice_cli.terminal.services import request_services, wait_for_services
+from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.words import counted
 
 if TYPE_CHECKING:
     from sluice_cli.trace.row_search import Searched
@@ -52,7 +43,7 @@ DRY_RUN = "dry_run"  # the state of a receipt in --json
 
 
 def forget(
-    table: Annotated[str, argument("TABLE", "database.table")],
+    table: TableName,
     key: Annotated[
         list[str],
         argument(
@@ -83,8 +74,7 @@ def forget(
       sluice forget crm.user 7 --yes --json > receipt.json
     """
     target = chosen_target(stack)
-    with known_table(target, table):
-        config = config_in_force(target.configuration(), table, target.ledger.tables.get(table).pinned)
+    config, _ = configured_table(target, table)
     if config.append_only:
         raise CommandFailed(f"{table} has no record key", next_step="Remove its objects, and rebuild the table")
     check_key(table, config.record_key, key)

@@ -15,23 +15,13 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.account.steps import put_first
 from sluice_cli.account.window import Nearest, given_times, runs_then
+from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.known_names import check_table
-from sluice_cli.terminal.options import option
-from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    counted,
-    described_documents,
-    human_bytes,
-    print_json,
-    say,
-    say_next_step,
-    say_skipped,
-    stderr_console,
-    visible,
-)
+from sluice_cli.terminal.options import Json, Stack, option
+from sluice_cli.terminal.output import described_documents, print_json, say, say_next_step, say_skipped, stderr_console
+from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.words import counted, human_bytes
 from sluice_cli.trace.history_search import MANIFESTS_AT_MOST, Gathered, Histories, HistoryQuery
 from sluice_cli.trace.object_history import Claim, Entry, describe_entry, totals
 from sluice_cli.trace.stages import reason_now

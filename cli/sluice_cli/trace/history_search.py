@@ -17,7 +17,7 @@ from sluice_aws.s3.past_batches import AT_ONCE, PastBatch
 from sluice_aws.stack import Target
 from sluice_cli.account.steps import NEWEST_OBJECTS, commits
 from sluice_cli.account.window import Nearest
-from sluice_cli.terminal.output import is_named
+from sluice_cli.terminal.words import is_named
 from sluice_cli.trace.object_history import Entry, by_object, claims_of
 from sluice_cli.trace.tracking import Tracker
 from sluice_read.moments import instant_of

@@ -16,27 +16,24 @@ import typer
 from sluice.changes.position import AMONG_TIES, BY_ARRIVAL, OFFSET_DIGITS, begins_dump
 from sluice.changes.row_history import Row
 from sluice.config.table import HARD, IGNORE, TableConfig
+from sluice.names import shortened
 from sluice_aws.clock import epoch_ms
 from sluice_cli.account.steps import FORGOTTEN_IN_BRONZE, entries
+from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.known_names import known_table
-from sluice_cli.terminal.options import argument, option
+from sluice_cli.terminal.options import Json, Stack, TableName, argument, option
 from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    counted,
     described_documents,
-    first_names,
     key_in_line,
     print_json,
     print_line,
     say,
     say_skipped,
-    shortened,
     stderr_console,
-    visible,
 )
+from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.step import completed
+from sluice_cli.terminal.words import counted, first_names
 from sluice_read.moments import clock, point_in_time, span_of
 
 if TYPE_CHECKING:
@@ -51,7 +48,7 @@ _POSITION = re.compile(r"\b[0-9]{4}(?:\.[tw]?[0-9a-f]+)*\.[0-9]{20}\b")  # as `s
 
 
 def row(
-    table: Annotated[str, argument("TABLE", "database.table")],
+    table: TableName,
     key: Annotated[
         list[str],
         argument(

@@ -27,7 +27,7 @@ from sluice.ledger.records import RETRIED, SAME_BYTES, Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.account.object import next_step
 from sluice_cli.ingest.entry import reason_of
-from sluice_cli.terminal.output import counted
+from sluice_cli.terminal.words import counted
 
 UNSEEN = "unseen"  # in bronze, and not in the ledger: its notice is still on the way
 # The kinds of stretches, each drawn in its own colour.

@@ -13,20 +13,11 @@ from sluice.objects import ObjectId
 from sluice_cli.account.object import traced as step_to
 from sluice_cli.account.object import versions_of
 from sluice_cli.account.steps import notice_missing
-from sluice_cli.terminal.guard import escaping_console
-from sluice_cli.terminal.options import argument, option
-from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    counted,
-    described_documents,
-    print_json,
-    print_line,
-    say,
-    say_skipped,
-    visible,
-)
+from sluice_cli.terminal.guard import escaping_console, visible
+from sluice_cli.terminal.options import Json, Stack, argument, option
+from sluice_cli.terminal.output import described_documents, print_json, print_line, say, say_skipped
+from sluice_cli.terminal.stack import chosen_target
+from sluice_cli.terminal.words import counted
 from sluice_cli.trace.stages import ReplayTrace, Stretch, Trace, state_of, trace_of
 from sluice_cli.trace.tracking import Tracker
 from sluice_cli.trace.waterfall import stretch_lines, summary, svg, text_lines

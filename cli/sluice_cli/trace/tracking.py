@@ -23,9 +23,10 @@ from sluice_cli.account.lane import lane_entry, rebuilds_by_lane, steps_of_lane
 from sluice_cli.account.object import judged_now
 from sluice_cli.account.steps import NEWEST_OBJECTS
 from sluice_cli.account.table import blocked_tables
-from sluice_cli.terminal.output import is_named, visible
+from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.stack import readable_configuration
 from sluice_cli.terminal.step import in_order
+from sluice_cli.terminal.words import is_named
 from sluice_cli.trace.stages import TraceFacts, taken_over_at
 
 VERSIONS_AT_MOST = 1_000  # of one key, in bronze

@@ -7,26 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sluice.changes.outdated import outdated_note
+from sluice.names import shortened
 from sluice_cli.account.steps import entries
 from sluice_cli.account.table import written_again
-from sluice_cli.terminal.guard import shell_text
+from sluice_cli.terminal.guard import shell_text, visible
 from sluice_cli.terminal.interaction import counting
 from sluice_cli.terminal.known_names import known_table
-from sluice_cli.terminal.options import argument, option
-from sluice_cli.terminal.output import (
-    Json,
-    Stack,
-    chosen_target,
-    counted,
-    described_documents,
-    key_in_line,
-    print_json,
-    print_line,
-    say_skipped,
-    shortened,
-    visible,
-)
+from sluice_cli.terminal.options import Json, Stack, TableName, option
+from sluice_cli.terminal.output import described_documents, key_in_line, print_json, print_line, say_skipped
 from sluice_cli.terminal.rows import cell
+from sluice_cli.terminal.stack import chosen_target
+from sluice_cli.terminal.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +40,7 @@ _MEANS = {
 
 
 def verify(
-    table: Annotated[str, argument("TABLE", "database.table")],
+    table: TableName,
     sample: Annotated[
         int | None, option("--sample N", "Compare about N keys, chosen by a hash. Default: all.", min=1)
     ] = None,

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
+from sluice.names import shortened
 from sluice_cli.terminal.colours import DARK, LIGHT
-from sluice_cli.terminal.output import counted, marked_up, round_number, shortened, visible, wrapped
+from sluice_cli.terminal.guard import visible
+from sluice_cli.terminal.output import wrapped
+from sluice_cli.terminal.words import counted, marked_up, round_number
 from sluice_cli.trace.stages import ARRIVAL, BETWEEN, LEDGER, SPARK, WAITING, Stretch, Trace
 from sluice_read.moments import clock
 

@@ -9,7 +9,7 @@ from sluice import prices
 from sluice_aws.lanes.job_runs import Billed
 from sluice_aws.stack import LOCAL
 from sluice_cli.main import run
-from sluice_cli.terminal.output import chosen_target
+from sluice_cli.terminal.stack import chosen_target
 
 
 @pytest.fixture

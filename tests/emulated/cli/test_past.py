@@ -24,7 +24,7 @@ from sluice_cli.main import run
 from sluice_cli.status import page_file
 from sluice_cli.status import top as top_command
 from sluice_cli.status.past import BINS
-from sluice_cli.terminal.output import chosen_target
+from sluice_cli.terminal.stack import chosen_target
 
 
 class Elements(HTMLParser):

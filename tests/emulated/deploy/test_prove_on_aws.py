@@ -9,7 +9,7 @@ import re
 import pytest
 from judging.fixture_sets import find_set
 
-from sluice_cli.terminal.output import chosen_target
+from sluice_cli.terminal.stack import chosen_target
 from tools import prove_on_aws
 from tools.prove_on_aws import Proof, Unshown, Wrong, record, remove
 

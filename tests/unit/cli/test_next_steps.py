@@ -6,7 +6,7 @@ import re
 import pytest
 from support.source_trees import ROOT, nodes_of
 
-from sluice_cli.terminal.output import named_stack
+from sluice_cli.terminal.options import named_stack
 from sluice_cli.terminal.step import Step, completed, in_a_row
 from sluice_cli.verbs import built
 

@@ -23,8 +23,8 @@ from sluice_cli.status.html import (
 )
 from sluice_cli.status.style import STYLE
 from sluice_cli.terminal.colours import DARK, DECORATION, GROUNDS, LIGHT, TEXT
-from sluice_cli.terminal.output import LONGEST_TEXT, cut
 from sluice_cli.terminal.step import Step
+from sluice_cli.terminal.words import LONGEST_TEXT, cut
 from tools.status_pictures import SIZES, browser, headless, sample_page, sample_status
 from tools.status_pictures import table as sample_table
 

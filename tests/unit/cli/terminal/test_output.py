@@ -11,16 +11,9 @@ from support.builders import to_a_terminal, unstyled
 
 from sluice_cli.status.html import KINDS
 from sluice_cli.terminal.colours import STATES
-from sluice_cli.terminal.output import (
-    counted,
-    human_age,
-    human_bytes,
-    is_named,
-    print_line,
-    say_error,
-    wrapped,
-)
+from sluice_cli.terminal.output import print_line, say_error, wrapped
 from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.words import counted, human_age, human_bytes, is_named
 from sluice_read.values import column_names, rows_of
 
 

@@ -9,8 +9,10 @@ import pytest
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import Outcome, RowErrorCount, Stage
 from sluice.ledger.records import Decision, ObjectRecord
+from sluice.names import shortened
 from sluice.objects import ObjectId
-from sluice_cli.terminal.output import marked_up, shortened, visible
+from sluice_cli.terminal.guard import visible
+from sluice_cli.terminal.words import marked_up
 from sluice_cli.trace.stages import TraceFacts, taken_over_at, trace_of
 from sluice_cli.trace.trace import describe_trace
 from sluice_cli.trace.waterfall import summary, svg, text_lines
