@@ -37,7 +37,6 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
     Examples:
 
       sluice config check tables.yaml
-
       sluice config check tables.yaml --waiting
     """
     try:
@@ -89,9 +88,7 @@ def show(
     Examples:
 
       sluice config show
-
       sluice config show --json | jq '.rules[].table'
-
       sluice config show --earlier 1 > tables.yaml && sluice config push tables.yaml
     """
     target = chosen_target(stack)

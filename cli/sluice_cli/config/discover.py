@@ -79,9 +79,7 @@ def discover(
     Examples:
 
       sluice config discover
-
       sluice config discover --write --key shop.public.basket=basket_id,line
-
       sluice config push tables.yaml
     """
     # Arrow takes as long to load as all the rest.

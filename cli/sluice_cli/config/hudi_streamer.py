@@ -49,7 +49,6 @@ def import_properties(
     Examples:
 
       sluice config import artworks.properties --table-type MERGE_ON_READ
-
       sluice config import sale.properties --table ecomm.sale --write
     """
     if topic is not None and not TOPIC.fullmatch(topic):

@@ -60,7 +60,6 @@ def backfill(
     Examples:
 
       sluice backfill --dry-run
-
       sluice backfill --prefix topics/crm.user/ --rate 50 --yes && sluice wait
     """
     target = chosen_target(stack)

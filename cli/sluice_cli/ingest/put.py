@@ -89,7 +89,6 @@ def put(
     Examples:
 
       sluice put exports/ --prefix topics
-
       sluice put crm.user+0+0000000000.avro --prefix topics/crm.user/partition=0
     """
     copies = planned_copies(paths, prefix, stack_folder=running_home(os.environ, Path.cwd()).path)

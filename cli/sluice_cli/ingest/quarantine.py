@@ -70,7 +70,6 @@ def list_entries(
     Examples:
 
       sluice quarantine list
-
       sluice quarantine list --code schema_frozen --json | jq -r '.entries[].key'
     """
     target = chosen_target(stack)
@@ -168,7 +167,6 @@ def retry(
     Examples:
 
       sluice quarantine retry 3f2a9c
-
       sluice quarantine retry --code schema_frozen --table crm.user && sluice wait
     """
     target = chosen_target(stack)
@@ -213,9 +211,7 @@ def discard(
     Examples:
 
       sluice quarantine discard 3f2a9c --note 'written by a broken test'
-
       sluice quarantine discard --parked --topic crm.public.scratch
-
       sluice quarantine discard topics/crm.user/partition=0/crm.user+0+0000000010.avro
     """
     target = chosen_target(stack)

@@ -80,7 +80,6 @@ def replay(
     Examples:
 
       sluice ops replay --table crm.user --since 2h --dry-run
-
       sluice ops replay --prefix topics/crm.public.user/ --yes --wait
     """
     if not all and (prefix, table, batch, since, before) == (None,) * 5:

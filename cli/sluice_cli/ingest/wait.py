@@ -66,7 +66,6 @@ def wait(
     Examples:
 
       sluice put exports/ && sluice wait
-
       sluice wait --timeout 2m --strict --json
     """
     target = chosen_target(stack)

@@ -99,9 +99,7 @@ def up(
     Examples:
 
       sluice local up --config tables.yaml --detach
-
       sluice local up --port 4566 --bind 0.0.0.0
-
       aws --endpoint-url "$(sluice local info --json | jq -r .endpoint)" s3 ls
     """
     require_parts(emulator)  # a detached process would report it in its log

@@ -68,7 +68,6 @@ def init(
     Examples:
 
       sluice init lakehouse && cd lakehouse && make deploy
-
       sluice init .
     """
     root = source_root()

@@ -43,7 +43,6 @@ def adopt_bucket(
     Examples:
 
       sluice --stack sluice ops adopt-bucket --dry-run
-
       sluice --stack sluice ops adopt-bucket
     """
     if via not in (None, *VIA):

@@ -61,7 +61,6 @@ def show(
     Examples:
 
       sluice ops batch show
-
       sluice ops batch show b-3f2a --json | jq '.batches[].tables[].objects[].key'
     """
     target = chosen_target(stack)

@@ -156,7 +156,6 @@ def estimate(
     Examples:
 
       sluice ops cost estimate --tables 7 --every 1h --objects 700 --mb 350
-
       sluice ops cost estimate --tables 1 --freshness 10m
     """
     if tables is None and (every, objects, mb) != _GIVEN_BY_DEFAULT:

@@ -48,7 +48,6 @@ def doctor(
     Examples:
 
       sluice doctor
-
       sluice --stack sluice doctor --job
     """
     target = chosen_target(stack)

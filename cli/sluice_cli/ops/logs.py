@@ -49,9 +49,7 @@ def logs(
     Examples:
 
       sluice ops logs
-
       sluice ops logs run-main-20260501T101500 --stderr
-
       sluice ops logs --json | jq .event
     """
     if stack or named_stack.get() or os.environ.get(STACK_VARIABLE):

@@ -75,9 +75,7 @@ def package(
     Examples:
 
       sluice --stack NAME package --upload --release-file .aws-sam/release
-
       sluice package --functions .aws-sam/functions.zip --python 3.13
-
       sluice package --parameters "prod AlarmEmail=you@example.org"
     """
     if parameters:

@@ -46,9 +46,7 @@ def runs(
     Examples:
 
       sluice ops runs
-
       sluice ops runs --lane main --failed
-
       sluice ops runs --since 2026-05-01T02:50:00Z --before 2026-05-01T03:30:00Z
     """
     now = epoch_ms()

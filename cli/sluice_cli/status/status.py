@@ -67,11 +67,8 @@ def status(
     Examples:
 
       sluice status
-
       sluice status --json | jq '.tables[] | select(.last_error)'
-
       sluice status --html status.html --since 7d
-
       sluice status --html status.html --watch
     """
     if watch and (html is None or as_json):

@@ -52,9 +52,7 @@ def top(
     Examples:
 
       sluice top
-
       sluice top --every 5s
-
       sluice top --json | jq '.tables[] | select(.late)'
     """
     target = chosen_target(stack)

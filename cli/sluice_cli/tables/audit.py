@@ -87,9 +87,7 @@ def audit(
     Examples:
 
       sluice audit
-
       sluice audit --prefix topics/crm.public.user/ --objects
-
       sluice audit --json | jq '.contradictions[].code'
     """
     target = chosen_target(stack)

@@ -60,7 +60,6 @@ def sync(
     Examples:
 
       sluice ops catalog sync --dry-run
-
       sluice ops catalog sync moma.artists
     """
     target = chosen_target(stack)
@@ -120,7 +119,6 @@ def show(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
     Examples:
 
       sluice ops catalog show moma.artists
-
       sluice ops catalog show moma.artists --json | jq '.entries[] | .parameters'
     """
     target = chosen_target(stack)
@@ -187,7 +185,6 @@ def ddl(
     Examples:
 
       sluice table ddl moma.artists --engine spark
-
       sluice table ddl moma.artists --engine redshift > artists.sql
     """
     target = chosen_target(stack)

@@ -56,7 +56,6 @@ def drop(
     Examples:
 
       sluice config push tables.yaml && sluice table drop crm.old
-
       sluice table drop crm.old --yes
     """
     target = chosen_target(stack)

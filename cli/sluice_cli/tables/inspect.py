@@ -35,7 +35,6 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
     Examples:
 
       sluice table list
-
       sluice table list --json | jq -r '.tables[].table'
     """
     from sluice.batch.merged_again import changes_of_table
@@ -91,7 +90,6 @@ def show(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
     Examples:
 
       sluice table show moma.artists
-
       sluice table show moma.artists --json | jq -r '.columns[].name'
     """
     from sluice_cli.tables.details import describe_table, schema_rows
@@ -161,7 +159,6 @@ def commits(
     Examples:
 
       sluice table commits moma.artists
-
       sluice table commits moma.works --all --json | jq 'map(.rows_written) | add'
     """
     listing = _listing(chosen_target(stack), table)
@@ -219,9 +216,7 @@ def files(
     Examples:
 
       sluice table files moma.works
-
       sluice table files moma.works --partition nationality=German
-
       sluice table files moma.works --json | jq 'map(.log_bytes) | add'
     """
     from sluice_cli.tables.details import file_rows
@@ -258,7 +253,6 @@ def stats(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
     Examples:
 
       sluice table stats moma.works
-
       sluice table stats moma.works --json | jq .write_amplification
     """
     from sluice_cli.tables.details import SMALL_FILE_BYTES, table_stats

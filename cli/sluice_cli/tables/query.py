@@ -99,21 +99,13 @@ def query(
     Examples:
 
       sluice query tickit.sales --limit 20
-
       sluice query moma.artists --as-of 2026-05-01T10:15:00Z --parquet old.parquet
-
       sluice query moma.works_ro -c id -c name --csv > works.csv
-
       sluice query moma.artists --since 20260501101500123 --json | jq .id
-
       sluice query 'select count(*) from tickit.sales'
-
       sluice query --json 'select * from crm."user" where id = 7'
-
       sluice query --as-of 1d 'select count(*) from moma.artists'
-
       sluice query --since 2h 'select count(*) from moma.works where __deleted'
-
       sluice query --with-deleted --lineage 'from tickit.users' --csv > users.csv
     """
     # hudi-rs, DuckDB and Arrow take as long to load as all the rest, and few other verbs need them.
@@ -224,9 +216,7 @@ def diff(
     Examples:
 
       sluice diff moma.artists --from 20260501101500123 --to 20260501101700456
-
       sluice diff moma.artists --from 2h
-
       sluice diff moma.works --from 1d --json | jq -r .difference | sort | uniq -c
     """
     from sluice_read.diff import ADDED, CHANGED, REMOVED, RowDifference, differences, key_columns, refuse_wrong_order

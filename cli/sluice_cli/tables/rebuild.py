@@ -73,9 +73,7 @@ def table(
     Examples:
 
       sluice rebuild table crm.user --dry-run
-
       sluice pause main && sluice rebuild table crm.user
-
       sluice config push tables.yaml && sluice resume main && sluice wait
     """
     target = chosen_target(stack)

@@ -36,7 +36,6 @@ def ledger(dry_run: DryRun = False, yes: Yes = False, as_json: Json = False, sta
     Examples:
 
       sluice pause main && sluice rebuild ledger --dry-run
-
       sluice rebuild ledger --yes && sluice resume main
     """
     target = chosen_target(stack)

@@ -92,7 +92,6 @@ def history(table: TableName, as_json: Json = False, stack: Stack = None) -> Non
     Examples:
 
       sluice table schema history shop.orders
-
       sluice table schema history shop.orders --json | jq '.schemas[-1].verdict'
     """
     target = chosen_target(stack)
@@ -145,7 +144,6 @@ def diff(
     Examples:
 
       sluice table schema diff shop.orders
-
       sluice table schema diff shop.orders 5f1c 9ab0
     """
     target = chosen_target(stack)
@@ -179,7 +177,6 @@ def verdict(
     Examples:
 
       sluice table schema verdict shop.orders orders-v7.avsc
-
       sluice table schema verdict shop.orders 5f1c --json
     """
     target = chosen_target(stack)

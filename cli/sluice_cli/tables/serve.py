@@ -62,13 +62,9 @@ def serve(
     Examples:
 
       sluice serve
-
       curl 'http://127.0.0.1:8017/tables/moma.artists/rows?where=nationality:eq:German&limit=10'
-
       curl 'http://127.0.0.1:8017/tables/moma.artists/row?key=299&as_of=2026-05-01T10:15:00Z'
-
       sluice serve --queries queries/ && curl http://127.0.0.1:8017/salesbyseller/3
-
       sluice --stack prod serve --host 0.0.0.0 --no-page --token-file /run/secrets/sluice
     """
     import uvicorn

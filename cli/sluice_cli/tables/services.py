@@ -35,7 +35,6 @@ def list_services(
     Examples:
 
       sluice ops services list moma.artists
-
       sluice ops services list --json | jq '.services[].error'
     """
     target = chosen_target(stack)
@@ -92,7 +91,6 @@ def run_services(
     Examples:
 
       sluice ops services run moma.artworks
-
       sluice ops services run moma.artworks --service compaction --wait 5m
     """
     target = chosen_target(stack)

@@ -70,7 +70,6 @@ def forget(
     Examples:
 
       sluice forget crm.user 7 --dry-run
-
       sluice forget crm.user 7 --yes --json > receipt.json
     """
     target = chosen_target(stack)

@@ -73,15 +73,10 @@ def history(
     Examples:
 
       sluice history
-
       sluice history --table crm.user --since 2h
-
       sluice history --key topics/crm.user/partition=0/crm.user+0+0000000000.avro
-
       sluice history --batch b-3f2a9c
-
       sluice history --batch 20260501101500123
-
       sluice history --json | jq '.objects[] | select(.state == "parked").key'
     """
     if key is not None and (table is not None or since is not None or before is not None):

@@ -89,13 +89,9 @@ def row(
     Examples:
 
       sluice row crm.user 7
-
       sluice row crm.user 7 --as-of 2026-05-01T10:15:00Z
-
       sluice row crm.user 7 --since 2h --json | jq '.chapters[].row.values'
-
       sluice row shop.order_line 1001 3
-
       sluice row bank.account -- -5
     """
     # Arrow and the job's readers take as long to load as all the rest.

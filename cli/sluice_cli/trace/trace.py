@@ -57,11 +57,8 @@ def trace(
     Examples:
 
       sluice trace topics/crm.user/partition=0/crm.user+0+0000000000.avro
-
       sluice trace crm.public.user+0+0000000000.avro
-
       sluice trace KEY --svg waterfall.svg
-
       sluice trace KEY --json | jq .to_readable_ms
     """
     sources = Tracker(chosen_target(stack))

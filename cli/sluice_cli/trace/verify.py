@@ -62,7 +62,6 @@ def verify(
     Examples:
 
       sluice verify crm.user
-
       sluice verify crm.user --sample 1000 --json | jq '.disagreements'
     """
     # Arrow and the job's readers take as long to load as all the rest.
