@@ -62,12 +62,8 @@ __all__ = [
 
 # Names whose modules take longer to load than the rest of a command.
 _HEAVY = {
-    "ADDED": "sluice_read.diff",
-    "CHANGED": "sluice_read.diff",
-    "CommitTime": "sluice_read.silver",
-    "REMOVED": "sluice_read.diff",
-    "RowDifference": "sluice_read.diff",
-    "Silver": "sluice_read.silver",
+    **dict.fromkeys(("ADDED", "CHANGED", "REMOVED", "RowDifference"), "sluice_read.diff"),
+    **dict.fromkeys(("CommitTime", "Silver"), "sluice_read.silver"),
 }
 
 

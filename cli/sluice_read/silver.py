@@ -20,7 +20,7 @@ from sluice_read.errors import AwsCallFailed
 from sluice_read.moments import NOW, Moment, Span, instant_at, moment_of, span_of
 from sluice_read.past_states import open_as_of
 from sluice_read.place import SilverPlace, tables_in
-from sluice_read.reading import BATCH_ROWS, Shown, SilverTable, open_table
+from sluice_read.reading import BATCH_ROWS, Shown, open_table
 from sluice_read.sql import run_query
 
 
@@ -172,7 +172,7 @@ class Silver:
         with ExitStack() as opened:
             with _aws_errors_typed():  # and not what the caller does with the rows
                 query = run_query(self._place, sql, with_deleted=with_deleted, lineage=lineage, span=span)
-                relation = opened.enter_context(query)
+                _, relation = opened.enter_context(query)
             yield relation.to_arrow_reader(BATCH_ROWS)
 
     @_aws_errors_typed()
@@ -190,13 +190,10 @@ class Silver:
             open_as_of(self._place, table, span=NOW if second is None else Span(as_of=second)),
         )
 
-    def _open(self, table: str, span: Span) -> SilverTable:
-        return open_table(self._place, table, span=span)
-
     def _reader(
         self, table: str, span: Span, columns: Sequence[str] | None, with_deleted: bool, lineage: bool
     ) -> pa.RecordBatchReader:
-        return self._open(table, span).reader(_shown(columns, with_deleted, lineage))
+        return open_table(self._place, table, span=span).reader(_shown(columns, with_deleted, lineage))
 
 
 def _shown(columns: Sequence[str] | None, with_deleted: bool, lineage: bool) -> Shown:

@@ -127,46 +127,16 @@ def run_query(
     span: Span = NOW,
     files: bool = False,
     note: Callable[[str], None] = lambda sentence: None,
-) -> Iterator[duckdb.DuckDBPyRelation]:
-    """Run one SELECT, its result readable inside the `with`. Every table is read over the same span.
-
-    A table whose own files begin later is read from its history table, where it has one: `note` gets a sentence that
-    says so. With `files` the statement may also read files of this machine. Raises InvalidQuery and what `open_table`
-    does.
-    """
-    with bound_query(place, sql, with_deleted=with_deleted, lineage=lineage, span=span, files=files, note=note) as (
-        _,
-        relation,
-    ):
-        yield relation
-
-
-@contextmanager
-def query_batches(
-    place: SilverPlace, sql: str, batch_rows: int, **how: Any
-) -> Iterator[tuple[duckdb.DuckDBPyRelation, Callable[[], pa.RecordBatchReader]]]:
-    """Run one SELECT as `run_query` does, with a function that begins to read its batches and that Ctrl-C ends."""
-    with bound_query(place, sql, **how) as (connection, relation):
-        yield relation, lambda: interruptible(connection, lambda: relation.to_arrow_reader(batch_rows))
-
-
-@contextmanager
-def bound_query(
-    place: SilverPlace,
-    sql: str,
-    *,
-    with_deleted: bool = False,
-    lineage: bool = False,
-    span: Span = NOW,
-    files: bool = False,
-    note: Callable[[str], None] = lambda sentence: None,
     parameters: Mapping[str, str] | None = None,
     memory_mib: int | None = None,
     within: Callable[[duckdb.DuckDBPyConnection], AbstractContextManager[None]] = lambda connection: nullcontext(),
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyRelation]]:
-    """Open DuckDB with the tables that a SELECT names, and the SELECT as a relation, as `run_query` says.
+    """Run one SELECT: a DuckDB with the tables that it names, and its result, readable inside the `with`.
 
-    `parameters` are the values of `$name` in it, which DuckDB binds. All of its work is done `within` a context.
+    Every table is read over the same span. One whose own files begin later is read from its history table, where it
+    has one: `note` gets a sentence that says so. With `files` the statement may also read files of this machine.
+    `parameters` are the values of `$name` in it, which DuckDB binds. All of its work is done `within` a context. Raises
+    InvalidQuery and what `open_table` does.
     """
     with opened_duckdb(files=files, memory_mib=memory_mib) as connection, within(connection):
         # DuckDB compares names without case, so two spellings are one table.

@@ -41,7 +41,7 @@ def states(bench: Workbench, config: TableConfig) -> list[tuple[Any, ...]]:
         "select id, name, big, epoch_ms(valid_from) // 60000, epoch_ms(valid_to) // 60000, is_current "
         f"from {config.history_table.table} order by 1, 4"
     )
-    with run_query(Silver(bench.services.tables_uri), sql) as found:
+    with run_query(Silver(bench.services.tables_uri), sql) as (_, found):
         return found.fetchall()
 
 
@@ -61,7 +61,7 @@ def past_rows(bench: Workbench, config: TableConfig, *, minute: int) -> list[tup
     span = span_of(as_of=f"1970-01-01T00:{minute:02d}:30Z")
     with run_query(
         Silver(bench.services.tables_uri), f"select id, name, big from {config.table} order by id", span=span
-    ) as found:
+    ) as (_, found):
         return found.fetchall()
 
 

@@ -144,7 +144,7 @@ def by_read(bench: Workbench, config: TableConfig) -> list[Row]:
 
 
 def by_query(bench: Workbench, config: TableConfig) -> list[Row]:
-    with run_query(Silver(bench.services.tables_uri), f"from {config.table}", with_deleted=True) as found:
+    with run_query(Silver(bench.services.tables_uri), f"from {config.table}", with_deleted=True) as (_, found):
         return list(found.to_arrow_reader().read_all().to_pylist())
 
 

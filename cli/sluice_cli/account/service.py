@@ -14,6 +14,9 @@ from sluice_cli.terminal.known_names import code_of
 from sluice_cli.terminal.step import Step
 from sluice_cli.terminal.words import counted, cut, human_age, human_bytes
 
+# What only a request has, and a catalog sync lacks.
+_OF_REQUEST = ("lane", "request", "requested_at", "requested_by", "not_before", "started_at", "ended_at")
+
 
 def service_entries(states: Iterable[TableState], requests: Iterable[ServiceRequest]) -> list[dict[str, Any]]:
     """The services that were ever requested or done, sorted by table and service. Times are in epoch ms."""
@@ -34,46 +37,14 @@ def service_entries(states: Iterable[TableState], requests: Iterable[ServiceRequ
 def _request(request: ServiceRequest) -> dict[str, Any]:
     report = request.report.to_dict() if request.slices or request.state == DONE else None
     error = {"code": request.error.code, "message": request.error.message} if request.error is not None else None
-    return _entry(
-        request.table,
-        request.service,
-        request.state,
-        lane=request.lane,
-        request=request.request,
-        requested_at=request.requested_at,
-        requested_by=request.requested_by,
-        not_before=request.not_before,
-        started_at=request.started_at,
-        ended_at=request.ended_at,
-        slices=request.slices,
-        failures=request.failures,
-        report=report,
-        error=error,
-        instant=request.report.instant,
-        open=request.open,
-    )
+    facts = {name: getattr(request, name) for name in (*_OF_REQUEST, "slices", "failures", "open")}
+    facts.update(report=report, error=error, instant=request.report.instant)
+    return _entry(request.table, request.service, request.state, **facts)
 
 
 def _entry(table: str, service: str, state: str, **facts: Any) -> dict[str, Any]:
-    return {
-        "table": table,
-        "service": service,
-        "state": state,
-        "lane": None,
-        "request": None,
-        "requested_at": None,
-        "requested_by": None,
-        "not_before": None,
-        "started_at": None,
-        "ended_at": None,
-        "slices": 0,
-        "failures": 0,
-        "report": None,
-        "error": None,
-        "instant": None,
-        "open": False,
-        **facts,
-    }
+    named = {"table": table, "service": service, "state": state, **dict.fromkeys(_OF_REQUEST)}
+    return {**named, "slices": 0, "failures": 0, "report": None, "error": None, "instant": None, "open": False, **facts}
 
 
 def due_entries(

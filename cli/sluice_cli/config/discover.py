@@ -26,13 +26,12 @@ from sluice_cli.errors import UNNAMED
 from sluice_cli.terminal.guard import shell_text, visible
 from sluice_cli.terminal.options import Json, Stack, option
 from sluice_cli.terminal.output import print_json, print_line, say, stderr_console
-from sluice_cli.terminal.stack import chosen_target, readable_configuration
+from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.step import Step
-from sluice_cli.terminal.words import counted, first_names
+from sluice_cli.terminal.words import counted
 
 NO_COLUMN = "none"
 _AS_IN = "As in --key tickit.ecomm.sale=salesid"
-NAMED = 3  # tables whose rules a push would take away
 RECENT_MS = 120_000  # objects that were just put; older ones without a record were never announced
 RECENT_PAGES = 20  # of their listing: a larger bucket is not looked through whole
 ADMISSION_PATIENCE_S = 10.0  # without a further admission
@@ -115,11 +114,8 @@ def discover(
     ]
     proposals = _proposals([sample for sample in samples if sample.topic not in ruled], before, chosen, database)
     if ruled:
-        say(
-            f"{counted(len(ruled), 'topic')} with a rule in {file} already: "
-            f"`{shell_text(['sluice', 'config', 'push', str(file)])}` puts it in force"
-            f"{_replaced(before, readable_configuration(target)[1])}"
-        )
+        push = shell_text(["sluice", "config", "push", str(file)])
+        say(f"{counted(len(ruled), 'topic')} with a rule in {file} already: `{push}` puts it in force")
     still_open = [proposal for proposal in proposals if proposal.open]
     decided = [proposal for proposal in proposals if not proposal.open]
     written = add_rules(file, len(decided), lambda indent: rules_text(decided, indent)) if write and decided else None
@@ -172,16 +168,6 @@ def _proposals(
         unsettled = {item.topic for item in proposals if item.open}
         proposals.append(replace(proposal, behind=tuple(topic for topic in proposal.nested if topic in unsettled)))
     return proposals
-
-
-def _replaced(written: Configuration | None, in_force: Configuration | None) -> str:
-    """The end of a message that names the rules which a push of the file removes; empty where it removes none."""
-    tables_left = {rule.table for rule in written.rules} if written is not None else set()
-    gone = [rule.table for rule in in_force.rules if rule.table not in tables_left] if in_force is not None else []
-    if not gone:
-        return ""
-    lost = f"{counted(len(gone), 'rule')} for {first_names(gone, NAMED)}"
-    return f" in place of the present configuration, whose {lost} it lacks"
 
 
 def _how(proposal: Proposal) -> str:

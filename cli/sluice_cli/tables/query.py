@@ -111,7 +111,7 @@ def query(
     # hudi-rs, DuckDB and Arrow take as long to load as all the rest, and few other verbs need them.
     from sluice_read.place import tables_in
     from sluice_read.reading import Shown
-    from sluice_read.sql import query_batches
+    from sluice_read.sql import interruptible, run_query
 
     form = Form(json_lines=json_lines, csv=as_csv, parquet=parquet, spreadsheet=spreadsheet)
     span = span_of(as_of=as_of, since=since, until=until, now=epoch_ms())
@@ -129,22 +129,21 @@ def query(
         notes: list[str] = []
         with ExitStack() as held:
             with stderr_console().status("Reading the tables that the statement names"):
-                opened = query_batches(
+                opened = run_query(
                     target,
                     statement,
-                    _BATCH_ROWS,
                     with_deleted=with_deleted,
                     lineage=lineage,
                     span=span,
                     files=files,
                     note=notes.append,
                 )
-                relation, begun = held.enter_context(opened)
+                connection, relation = held.enter_context(opened)
             for sentence in notes:
                 say(sentence)
             long = frozenset(number for number, kind in enumerate(relation.types) if str(kind) in _LONG_INTEGERS)
             with stderr_console().status("Running the statement"):
-                reader = begun()
+                reader = interruptible(connection, lambda: relation.to_arrow_reader(_BATCH_ROWS))
             count = write_rows(reader, form, whole_numbers=long)
             if form.parquet is not None:
                 say(f"{counted(count, 'row')} written to {form.parquet}")

@@ -14,37 +14,23 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from sluice.errors import NoTarget, SluiceError, UsageError
-from sluice_read.errors import (
-    InvalidParameters,
-    NoCommit,
-    NoRow,
-    NoToken,
-    NotRetained,
-    PageTooLarge,
-    ReadOnly,
-    ServerBusy,
-    TookTooLong,
-    Unexpected,
-    UnknownPath,
-    UnknownTable,
-    UnsettledMoment,
-)
+from sluice_read import errors
 from sluice_read.silver import aws_call_failed
 
 MEDIA_TYPE = "application/problem+json"
 _STATUS: dict[type[SluiceError], HTTPStatus] = {
-    UnknownPath: HTTPStatus.NOT_FOUND,
-    ReadOnly: HTTPStatus.METHOD_NOT_ALLOWED,
-    UnknownTable: HTTPStatus.NOT_FOUND,
-    NoCommit: HTTPStatus.NOT_FOUND,
-    NoRow: HTTPStatus.NOT_FOUND,
-    NotRetained: HTTPStatus.GONE,
-    UnsettledMoment: HTTPStatus.CONFLICT,
-    PageTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    ServerBusy: HTTPStatus.SERVICE_UNAVAILABLE,
-    TookTooLong: HTTPStatus.GATEWAY_TIMEOUT,
+    errors.UnknownPath: HTTPStatus.NOT_FOUND,
+    errors.ReadOnly: HTTPStatus.METHOD_NOT_ALLOWED,
+    errors.UnknownTable: HTTPStatus.NOT_FOUND,
+    errors.NoCommit: HTTPStatus.NOT_FOUND,
+    errors.NoRow: HTTPStatus.NOT_FOUND,
+    errors.NotRetained: HTTPStatus.GONE,
+    errors.UnsettledMoment: HTTPStatus.CONFLICT,
+    errors.PageTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    errors.ServerBusy: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.TookTooLong: HTTPStatus.GATEWAY_TIMEOUT,
     NoTarget: HTTPStatus.BAD_GATEWAY,
-    NoToken: HTTPStatus.UNAUTHORIZED,
+    errors.NoToken: HTTPStatus.UNAUTHORIZED,
 }
 _RETRY_AFTER_S = 5
 _log = logging.getLogger(__name__)
@@ -89,12 +75,12 @@ def answer_problems(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         mistakes = [{"parameter": ".".join(map(str, one["loc"][1:])), "mistake": one["msg"]} for one in error.errors()]
         detail = "; ".join(f"{one['parameter']}: {one['mistake']}" for one in mistakes)
-        return answered(problem_of(InvalidParameters(detail)))
+        return answered(problem_of(errors.InvalidParameters(detail)))
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        kinds = {HTTPStatus.NOT_FOUND: UnknownPath, HTTPStatus.METHOD_NOT_ALLOWED: ReadOnly}
-        kind = kinds.get(HTTPStatus(error.status_code), InvalidParameters)
+        kinds = {HTTPStatus.NOT_FOUND: errors.UnknownPath, HTTPStatus.METHOD_NOT_ALLOWED: errors.ReadOnly}
+        kind = kinds.get(HTTPStatus(error.status_code), errors.InvalidParameters)
         return answered(problem_of(kind(str(error.detail))))
 
     async def failed(request: Request, error: Exception) -> Response:
@@ -107,7 +93,7 @@ def answer_problems(app: FastAPI) -> None:
 
     async def unexpected(request: Request, error: Exception) -> Response:
         _log.error("%s failed", request.url.path, exc_info=error)
-        return answered(problem_of(Unexpected(f"Unexpected: {type(error).__name__}")))
+        return answered(problem_of(errors.Unexpected(f"errors.Unexpected: {type(error).__name__}")))
 
     app.add_exception_handler(SluiceError, expected)
     app.add_exception_handler(RequestValidationError, invalid)

@@ -15,7 +15,7 @@ from sluice.errors import UsageError
 from sluice_read.errors import InvalidParameters, InvalidQuery
 from sluice_read.place import SilverPlace
 from sluice_read.serve.pages import PageLimits, limited
-from sluice_read.sql import bound_query, opened_duckdb, parameter_names, table_references
+from sluice_read.sql import opened_duckdb, parameter_names, run_query, table_references
 from sluice_read.values import rows_of
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
@@ -103,10 +103,8 @@ def answer_query(
     size = 0
     within = partial(limited, query.name, seconds=limits.seconds)
     try:
-        with bound_query(place, query.sql, parameters=values, memory_mib=limits.memory_mib, within=within) as (
-            _,
-            relation,
-        ):
+        opened = run_query(place, query.sql, parameters=values, memory_mib=limits.memory_mib, within=within)
+        with opened as (_, relation):
             columns = relation.columns
             for batch in relation.to_arrow_reader(_BATCH_ROWS):
                 for row in rows_of(batch):

@@ -111,8 +111,8 @@ def test_a_query_shows_states_and_with_lineage_the_changes_themselves(tmp_path: 
         text.replace("hoodie.table.recordkey.fields=id", "hoodie.table.recordkey.fields=id,_sluice_position")
     )
     place = SilverFolder(tmp_path)
-    with run_query(place, "select id, name, valid_to, is_current from crm.user_history order by id") as found:
+    with run_query(place, "select id, name, valid_to, is_current from crm.user_history order by id") as (_, found):
         assert found.fetchall() == [(1, "ann", None, True), (2, "bob", None, True)]
-    with run_query(place, "select * from crm.user_history", lineage=True, with_deleted=True) as found:
+    with run_query(place, "select * from crm.user_history", lineage=True, with_deleted=True) as (_, found):
         assert "_sluice_position" in found.columns and "valid_from" not in found.columns
         assert len(found.fetchall()) == 3

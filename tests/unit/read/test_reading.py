@@ -35,7 +35,7 @@ def connection():
 
 
 def answer(silver, sql, **how):
-    with run_query(silver, sql, **how) as relation:
+    with run_query(silver, sql, **how) as (_, relation):
         return relation.fetchall()
 
 
@@ -84,7 +84,7 @@ def test_deleted_rows_and_lineage_are_shown_when_asked_for(silver):
 
 
 def test_a_table_without_any_live_row_still_has_its_columns(silver):
-    with run_query(silver, 'select * from crm."user" where false') as relation:
+    with run_query(silver, 'select * from crm."user" where false') as (_, relation):
         assert relation.columns == ["id", "date", "name"]
 
 

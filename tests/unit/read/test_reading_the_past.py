@@ -273,7 +273,7 @@ WHOLE = (*CREATED, kept_change(3, "c", 1), kept_change(3, None, 3, "d"))
 
 def states_of(place, minute, sql="select id, name from crm.user order by id", **how):
     notes = []
-    with run_query(place, sql, span=span_of(as_of=BEFORE.format(minute)), note=notes.append, **how) as found:
+    with run_query(place, sql, span=span_of(as_of=BEFORE.format(minute)), note=notes.append, **how) as (_, found):
         return found.fetchall(), notes
 
 

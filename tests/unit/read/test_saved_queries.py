@@ -80,8 +80,8 @@ def test_an_answer_is_kept_until_one_of_its_tables_has_a_commit(folder, tmp_path
     silver = tmp_path / "silver"
     shutil.copytree(SILVER_FOLDER, silver)
     client, runs = TestClient(api(SilverFolder(silver), queries=saved_queries(folder))), []
-    whole = saved.bound_query
-    monkeypatch.setattr(saved, "bound_query", lambda *given, **more: runs.append(1) or whole(*given, **more))
+    whole = saved.run_query
+    monkeypatch.setattr(saved, "run_query", lambda *given, **more: runs.append(1) or whole(*given, **more))
     before = client.get("/worksbyartist/6")
     assert client.get("/worksbyartist/6").content == before.content and len(runs) == 1
     assert client.get("/works_by_artist/6").content == before.content and len(runs) == 1
