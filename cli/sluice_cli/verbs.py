@@ -21,188 +21,165 @@ from sluice_cli.terminal.verbs import Verb, lazy_group
 
 _INGEST, _READ, _TRACE = "Ingest", "Read", "Trace"
 _TABLES, _OPERATE, _LOCAL = "Tables", "Operate", "Run locally and deploy"
-_COMMANDS = "Commands"  # the one panel of a group
 
 # In the order of help. A test compares each summary with the first paragraph of the verb's own help.
 OPS = {
     "runs": Verb(
-        "sluice_cli.ops.runs:runs",
-        _COMMANDS,
+        "ops.runs:runs",
         "List the last runs, the newest below: start, duration, state and its reason, batches, objects and changes.",
     ),
     "logs": Verb(
-        "sluice_cli.ops.logs:logs",
-        _COMMANDS,
-        "Print what a run's driver logged, with times in UTC. `sluice ops runs` lists the runs.",
+        "ops.logs:logs", "Print what a run's driver logged, with times in UTC. `sluice ops runs` lists the runs."
     ),
-    "cost": Verb("sluice_cli.ops.cost:app", _COMMANDS, "The cost of past runs, and estimates of monthly cost."),
-    "batch": Verb(
-        "sluice_cli.ops.batches:app",
-        _COMMANDS,
-        "Batches that no run has finished yet: what their next run does with them.",
-    ),
+    "cost": Verb("ops.cost:app", "The cost of past runs, and estimates of monthly cost."),
+    "batch": Verb("ops.batches:app", "Batches that no run has finished yet: what their next run does with them."),
     "dlq": Verb(
-        "sluice_cli.ops.dead_letters:app",
-        _COMMANDS,
+        "ops.dead_letters:app",
         "The dead-letter queues: notices that admit failed five times, events that announce gave up, reconcile "
         "invocations that exhausted their retries, and events that a rule could not deliver. Nothing is lost: "
         "reconcile repeats the work.",
     ),
     "services": Verb(
-        "sluice_cli.tables.services:app",
-        _COMMANDS,
+        "tables.services:app",
         "List and request table services: compaction, clustering, cleaning, archival, purge, catalog sync.",
     ),
-    "catalog": Verb(
-        "sluice_cli.tables.catalog:app",
-        _COMMANDS,
-        "The Glue catalog, where Athena, Redshift, EMR and Trino find the tables.",
-    ),
-    "replay": Verb(
-        "sluice_cli.ingest.replay:replay", _COMMANDS, "Merge committed objects again, while everything else goes on."
-    ),
+    "catalog": Verb("tables.catalog:app", "The Glue catalog, where Athena, Redshift, EMR and Trino find the tables."),
+    "replay": Verb("ingest.replay:replay", "Merge committed objects again, while everything else goes on."),
     "adopt-bucket": Verb(
-        "sluice_cli.ops.adopt_bucket:adopt_bucket",
-        _COMMANDS,
+        "ops.adopt_bucket:adopt_bucket",
         "Add the stack to the notifications of its bronze bucket, which the parameter BronzeBucketName names.",
     ),
 }
 
 VERBS = {
     "config": Verb(
-        "sluice_cli.config.commands:app",
-        _INGEST,
+        "config.commands:app",
         "Map topics to tables: check tables.yaml, put it in force, show the configuration in force.",
+        _INGEST,
         {
-            "plan": "sluice_cli.config.push:plan",
-            "push": "sluice_cli.config.push:push",
-            "discover": "sluice_cli.config.discover:discover",
-            "import": "sluice_cli.config.hudi_streamer:import_properties",
+            "plan": "config.push:plan",
+            "push": "config.push:push",
+            "discover": "config.discover:discover",
+            "import": "config.hudi_streamer:import_properties",
         },
     ),
-    "put": Verb("sluice_cli.ingest.put:put", _INGEST, "Copy files into bronze. Any other S3 client works as well."),
+    "put": Verb("ingest.put:put", "Copy files into bronze. Any other S3 client works as well.", _INGEST),
     "backfill": Verb(
-        "sluice_cli.ingest.backfill:backfill",
-        _INGEST,
+        "ingest.backfill:backfill",
         "Bring in the objects of the bronze bucket that the ledger doesn't know: history, or what no notice announced.",
-    ),
-    "wait": Verb("sluice_cli.ingest.wait:wait", _INGEST, "Wait until every object version in bronze is settled."),
-    "quarantine": Verb(
-        "sluice_cli.ingest.quarantine:app",
         _INGEST,
+    ),
+    "wait": Verb("ingest.wait:wait", "Wait until every object version in bronze is settled.", _INGEST),
+    "quarantine": Verb(
+        "ingest.quarantine:app",
         "Objects that could not be merged, and single rows of objects whose other rows were merged.",
+        _INGEST,
     ),
     "query": Verb(
-        "sluice_cli.tables.query:query",
-        _READ,
+        "tables.query:query",
         "Query the silver tables in DuckDB's SQL, or print a whole table, without Spark.",
+        _READ,
     ),
     "diff": Verb(
-        "sluice_cli.tables.query:diff",
-        _READ,
+        "tables.query:diff",
         "Show which rows were added, changed or removed between two moments, and in which columns.",
+        _READ,
     ),
-    "serve": Verb(
-        "sluice_cli.tables.serve:serve", _READ, "Serve the silver tables over HTTP, read only, until Ctrl-C."
-    ),
+    "serve": Verb("tables.serve:serve", "Serve the silver tables over HTTP, read only, until Ctrl-C.", _READ),
     "history": Verb(
-        "sluice_cli.trace.history:history",
-        _TRACE,
+        "trace.history:history",
         "Show what happened to objects: when each was put, admitted, claimed and readable, and in which batch and run.",
+        _TRACE,
     ),
     "trace": Verb(
-        "sluice_cli.trace.trace:trace",
-        _TRACE,
+        "trace.trace:trace",
         "Show one object's path as a waterfall: put, notice, admit, claim, read, commit, readable.",
+        _TRACE,
     ),
     "row": Verb(
-        "sluice_cli.trace.row:row",
-        _TRACE,
+        "trace.row:row",
         "Show the life of one row: its changes, where each came from, which won and why, and the row after each "
         "commit.",
+        _TRACE,
     ),
     "forget": Verb(
-        "sluice_cli.trace.forget:forget",
-        _TABLES,
+        "trace.forget:forget",
         "Remove one row from every file of a table, its history and quarantine, and print a receipt.",
+        _TABLES,
     ),
     "table": Verb(
-        "sluice_cli.tables.inspect:app",
-        _TABLES,
+        "tables.inspect:app",
         "Inspect a table: schema, commits, files, statistics. Declare, accept, adopt or drop one.",
+        _TABLES,
         {
-            "ddl": "sluice_cli.tables.catalog:ddl",
-            "accept": "sluice_cli.tables.accept:accept",
-            "adopt": "sluice_cli.tables.adoption:adopt",
-            "drop": "sluice_cli.tables.drop:drop",
-            "schema": "sluice_cli.tables.schema:app",
+            "ddl": "tables.catalog:ddl",
+            "accept": "tables.accept:accept",
+            "adopt": "tables.adoption:adopt",
+            "drop": "tables.drop:drop",
+            "schema": "tables.schema:app",
         },
     ),
     "verify": Verb(
-        "sluice_cli.trace.verify:verify",
-        _TABLES,
+        "trace.verify:verify",
         "Prove a table by its content: merge its bronze objects again, without Spark, and compare every row.",
+        _TABLES,
     ),
     "rebuild": Verb(
-        "sluice_cli.tables.rebuild:app",
-        _TABLES,
+        "tables.rebuild:app",
         "Rebuild a table from its objects in bronze, or the ledger from manifests and outcomes.",
-        {"ledger": "sluice_cli.tables.rebuild_ledger:ledger"},
+        _TABLES,
+        {"ledger": "tables.rebuild_ledger:ledger"},
     ),
     "status": Verb(
-        "sluice_cli.status.status:status",
-        _OPERATE,
+        "status.status:status",
         "Show lanes and tables: objects by state, bytes, ages, active runs, last commits and errors.",
-    ),
-    "top": Verb(
-        "sluice_cli.status.top:top", _OPERATE, "Watch lanes, pending objects, freshness and runs until Ctrl-C."
-    ),
-    "doctor": Verb(
-        "sluice_cli.ops.doctor:doctor",
         _OPERATE,
+    ),
+    "top": Verb("status.top:top", "Watch lanes, pending objects, freshness and runs until Ctrl-C.", _OPERATE),
+    "doctor": Verb(
+        "ops.doctor:doctor",
         "Check buckets, ledger, application, release, configuration, lanes, tables, catalog, notices, announcements.",
+        _OPERATE,
     ),
     "audit": Verb(
-        "sluice_cli.tables.audit:audit",
-        _OPERATE,
+        "tables.audit:audit",
         "Account for every object version: bronze against the ledger, the ledger against batches and commits.",
+        _OPERATE,
     ),
-    "pause": Verb(
-        "sluice_cli.ops.lanes:pause", _OPERATE, "Stop starting runs in a lane. A run in progress ends after its batch."
-    ),
-    "resume": Verb("sluice_cli.ops.lanes:resume", _OPERATE, "End a pause or a halt, and start a run if one is due."),
+    "pause": Verb("ops.lanes:pause", "Stop starting runs in a lane. A run in progress ends after its batch.", _OPERATE),
+    "resume": Verb("ops.lanes:resume", "End a pause or a halt, and start a run if one is due.", _OPERATE),
     "ops": Verb(
         "",
-        _OPERATE,
         "Look into runs, logs, cost, the catalog, table services, open batches and dead letters, or replay objects.",
+        _OPERATE,
         below=OPS,
     ),
     "standstill": Verb(
-        "sluice_cli.ops.standstill:app",
-        _OPERATE,
+        "ops.standstill:app",
         "Stop Spark before its application is changed or deleted, and resume it after.",
+        _OPERATE,
         hidden=True,
     ),
     "demo": Verb(
-        "sluice_cli.local.demo:demo",
-        _LOCAL,
+        "local.demo:demo",
         "Load seven tables, change a row, delete it, upload a damaged file, and account for every object.",
+        _LOCAL,
     ),
     "local": Verb(
-        "sluice_cli.local.commands:app",
-        _LOCAL,
+        "local.commands:app",
         "Run the whole pipeline on this machine: MiniStack or LocalStack emulates AWS, and real Spark replaces EMR "
         "Serverless.",
+        _LOCAL,
     ),
     "init": Verb(
-        "sluice_cli.local.init:init",
-        _LOCAL,
+        "local.init:init",
         "Write a project into a folder: tables.yaml, and what SAM deploys: template, samconfig.toml, Makefile.",
+        _LOCAL,
     ),
     "package": Verb(
-        "sluice_cli.ops.package:package",
-        _LOCAL,
+        "ops.package:package",
         "Build the Spark artifacts: ingest.py, sluice.zip and one archive of Python packages per processor.",
+        _LOCAL,
         hidden=True,
     ),
 }

@@ -25,7 +25,7 @@ _LONGEST_SUMMARY = 400  # characters of a verb's first sentence
 
 @dataclass(frozen=True)
 class Verb:
-    """A function or a group (a Typer app) as `module:name`, the panel of help it stands in, and its line there.
+    """A function or a group (a Typer app) as `module:name` below `sluice_cli`, its line of help, and the panel of it.
 
     The line is also the help of a group whose app has none of its own.
 
@@ -35,8 +35,8 @@ class Verb:
     """
 
     where: str
-    panel: str
     summary: str
+    panel: str = "Commands"
     more: Mapping[str, str] = field(default_factory=dict)
     below: Mapping[str, Verb] = field(default_factory=dict)
     hidden: bool = False
@@ -72,7 +72,7 @@ class Verb:
 
 def _named(where: str) -> Any:
     module, _, name = where.partition(":")
-    return getattr(import_module(module), name)
+    return getattr(import_module(f"sluice_cli.{module}"), name)
 
 
 def _add(group: typer.Typer, name: str, verb: Any) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from itertools import chain
 from typing import Annotated, Any
 
 from sluice.batch.merged_again import new_changes
 from sluice.errors import UsageError
-from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, PENDING
-from sluice.ledger.records import RETRIED
+from sluice.ledger.keys import CLAIMED, DISCARDED, PENDING
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.account.steps import put_first
@@ -28,11 +26,6 @@ from sluice_cli.trace.stages import reason_now
 from sluice_read.moments import clock, iso
 
 LIMIT, LARGEST_LIMIT = 50, 100_000
-REPLAYED = "Of a replayed object, readable is when its rows first were; claimed, batch and run are the replay's"
-ROWS_RETRIED = "Of an object retried for rows in quarantine, readable is when these were merged: the others were before"
-CLAIMED_AGAIN = (
-    "Other batches claimed objects since: claimed, readable and run are this batch's, the state is the present one"
-)
 COLUMNS = ("put", "admitted", "claimed", "readable", "state", "table", "batch", "run", "changes", "bytes", "key")
 
 
@@ -63,9 +56,10 @@ def history(
     """Show what happened to objects: when each was put, admitted, claimed and readable, and in which batch and run.
 
     Oldest objects come first. The put is UTC, the other times are seconds after it: the last claim, and when readers
-    first saw the rows. Changes are counted per batch and table: "12 / 3" means 12 changes in 3 objects. The last line
-    counts every batch and table once, without the changes of replays, and says how many other objects of these tables
-    the batches have. Of a time without objects, the last one before it and the first one after it are named.
+    first saw the rows, of a retry those that it merged. With --batch they are this batch's. Changes are counted per
+    batch and table: "12 / 3" means 12 changes in 3 objects. The last line counts every batch and table once, without
+    the changes of replays, and says how many other objects of these tables the batches have. Of a time without objects,
+    the last one before it and the first one after it are named.
 
     A narrow terminal leaves out folders of keys (`sluice trace` takes a key without them), then columns, and shows a
     long key below its row.
@@ -155,14 +149,6 @@ def print_history(gathered: Gathered, sums: Mapping[str, Any]) -> None:
         if sums["uncounted"]:
             parts = counted(sums["uncounted"], "table's part of a batch", "tables' parts of batches")
             say(f"Not counted: the changes of {parts}, whose run died after its commit and before recording it")
-    if gathered.of_batch:
-        if any(entry.last_claim is None for entry in gathered.entries):
-            say(CLAIMED_AGAIN)
-    elif any(entry.replayed for entry in gathered.entries):
-        say(REPLAYED)
-    decisions = () if gathered.of_batch else chain.from_iterable(entry.decisions for entry in gathered.entries)
-    if any(decision.verb == RETRIED and decision.state == COMMITTED for decision in decisions):
-        say(ROWS_RETRIED)
     if gathered.more:
         pages = "" if gathered.of_batch else f"--before {iso(gathered.entries[0].since)} shows them, "
         say(f"There are older objects: {pages}--limit shows more")

@@ -13,7 +13,7 @@ from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.ingest.entry import reason_of
 from sluice_cli.terminal.step import completed
-from sluice_cli.trace.stages import Moment, reason_now, state_of
+from sluice_cli.trace.stages import Moment, described_id, reason_now, state_of
 
 
 @dataclass(frozen=True)
@@ -203,15 +203,10 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
     """The JSON form of an entry. Times are epoch ms."""
     record = entry.record
     return {
-        "bucket": entry.id.bucket,
-        "key": entry.id.key,
-        "version": entry.id.version,
-        "id": entry.id.hash,
+        **described_id(entry.id),
         "gone": entry.put_at is None,
         "state": entry.state,
-        "table": record.table if record else None,
-        "topic": record.topic if record else None,
-        "lane": record.lane if record else None,
+        **{name: getattr(record, name, None) for name in ("table", "topic", "lane")},
         "bytes": record.size if record else None,
         "attempt": record.attempt if record else 0,
         "code": record.code if record else None,

@@ -187,6 +187,11 @@ def state_of(record: ObjectRecord | None) -> str:
     return UNSEEN if record is None else record.state
 
 
+def described_id(id: ObjectId) -> dict[str, str]:
+    """The JSON form of an object version."""
+    return {"bucket": id.bucket, "key": id.key, "version": id.version, "id": id.hash}
+
+
 def _instant(record: ObjectRecord | None, outcome: Outcome | None) -> str | None:
     """The commit with the object's rows. A batch commits without the objects that it sets aside."""
     return None if record is None or record.state in LISTED_STATES or outcome is None else outcome.instant

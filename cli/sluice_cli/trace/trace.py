@@ -18,7 +18,7 @@ from sluice_cli.terminal.options import Json, Stack, argument, option
 from sluice_cli.terminal.output import described_documents, print_json, print_line, say, say_skipped
 from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.words import counted
-from sluice_cli.trace.stages import ReplayTrace, Stretch, Trace, state_of, trace_of
+from sluice_cli.trace.stages import ReplayTrace, Stretch, Trace, described_id, state_of, trace_of
 from sluice_cli.trace.tracking import Tracker
 from sluice_cli.trace.waterfall import stretch_lines, summary, svg, text_lines
 from sluice_read.moments import clock
@@ -154,22 +154,10 @@ def _batch(shown: Trace | ReplayTrace) -> str:
 
 def describe_trace(trace: Trace) -> dict[str, Any]:
     """The JSON form of a trace. Times are epoch ms, durations ms."""
+    names = ("state", "reason", "next_step", "table", "lane", "batch", "run", "instant")
     return {
-        "bucket": trace.id.bucket,
-        "key": trace.id.key,
-        "version": trace.id.version,
-        "id": trace.id.hash,
-        "state": trace.state,
-        "reason": trace.reason,
-        "next_step": trace.next_step,
-        "table": trace.table,
-        "lane": trace.lane,
-        "batch": trace.batch,
-        "run": trace.run,
-        "instant": trace.instant,
-        "put_at": trace.put_at,
-        "readable_at": trace.readable_at,
-        "to_readable_ms": trace.to_readable_ms,
+        **described_id(trace.id),
+        **{name: getattr(trace, name) for name in (*names, "put_at", "readable_at", "to_readable_ms")},
         "counts": dict(trace.counts),
         "moments": [asdict(moment) for moment in trace.moments],
         "spans": _described(trace.spans),

@@ -107,9 +107,8 @@ def _handler_for(api: RuntimeApi) -> type[BaseHTTPRequestHandler]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = (
-            True  # a response is two small writes; Nagle's algorithm would delay the second by 40 ms
-        )
+        # A response is two small writes, and Nagle's algorithm would delay the second by 40 ms.
+        disable_nagle_algorithm = True
 
         def log_message(self, *args) -> None:
             """Log nothing: the function has a log of its own."""
@@ -117,9 +116,7 @@ def _handler_for(api: RuntimeApi) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             invocation = api.next_event()
             if invocation is None:
-                with suppress(
-                    BrokenPipeError, ConnectionResetError
-                ):  # the API closes, maybe because the process has ended
+                with suppress(BrokenPipeError, ConnectionResetError):  # the API closes: the process may have ended
                     self._send(410)
                 return
             self._send(

@@ -63,9 +63,8 @@ class _WayBack:
 
     def __init__(self, table: Table, operations: Sequence[Mapping[str, Any]]) -> None:
         self._table = table
-        whole = [
-            item for item in operations if all(name in item for name in table.table_key_attrs)
-        ]  # moto refuses an item without a key
+        # Moto refuses an item without a key.
+        whole = [item for item in operations if all(name in item for name in table.table_key_attrs)]
         keys = [
             (
                 DynamoType(item[table.hash_key_attr]),

@@ -41,9 +41,7 @@ class Runner(Protocol):
 class Behaviour:
     """Deliberate misbehaviour, for tests of what the cloud may do."""
 
-    forget_tokens: bool = (
-        False  # a repeated clientToken starts a second run, as after the service's undocumented time window
-    )
+    forget_tokens: bool = False  # a repeated clientToken starts a second run, as after the service's time window
     drop_events: bool = False  # state changes are not delivered: they are best effort
     throttle: int = 0  # how many calls of StartJobRun are refused
     no_quota: int = 0  # how many calls of StartJobRun are refused for the account's quota

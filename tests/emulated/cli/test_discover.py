@@ -85,21 +85,6 @@ def test_a_topic_with_a_rule_is_not_proposed_again_and_options_fill_open_choices
     ]
 
 
-def test_a_file_that_lacks_rules_in_force_says_what_its_push_takes_away(parked, capsys):
-    rules = "tables:\n- {topic: 'tickit.*.*', table: '{1}.{2}', record_key: id}\n"
-    Path("tables.yaml").write_text(rules)
-    gone = ", ".join(f"{{topic: t{number}, table: a.t{number}, record_key: id}}" for number in range(4))
-    Path("before.yaml").write_text(f"tables: [{gone}]\n")
-    assert run(["config", "discover"]) == 0
-    step = "`sluice config push tables.yaml` puts it in force"
-    assert f"{step}\n" in capsys.readouterr().err, "nothing is in force yet"
-    assert run(["config", "push", "before.yaml"]) == 0
-    capsys.readouterr()
-    assert run(["config", "discover"]) == 0
-    lost = "in place of the present configuration, whose 4 rules for a.t0, a.t1, a.t2 and 1 more it lacks"
-    assert f"{step} {lost}\n" in capsys.readouterr().err
-
-
 def test_a_column_beyond_ascii_is_proposed_and_chosen_by_its_stored_name(stack, capsys):
     key = "topics/shop.dinge/shop.dinge+0+0000000000"
     id = stack.write(f"{key}.json", '{"id": 1, "größe": 3, "grüße": "x"}'.encode())

@@ -360,8 +360,6 @@ def test_a_retry_for_rows_says_that_the_others_were_readable_before(traced, caps
         "wait": "until a batch set rows of it aside",
         "set aside": "rows of it in quarantine: the others were readable",
     }
-    assert run(["history"]) == 0
-    assert "Of an object retried for rows in quarantine, readable is when these were merged" in capsys.readouterr().err
 
 
 def test_a_row_names_what_is_in_quarantine_once_and_only_while_it_is(traced, capsys):
@@ -442,10 +440,7 @@ def test_a_replay_is_shown_apart_and_changes_no_time(traced, capsys):
     assert run(["history"]) == 0
     printed = capsys.readouterr()
     assert printed.out.splitlines()[1].split("\t")[3:5] == ["+2.0 s", "committed (replayed)"]
-    assert (
-        "1 new change and 1 merged again in 2 batches" in printed.err
-        and "claimed, batch and run are the replay's" in printed.err
-    )
+    assert "1 new change and 1 merged again in 2 batches" in printed.err
 
 
 def test_the_history_of_a_batch_shows_it_for_objects_that_were_replayed_since(traced, capsys):
@@ -454,14 +449,13 @@ def test_the_history_of_a_batch_shows_it_for_objects_that_were_replayed_since(tr
     record = traced.stack.ledger.objects.get([one])[one]
     traced.stack.ledger.rebuilds.replay([record], "main", {}, traced.at, while_paused=False)
     second = traced.merged(one, read=1, instant=None)
-    for asked, note in ((first, True), (second, False)):
+    for asked in (first, second):
         capsys.readouterr()
         assert run(["history", "--batch", asked]) == 0
         printed = capsys.readouterr()
         cells = dict(zip(*(line.split("\t") for line in printed.out.splitlines()), strict=True))
         assert (cells["batch"], cells["run"], cells["state"]) == (asked, "run-1", "committed (replayed)")
         assert cells["claimed"].startswith("+") and cells["readable"].startswith("+")
-        assert ("Other batches claimed objects since" in printed.err) == note
 
 
 def test_an_object_that_is_replayed_or_merged_after_a_rebuild_says_so(traced, capsys):
