@@ -76,9 +76,7 @@ VERBS = {
         _INGEST,
     ),
     "query": Verb(
-        "tables.query:query",
-        "Query the silver tables in DuckDB's SQL, or print a whole table, without Spark.",
-        _READ,
+        "tables.query:query", "Query the silver tables in DuckDB's SQL, or print a whole table, without Spark.", _READ
     ),
     "diff": Verb(
         "tables.query:diff",

@@ -48,8 +48,7 @@ def differences(before: SilverTable | PastStates, after: SilverTable | PastState
     then, now = newest_of(before), newest_of(after)
     if then.table != now.table or then.view != now.view:
         raise NotComparable(
-            f"{then.table}{then.view} and {now.table}{now.view} are two tables",
-            tables=(then.table, now.table),
+            f"{then.table}{then.view} and {now.table}{now.view} are two tables", tables=(then.table, now.table)
         )
     refuse_wrong_order(_asked(before), _asked(after))
     # Both are read with the newest columns, so that they can be compared; a later column is null before.

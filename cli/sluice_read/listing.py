@@ -286,7 +286,5 @@ def _record(folder: TableFolder, instant: Instant) -> dict[str, Any]:
         return dict(record)
     except (ValueError, StopIteration, EOFError, TypeError) as error:
         raise Damaged(
-            f"{folder.table}: {FOLDER}{instant.file} can't be read: {error!r}",
-            table=folder.table,
-            file=instant.file,
+            f"{folder.table}: {FOLDER}{instant.file} can't be read: {error!r}", table=folder.table, file=instant.file
         ) from error

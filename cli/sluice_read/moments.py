@@ -75,9 +75,7 @@ def refuse_future(instant: str, latest: str) -> None:
     """
     if instant > latest:
         raise InvalidMoment(
-            f"{moment_of(instant)} is in the future",
-            given=instant,
-            next_step=f"Ask for {moment_of(latest)} or earlier",
+            f"{moment_of(instant)} is in the future", given=instant, next_step=f"Ask for {moment_of(latest)} or earlier"
         )
 
 

@@ -86,8 +86,7 @@ def _parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
     if parsed.get("error"):
         if parsed.get("error_type") == "not implemented":
             raise InvalidQuery(
-                "The statement is not a SELECT, and a query only reads",
-                next_step=query_mistakes.ALLOWED,
+                "The statement is not a SELECT, and a query only reads", next_step=query_mistakes.ALLOWED
             )
         offset = parsed.get("position")
         raise query_mistakes.unparsed(str(parsed.get("error_message")), sql, None if offset is None else int(offset))
@@ -95,8 +94,7 @@ def _parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
         raise InvalidQuery("No statement was given", next_step="Give one, such as SELECT * FROM crm.orders")
     if len(parsed["statements"]) != 1:
         raise InvalidQuery(
-            f"{len(parsed['statements'])} statements were given, and one is allowed",
-            next_step="Run each by itself",
+            f"{len(parsed['statements'])} statements were given, and one is allowed", next_step="Run each by itself"
         )
     return parsed["statements"][0]["node"]
 

@@ -80,8 +80,7 @@ def given_parameters(words: str, folder: Path, template: Path = TEMPLATE, stack:
     for name in parameters:
         if name not in parameters_known:
             raise UsageError(
-                f"{template} has no parameter {name}{did_you_mean(name, parameters_known)}",
-                next_step=_CORRECT,
+                f"{template} has no parameter {name}{did_you_mean(name, parameters_known)}", next_step=_CORRECT
             )
         wrong = _mistake(parameters[name], parameters_known[name])
         if wrong:

@@ -285,12 +285,7 @@ def _beside_data(change: SettingChange, new: TableConfig, pinned: Mapping[str, A
 
 
 def _setting_changes(
-    old: Any,
-    new: Any,
-    settings: Iterable[Setting],
-    *,
-    prefix: str = "",
-    has_rows: bool | None = None,
+    old: Any, new: Any, settings: Iterable[Setting], *, prefix: str = "", has_rows: bool | None = None
 ) -> Iterator[SettingChange]:
     """Yield the changed settings. Those of a table, which has rows or hasn't (`has_rows`), come with their risks."""
     for setting in settings:

@@ -77,11 +77,7 @@ def runs(
         say(f"Batches and objects are those of the newest {MANIFESTS_READ:,} batches; {past.unread:,} are older")
     if as_json:
         print_json(
-            {
-                "runs": listed,
-                "batches_unread": past.unread,
-                "skipped_documents": described_documents(past.skipped),
-            }
+            {"runs": listed, "batches_unread": past.unread, "skipped_documents": described_documents(past.skipped)}
         )
         return
     if not listed and sys.stdout.isatty():

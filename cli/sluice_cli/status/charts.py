@@ -125,11 +125,7 @@ def _commit(commit: PastCommit, most: int, window: Window) -> Node:
 def _exclamation(x: float, y: float, height: float) -> Node:
     """A tick of full height with a gap, unlike any other."""
     wide, above = 3 * _HALF_A_TICK, height * 0.6
-    return tag(
-        "g",
-        _rect("bad", x - 1, y, wide, above),
-        _rect("bad", x - 1, y + above + 2, wide, height - above - 2),
-    )
+    return tag("g", _rect("bad", x - 1, y, wide, above), _rect("bad", x - 1, y + above + 2, wide, height - above - 2))
 
 
 def _runs(runs: Sequence[RunPast], window: Window, now: int) -> Node:

@@ -165,11 +165,7 @@ def _tiles(status: Mapping[str, Any], tables: Sequence[TablePast], window: Windo
 
 def _tile(name: str, value: str, note: str) -> Node:
     return tag(
-        "div",
-        tag("span", name, class_="faint"),
-        tag("b", value),
-        tag("small", note, class_="faint"),
-        class_="tile",
+        "div", tag("span", name, class_="faint"), tag("b", value), tag("small", note, class_="faint"), class_="tile"
     )
 
 

@@ -129,14 +129,7 @@ def services_section(entries: Sequence[Mapping[str, Any]], due: Sequence[Mapping
     urgent = [entry for entry in listed if entry["state"] == FAILED or entry["state"] in OPEN]
     rows = [_service(entry, now) for entry in urgent]
     rows += [
-        (
-            head(entry["table"]),
-            words(entry["service"]),
-            badge(DUE),
-            number(None),
-            long(entry["reason"]),
-            long(NONE),
-        )
+        (head(entry["table"]), words(entry["service"]), badge(DUE), number(None), long(entry["reason"]), long(NONE))
         for entry in due
     ]
     rows += [_service(entry, now) for entry in listed[len(urgent) :]]
@@ -210,11 +203,7 @@ def aside_section(status: Mapping[str, Any]) -> Node:
     for title, aside, unit in parts:
         if aside["reasons"]:
             rows = [
-                (
-                    number(item[unit]),
-                    long(cut(item["reason"])),
-                    _traces(item),
-                )
+                (number(item[unit]), long(cut(item["reason"])), _traces(item))
                 for item in aside["reasons"][:REASONS_SHOWN]
             ]
             name = f"{title[0].upper()}{title[1:]}"

@@ -20,12 +20,7 @@ from sluice_cli.terminal.output import print_json, print_line
 from sluice_cli.terminal.stack import chosen_target, supervise_now
 
 
-def accept(
-    table: TableName,
-    yes: Yes = False,
-    as_json: Json = False,
-    stack: Stack = None,
-) -> None:
+def accept(table: TableName, yes: Yes = False, as_json: Json = False, stack: Stack = None) -> None:
     """Go on with a table that was deleted or restored to an earlier state, as it is now.
 
     The ledger takes the table's newest commit for its last one, and waiting objects are merged. Rows of later commits

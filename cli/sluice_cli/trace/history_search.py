@@ -146,10 +146,7 @@ class Histories:
             raise UsageError(f"{len(keys):,} batches begin with {prefix!r}", next_step="Give more of the id")
         batches = tuple(self._past.read(keys))
         if not batches:
-            raise UsageError(
-                f"No batch begins with {prefix!r}",
-                next_step=str(NEWEST_OBJECTS),
-            )
+            raise UsageError(f"No batch begins with {prefix!r}", next_step=str(NEWEST_OBJECTS))
         return self._of_batches(batches, limit)
 
     def _committed_at(self, instant: str) -> tuple[PastBatch, ...]:

@@ -231,12 +231,7 @@ class RowSearch:
         )
 
     def _kept(
-        self,
-        batch: PastBatch,
-        part: TablePart,
-        outcome: Outcome,
-        life: RowLife,
-        opened: Sequence[ManifestObject],
+        self, batch: PastBatch, part: TablePart, outcome: Outcome, life: RowLife, opened: Sequence[ManifestObject]
     ) -> list[FoundChange]:
         """The changes that the history table has from a batch, but for those from objects that are `opened`."""
         if not part.table_config.history or not life.changes:

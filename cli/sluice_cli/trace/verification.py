@@ -200,11 +200,7 @@ class Verification:
                     changed = {name for name in RULES if getattr(later.config, name) != getattr(config, name)}
                     taken[item.id.hash] = replace(later, changed=later.changed | changed)
         if not newest:
-            raise UnknownTable(
-                f"No commit of a table {table!r} is kept",
-                table=table,
-                next_step=str(TABLES_AND_LANES),
-            )
+            raise UnknownTable(f"No commit of a table {table!r} is kept", table=table, next_step=str(TABLES_AND_LANES))
         return list(taken.values()), newest
 
     def _compare(self, opened: SilverTable, merged: list[MergedObject], division: int, verified: Verified) -> None:

@@ -24,16 +24,7 @@ from sluice_read.serve.access import OPEN, BearerToken
 from sluice_read.serve.answers import Answer, AnswerCache
 from sluice_read.serve.metrics import MEDIA_TYPE as METRICS_TYPE
 from sluice_read.serve.metrics import RequestMetrics
-from sluice_read.serve.models import (
-    Health,
-    OneRow,
-    QueryAnswer,
-    RowPage,
-    RowQuery,
-    RowsQuery,
-    TableDetails,
-    TableNames,
-)
+from sluice_read.serve.models import Health, OneRow, QueryAnswer, RowPage, RowQuery, RowsQuery, TableDetails, TableNames
 from sluice_read.serve.pages import Cursor, PageLimits, RowCondition, RowsAsked, read_page
 from sluice_read.serve.problems import MEDIA_TYPE, Problem, answer_problems
 from sluice_read.serve.queries import SavedQuery, answer_query

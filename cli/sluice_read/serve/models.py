@@ -43,8 +43,7 @@ class RowsQuery(_Moments):
     )
     until: str | None = Field(None, description=f"Only changes until it: {_MOMENT}")
     where: tuple[str, ...] = Field(
-        (),
-        description="`column:operator:value` (eq, ne, lt, le, gt, ge), `column:is:null`, `column:is:set`. All hold",
+        (), description="`column:operator:value` (eq, ne, lt, le, gt, ge), `column:is:null`, `column:is:set`. All hold"
     )
     limit: int = Field(DEFAULT_ROWS, ge=1, description="Rows of a page")
     cursor: str | None = Field(None, max_length=16_384, description="`next` of the page before, the rest unchanged")

@@ -50,9 +50,7 @@ class RowCondition:
         if text.count(":") >= 2 and (operator in _COMPARISONS or operator == "is" and value in _NULLS):
             return cls(column, operator, value)
         raise InvalidCondition(
-            f"{text!r} is not a condition",
-            given=text,
-            next_step=f"Write {_FORM}; operators: {', '.join(_COMPARISONS)}",
+            f"{text!r} is not a condition", given=text, next_step=f"Write {_FORM}; operators: {', '.join(_COMPARISONS)}"
         )
 
 
@@ -123,10 +121,7 @@ def read_page(table: SilverTable, wanted: RowsAsked, limits: PageLimits) -> Page
     conditions = _conditions(table, wanted)
     stored = tuple(dict.fromkeys((RECORD_KEY, PARTITION_PATH, *columns, *(item.column for item in conditions))))
     read = Shown(with_deleted=wanted.shown.with_deleted, lineage=True, columns=stored)
-    with (
-        opened_duckdb(memory_mib=limits.memory_mib) as connection,
-        limited(table.table, connection, limits.seconds),
-    ):
+    with opened_duckdb(memory_mib=limits.memory_mib) as connection, limited(table.table, connection, limits.seconds):
         numbers = {name: f"c{number}" for number, name in enumerate(stored)}
         shape = table.schema(read).empty_table().rename_columns(list(numbers.values()))
         where, values = _where(connection, shape, conditions, numbers)
@@ -232,8 +227,4 @@ def limited(what: str, connection: duckdb.DuckDBPyConnection, seconds: float) ->
 
 
 def _too_long(table: str, seconds: float) -> TookTooLong:
-    return TookTooLong(
-        f"Reading {table} took longer than {seconds:g} s",
-        table=table,
-        seconds=seconds,
-    )
+    return TookTooLong(f"Reading {table} took longer than {seconds:g} s", table=table, seconds=seconds)

@@ -178,14 +178,7 @@ class Service:
             return {"jobRun": self._run(application, run).describe()}
 
     def list_job_runs(
-        self,
-        application: str,
-        *,
-        states: list[str],
-        created_after: str,
-        created_before: str,
-        most: int,
-        token: str,
+        self, application: str, *, states: list[str], created_after: str, created_before: str, most: int, token: str
     ) -> Mapping[str, Any]:
         """ListJobRuns, newest first; an empty time is none."""
         after = _epoch(created_after) if created_after else float("-inf")

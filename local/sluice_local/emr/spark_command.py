@@ -16,18 +16,7 @@ from sluice_local.images.spark import MAIN_CLASS, MODULE_OPTIONS, SparkImage, jo
 # User Guide, "Configuring VPC access"), which no driver needs.
 REACHABLE = ("S3", "DYNAMODB", "STS", "KMS", "CLOUDWATCH_LOGS", "SECRETS_MANAGER")
 # Listed, so that the error names the service's call. The proxy refuses the address of every other service.
-REFUSED = (
-    "EVENTBRIDGE",
-    "SQS",
-    "SNS",
-    "LAMBDA",
-    "CLOUDWATCH",
-    "EMR_SERVERLESS",
-    "SFN",
-    "GLUE",
-    "LAKEFORMATION",
-    "SSM",
-)
+REFUSED = ("EVENTBRIDGE", "SQS", "SNS", "LAMBDA", "CLOUDWATCH", "EMR_SERVERLESS", "SFN", "GLUE", "LAKEFORMATION", "SSM")
 _NOWHERE_HOST, _NOWHERE_PORT = "127.0.0.1", "9"  # the discard port refuses connections at once
 _NOWHERE = f"http://{_NOWHERE_HOST}:{_NOWHERE_PORT}"
 # Sizes and scaling of workers, which a laptop doesn't have. The driver's are translated.

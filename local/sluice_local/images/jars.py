@@ -97,14 +97,10 @@ FILE_SYSTEM = (
         "7af4ba06d0d9b3c2ab435089caecd0567810d203aa285f7aa72861f1964d442e",
     ),
     Jar(
-        f"com.amazonaws:jmespath-java:{_SDK}",
-        27590,
-        "9001ea993a45d82a2d3086edcbda8a40b4e012d049a70fbf071fd329c0fbd777",
+        f"com.amazonaws:jmespath-java:{_SDK}", 27590, "9001ea993a45d82a2d3086edcbda8a40b4e012d049a70fbf071fd329c0fbd777"
     ),
     Jar(
-        "software.amazon.ion:ion-java:1.0.2",
-        565410,
-        "0d127b205a1fce0abc2a3757a041748651bc66c15cf4c059bac5833b27d471a5",
+        "software.amazon.ion:ion-java:1.0.2", 565410, "0d127b205a1fce0abc2a3757a041748651bc66c15cf4c059bac5833b27d471a5"
     ),
     Jar(  # Jackson as in Spark 3.5
         "com.fasterxml.jackson.dataformat:jackson-dataformat-cbor:2.15.2",

@@ -120,12 +120,7 @@ def _parameters(release: Release, hudi_bundle: Path, timers: Timers) -> dict[str
 
 
 def _surroundings(
-    emr: Any,
-    template: Mapping[str, Any],
-    emr_endpoint: str,
-    stack: str,
-    code: bytes,
-    definitions: Mapping[str, bytes],
+    emr: Any, template: Mapping[str, Any], emr_endpoint: str, stack: str, code: bytes, definitions: Mapping[str, bytes]
 ) -> Surroundings:
     regions = [
         page["arn"].rsplit("/", 1)[-1] for page in emr.list_applications()["applications"] if page["name"] == stack
