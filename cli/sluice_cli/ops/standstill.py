@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import os
 import sys
 import time
@@ -15,7 +14,6 @@ import typer
 
 from sluice.errors import NoRegion, NoTarget
 from sluice.lane.machine import IDLE, PAUSED
-from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.stack import STACK_VARIABLE, Target, remove_failed_creation
 from sluice_cli.errors import NotAtRest
 from sluice_cli.terminal.interaction import ask
@@ -31,15 +29,10 @@ POLL_S = 5.0
 GIVEN = "ApplicationId"  # the parameter that names an existing application, which the stack doesn't own
 RESTING = ("CREATED", "STOPPED", "TERMINATED")
 ENDED = ("SUCCESS", "FAILED", "CANCELLED")
-Note = Annotated[
-    Path | None,
-    option("--note FILE", "Note the paused lanes in this file instead of the ledger, for `sluice standstill end`."),
-]
 
 
 @app.command("begin")
 def begin(
-    note: Note = None,
     before_deploy: Annotated[
         Path | None,
         option("--before-deploy TEMPLATE", "Do so only if deploying this template changes the application."),
@@ -83,13 +76,13 @@ def begin(
     working = [state.lane for state in ledger.lanes.all() if state.state != PAUSED and not state.pause_requested]
     if not yes and sys.stdin.isatty():
         ask(_question(working, target))
-    _write(note, target, list(dict.fromkeys([*_noted(note, ledger), *working])))
+    # Before any is paused, so that `end` also resumes them after an interruption.
+    ledger.lanes.note_standstill(list(dict.fromkeys([*ledger.lanes.paused_for_standstill(), *working])))
     for lane in working:
         ledger.lanes.pause(lane)
         say(f"{lane}: paused")
     named_stack.set(target.stack)
-    back = str(Step("standstill end", *(("--note", str(note)) if note else ())))
-    wait = partial(_wait, deadline=time.monotonic() + timeout, back=back)
+    wait = partial(_wait, deadline=time.monotonic() + timeout)
     wait(lambda: [f"lane {one.lane} ({one.state})" for one in ledger.lanes.all() if one.state not in (IDLE, PAUSED)])
     emr, application = target.client("emr-serverless"), target.outputs["ApplicationId"]
     if target.parameters.get(GIVEN):
@@ -112,7 +105,7 @@ def begin(
 
 
 @app.command("end")
-def end(note: Note = None, stack: Stack = None) -> None:
+def end(stack: Stack = None) -> None:
     """Resume the lanes that `begin` paused. Lanes that were paused before stay paused.
 
     Example:
@@ -123,18 +116,15 @@ def end(note: Note = None, stack: Stack = None) -> None:
     if target is None:
         return
     ledger = target.ledger
-    lanes = _noted(note, ledger)
+    lanes = ledger.lanes.paused_for_standstill()
+    if not lanes:
+        say("No lane is paused for a standstill")
+        return
     for lane in lanes:
         ledger.lanes.resume(lane)
         say(f"{lane}: resumed")
-    if lanes:
-        supervise_now(target)
-    else:
-        say("No lane is paused for a standstill")
-    if note is not None:
-        note.unlink(missing_ok=True)
-    elif lanes:
-        ledger.lanes.note_standstill([])
+    supervise_now(target)
+    ledger.lanes.note_standstill([])
 
 
 def _target(stack: str | None, otherwise: str) -> Target | None:
@@ -154,22 +144,6 @@ def _question(working: Sequence[str], target: Target) -> str:
     return f"{lanes}{application}? Nothing is merged until {Step('standstill end')}."
 
 
-def _noted(note: Path | None, ledger: Ledger) -> list[str]:
-    """The lanes that `begin` paused and `end` has not resumed."""
-    if note is None:
-        return list(ledger.lanes.paused_for_standstill())
-    return list(json_module.loads(note.read_text())["lanes"]) if note.is_file() else []
-
-
-def _write(note: Path | None, target: Target, lanes: list[str]) -> None:
-    """Note the lanes before any is paused, so that `end` also resumes them after an interruption."""
-    if note is None:
-        target.ledger.lanes.note_standstill(lanes)
-        return
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(json_module.dumps({"stack": target.stack, "lanes": lanes}))
-
-
 def _would_change(target: Target, template: Path, given: Mapping[str, str], tags: Mapping[str, str] | None) -> bool:
     now = target.parameters
     if now.get(GIVEN):
@@ -183,11 +157,8 @@ def _would_change(target: Target, template: Path, given: Mapping[str, str], tags
     )
 
 
-def _wait(what: Callable[[], list[str]], deadline: float, back: str) -> None:
-    """Wait until `what` lists nothing, and print each new list.
-
-    Raises NotAtRest after the deadline (monotonic seconds); it names `back`, the command that ends the standstill.
-    """
+def _wait(what: Callable[[], list[str]], deadline: float) -> None:
+    """Wait until `what` lists nothing, and print each new list. Raises NotAtRest after the deadline (monotonic s)."""
     said: list[str] = []
     while waiting := what():
         if time.monotonic() > deadline:
@@ -195,7 +166,7 @@ def _wait(what: Callable[[], list[str]], deadline: float, back: str) -> None:
                 f"Still waiting for {', '.join(waiting[:5])}",
                 waiting_for=waiting,
                 next_step=f"See {Step('status')}, then run the command again with a longer --timeout. The lanes stay "
-                f"paused; {back} resumes them",
+                f"paused; {Step('standstill end')} resumes them",
             )
         if waiting != said:
             say(f"waiting for {', '.join(waiting[:5])}")

@@ -32,29 +32,27 @@ def emr(stack, monkeypatch):
     return client
 
 
-def test_lanes_are_paused_the_application_stopped_and_only_those_lanes_go_on(stack, emr, invoked, tmp_path):
+def test_lanes_are_paused_the_application_stopped_and_only_those_lanes_go_on(stack, emr, invoked):
     for lane in ("main", "big"):
         stack.ledger.lanes.wake(lane)
     stack.ledger.lanes.pause("big")
-    note = tmp_path / "note.json"
-    assert run(["standstill", "begin", "--note", str(note)]) == 0
+    assert run(["standstill", "begin"]) == 0
     assert {state.lane: state.state for state in stack.ledger.lanes.all()} == {"main": PAUSED, "big": PAUSED}
     assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STOPPED"
-    assert run(["standstill", "end", "--note", str(note)]) == 0
+    assert run(["standstill", "end"]) == 0
     assert {state.lane: state.state for state in stack.ledger.lanes.all()} == {"main": IDLE, "big": PAUSED}
-    assert not note.exists() and invoked
+    assert invoked
 
 
-def test_lanes_paused_by_a_failed_deployment_resume_after_the_next_one(stack, emr, invoked, tmp_path, monkeypatch):
+def test_lanes_paused_by_a_failed_deployment_resume_after_the_next_one(stack, emr, invoked, monkeypatch):
     stack.ledger.lanes.wake("main")
-    note = tmp_path / "note.json"
-    assert run(["standstill", "begin", "--note", str(note)]) == 0
-    assert run(["standstill", "begin", "--note", str(note)]) == 0
+    assert run(["standstill", "begin"]) == 0
+    assert run(["standstill", "begin"]) == 0
     monkeypatch.setattr(standstill_command, "_would_change", lambda *_: False)
-    assert run(["standstill", "begin", "--note", str(note), "--before-deploy", str(ROOT / "template.yaml")]) == 0
+    assert run(["standstill", "begin", "--before-deploy", str(ROOT / "template.yaml")]) == 0
     assert stack.ledger.lanes.get("main").state == PAUSED
-    assert run(["standstill", "end", "--note", str(note)]) == 0
-    assert stack.ledger.lanes.get("main").state == IDLE and not note.exists()
+    assert run(["standstill", "end"]) == 0
+    assert stack.ledger.lanes.get("main").state == IDLE
 
 
 def test_a_standstill_begun_on_one_machine_is_ended_on_another(stack, emr, invoked, tmp_path, monkeypatch, capsys):
@@ -95,7 +93,7 @@ def test_a_lane_paused_or_resumed_by_hand_meanwhile_is_left_unchanged(stack, emr
     assert {state.lane: state.state for state in stack.ledger.lanes.all()} == {"main": PAUSED, "big": IDLE}
 
 
-def test_an_application_from_outside_the_stack_keeps_running_during_a_standstill(stack, emr, invoked, tmp_path):
+def test_an_application_from_outside_the_stack_keeps_running_during_a_standstill(stack, emr, invoked):
     cloudformation().parameters = {"ApplicationId": stack.application, "MaximumCpu": "16 vCPU"}
     stack.ledger.lanes.wake("main")
     emr.start_job_run(
@@ -105,14 +103,11 @@ def test_an_application_from_outside_the_stack_keeps_running_during_a_standstill
         executionRoleArn="arn:aws:iam::123456789012:role/r",
     )
     emrserverless_backends[DEFAULT_ACCOUNT_ID][emr.meta.region_name].job_runs[stack.application][-1].state = "RUNNING"
-    note = tmp_path / "note.json"
     assert (
         run(
             [
                 "standstill",
                 "begin",
-                "--note",
-                str(note),
                 "--before-deploy",
                 str(ROOT / "template.yaml"),
                 "--parameter-overrides",
@@ -121,8 +116,8 @@ def test_an_application_from_outside_the_stack_keeps_running_during_a_standstill
         )
         == 0
     )
-    assert stack.ledger.lanes.get("main").state == IDLE and not note.exists(), "no deployment changes it"
-    assert run(["standstill", "begin", "--note", str(note), "--timeout", "0"]) == 0
+    assert stack.ledger.lanes.get("main").state == IDLE, "no deployment changes it"
+    assert run(["standstill", "begin", "--timeout", "0"]) == 0
     assert stack.ledger.lanes.get("main").state == PAUSED
     assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STARTED"
 
@@ -137,24 +132,22 @@ def test_other_tags_of_the_stack_reach_the_application(stack, emr, invoked, tmp_
     assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STOPPED"
 
 
-def test_a_halted_lane_rests_as_well_and_tries_again_afterwards(stack, emr, invoked, tmp_path):
+def test_a_halted_lane_rests_as_well_and_tries_again_afterwards(stack, emr, invoked):
     stack.ledger.lanes.wake("main")
     halt(stack.ledger, "main")
-    note = tmp_path / "note.json"
-    assert run(["standstill", "begin", "--note", str(note)]) == 0
+    assert run(["standstill", "begin"]) == 0
     assert stack.ledger.lanes.get("main").state == PAUSED
-    assert run(["standstill", "end", "--note", str(note)]) == 0
+    assert run(["standstill", "end"]) == 0
     lane = stack.ledger.lanes.get("main")
     assert (lane.state, lane.failures) == (IDLE, 0)
 
 
-def test_a_run_that_does_not_end_is_reported_and_the_standstill_can_be_ended(stack, emr, invoked, tmp_path, capsys):
+def test_a_run_that_does_not_end_is_reported_and_the_standstill_can_be_ended(stack, emr, invoked, capsys):
     stack.ledger.lanes.wake("main")
     stack.ledger.lanes.request_start("main", "run-1", 1)
-    note = tmp_path / "note.json"
-    assert run(["standstill", "begin", "--note", str(note), "--timeout", "0"]) == 1
+    assert run(["standstill", "begin", "--timeout", "0"]) == 1
     said = capsys.readouterr().err
-    assert "Still waiting for lane main" in said and f"`sluice --stack s standstill end --note {note}`" in said
+    assert "Still waiting for lane main" in said and "`sluice --stack s standstill end`" in said
     assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STARTED"
-    assert run(["standstill", "end", "--note", str(note)]) == 0
+    assert run(["standstill", "end"]) == 0
     assert not stack.ledger.lanes.get("main").pause_requested
