@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -206,7 +206,8 @@ def table_listing(folder: TableFolder) -> TableListing:
     don't count. Raises Damaged, UnreadableCommit.
     """
     listed = tuple(folder.files())
-    timeline = Timeline.of(_timeline_names(listed))
+    in_folder = (item.path.removeprefix(FOLDER) for item in listed if item.path.startswith(FOLDER))
+    timeline = Timeline.of(name for name in in_folder if "/" not in name)
     later = folder.timeline()
     files = tuple(file for file in (data_file(item.path, item.size) for item in listed) if file is not None)
     has_logs = any(file.is_log for file in files)
@@ -231,12 +232,6 @@ def _replaced(folder: TableFolder, timeline: Timeline) -> Iterator[Replaced]:
                 for partition, ids in Commit.of(instant, data).replaced.items()
                 for file_id in ids
             )
-
-
-def _timeline_names(listed: Iterable[StoredFile]) -> Iterator[str]:
-    for item in listed:
-        if item.path.startswith(FOLDER) and "/" not in item.path[len(FOLDER) :]:
-            yield item.path[len(FOLDER) :]
 
 
 def _horizons(folder: TableFolder, timeline: Timeline) -> Iterator[str]:

@@ -139,7 +139,8 @@ class SilverTable:
             while (batch := self._guarded(lambda: next(stream, None))) is not None:
                 yield batch
         except Unreadable as error:
-            lists = [field.name for field in self.stored_schema if _holds_timestamps(field.type)]
+            kinds = {field.name: field.type for field in self.stored_schema if pa.types.is_list(field.type)}
+            lists = [name for name, kind in kinds.items() if pa.types.is_timestamp(kind.value_type)]
             if not (logs and lists):
                 raise
             raise self._unmerged(lists) from error
@@ -173,10 +174,6 @@ class SilverTable:
 
     def _guarded(self, read: Callable[[], Any]) -> Any:
         return _guarded(self.table, read)
-
-
-def _holds_timestamps(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) and pa.types.is_timestamp(kind.value_type)
 
 
 def first_rows(reader: pa.RecordBatchReader, count: int | None) -> pa.RecordBatchReader:

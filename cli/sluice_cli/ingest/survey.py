@@ -52,10 +52,6 @@ class Survey:
     with_rows: tuple[ObjectRecord, ...] = ()
     paused: tuple[LaneState, ...] = ()
 
-    def waiting_in(self, lane: str) -> int:
-        """The number of objects that wait in a lane."""
-        return sum(item.lane == lane for item in self.waiting)
-
     @property
     def waiting_tables(self) -> frozenset[str]:
         """The tables with objects that wait, as far as the ledger knows the objects."""

@@ -149,7 +149,7 @@ def _print(outcome: WaitResult, timeout_s: float, reason_of_rows: ReasonOfRows =
         say(_not_synced(outcome.unsynced))
     for lane in (*seen.halted, *seen.paused):
         entry = lane_entry(lane, epoch_ms(), outcome.resting, outcome.rebuilds)
-        waits = counted(seen.waiting_in(lane.lane), "object waits", "objects wait")
+        waits = counted(sum(item.lane == lane.lane for item in seen.waiting), "object waits", "objects wait")
         say_error(f"Lane {lane.lane} is {entry['summary']}, and {waits} in it", in_order(steps_of_lane(entry)))
     for table in outcome.blocked:
         say_error(f"{table.table} {table.reason}, and {counted(table.objects, 'object')} will wait", table.next_step)

@@ -204,7 +204,7 @@ def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:
                 f"{table['committed']['objects']:,}",
                 f"{table['quarantined']['objects']:,}",
                 f"{table['quarantined']['rows']:,}",
-                _ago(table["last_commit_at"], now),
+                f"{human_age(now - table['last_commit_at'])} ago" if table["last_commit_at"] is not None else "-",
                 "; ".join(trouble_of_table(table, now)) or "-",
             )
             for table in document["tables"]
@@ -239,7 +239,3 @@ def _example(keys: Sequence[str] | None) -> str:
     if sys.stdout.isatty():
         key = path_shortened(key, escaping_console().width - len(EXAMPLE.format("")) - EXAMPLE_INDENT)
     return EXAMPLE.format(key)
-
-
-def _ago(at: int | None, now: int) -> str:
-    return "-" if at is None else f"{human_age(now - at)} ago"

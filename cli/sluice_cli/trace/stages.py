@@ -157,14 +157,17 @@ def trace_of(facts: TraceFacts) -> Trace:
     if facts.first is not None and facts.record is not None and facts.record.replayed_at is not None:
         return _replayed(trace_of(facts.first), facts, facts.record, facts.record.replayed_at)
     record, outcome, manifest = facts.record, facts.outcome, facts.manifest
-    committed = record is not None and record.state == COMMITTED and outcome is not None and outcome.state == COMMITTED
+    readable_at = None
+    if outcome is not None and record is not None and record.state == outcome.state == COMMITTED:
+        item = next((item for item in manifest.objects if item.id == facts.id), None) if manifest is not None else None
+        readable_at = outcome.readable_at if item is None else outcome.readable_with(item)
     return Trace(
         id=facts.id,
         state=state_of(record),
         moments=tuple(sorted(_moments(facts), key=lambda moment: moment.at)),
         spans=tuple(_without_holes(_spans(facts))),
         put_at=put_time(facts),
-        readable_at=_readable_at(facts.id, outcome, manifest) if committed and outcome is not None else None,
+        readable_at=readable_at,
         table=record.table if record else None,
         lane=record.lane if record else None,
         batch=record.batch if record else None,
@@ -175,11 +178,6 @@ def trace_of(facts: TraceFacts) -> Trace:
         counts=dict(outcome.counts) if outcome else {},
         next_step=facts.held_up if record is None or facts.held_up is not None else next_step(record),
     )
-
-
-def _readable_at(identity: ObjectId, outcome: Outcome, manifest: Manifest | None) -> int | None:
-    item = next((item_ for item_ in manifest.objects if item_.id == identity), None) if manifest is not None else None
-    return outcome.readable_at if item is None else outcome.readable_with(item)
 
 
 def state_of(record: ObjectRecord | None) -> str:

@@ -274,7 +274,7 @@ def _add_query(app: FastAPI, tables: Tables, saved: SavedQuery, responses: dict[
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in saved.parameters
     ]
-    for number, path in enumerate(dict.fromkeys((*saved.paths, *saved.bare_paths))):
+    for number, path in enumerate(saved.paths):
         app.add_api_route(
             path,
             answer,

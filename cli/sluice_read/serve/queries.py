@@ -37,14 +37,12 @@ class SavedQuery:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The path with the parameters in it, by the short name and, where it differs, by the file's name."""
-        below = "".join(f"/{{{name}}}" for name in self.parameters)
-        return tuple(dict.fromkeys((f"/{short_name(self.name)}{below}", f"/{self.name}{below}")))
+        """The paths with the parameters in them, and those that take them as a query: `?name=value`.
 
-    @property
-    def bare_paths(self) -> tuple[str, ...]:
-        """The paths that take the parameters as a query: `?name=value`."""
-        return tuple(path.partition("/{")[0] for path in self.paths)
+        Both come by the short name and, where it differs, by the file's name.
+        """
+        names, below = (short_name(self.name), self.name), "".join(f"/{{{name}}}" for name in self.parameters)
+        return tuple(dict.fromkeys(f"/{name}{end}" for end in (below, "") for name in names))
 
 
 @dataclass(frozen=True)
