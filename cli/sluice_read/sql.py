@@ -35,7 +35,16 @@ def table_references(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[t
     DuckDB's own parser finds them. Names without a schema are defined in the statement (WITH) and left out. Raises
     InvalidQuery for other than one statement and for anything but a SELECT.
     """
-    return tuple(dict.fromkeys(_walk(_parsed(connection, sql))))
+    tables: dict[tuple[str, str], None] = {}
+    for node in _nodes(_parsed(connection, sql)):
+        if isinstance(node, dict) and node.get("type") == "SHOW_REF" and not node.get("query"):
+            raise InvalidQuery(
+                "SHOW lists nothing here: tables are opened when a statement names them",
+                next_step="`sluice status` lists them",
+            )
+        if isinstance(node, dict) and node.get("type") == "BASE_TABLE" and node.get("schema_name"):
+            tables[node["schema_name"], node["table_name"]] = None
+    return tuple(tables)
 
 
 def parameter_names(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[str, ...]:
@@ -44,13 +53,10 @@ def parameter_names(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[st
     Raises InvalidQuery.
     """
     places: dict[str, int] = {}
-    waiting: list[Any] = [_parsed(connection, sql)]
-    while waiting:
-        node = waiting.pop()
+    for node in _nodes(_parsed(connection, sql)):
         if isinstance(node, dict) and node.get("class") == "PARAMETER":
             place = int(node.get("query_location") or 0)
             places[node["identifier"]] = min(place, places.get(node["identifier"], place))
-        waiting += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     return tuple(sorted(places, key=lambda name: places[name]))
 
 
@@ -61,19 +67,14 @@ def named_columns(connection: duckdb.DuckDBPyConnection, sql: str) -> frozenset[
     Raises InvalidQuery.
     """
     words, tables, last = set[str](), set[str](), set[str]()
-    waiting: list[Any] = [_parsed(connection, sql)]
-    while waiting:
-        node = waiting.pop()
+    for node in _nodes(_parsed(connection, sql)):
         if isinstance(node, str):
             words.add(node.lower())
-        elif isinstance(node, list):
-            waiting += node
         elif isinstance(node, dict):
             if node.get("type") in ("STAR", "PIVOT", "SHOW_REF") or node.get("ref_type") == "NATURAL":
                 return None
             tables |= {str(node[key]).lower() for key in ("alias", "table_name") if node.get(key)}
             last |= {str(name).lower() for name in (node.get("column_names") or ())[-1:]}
-            waiting += node.values()
     return None if last & tables else frozenset(words)
 
 
@@ -99,20 +100,11 @@ def _parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
     return parsed["statements"][0]["node"]
 
 
-def _walk(node: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(node, dict):
-        if node.get("type") == "SHOW_REF" and not node.get("query"):
-            raise InvalidQuery(
-                "SHOW lists nothing here: tables are opened when a statement names them",
-                next_step="`sluice status` lists them",
-            )
-        if node.get("type") == "BASE_TABLE" and node.get("schema_name"):
-            yield node["schema_name"], node["table_name"]
-        for value in node.values():
-            yield from _walk(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from _walk(value)
+def _nodes(tree: Any) -> Iterator[Any]:
+    """Every mapping, list and value of a tree, in the order of the statement."""
+    yield tree
+    for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _nodes(part)
 
 
 @contextmanager

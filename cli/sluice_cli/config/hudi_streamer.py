@@ -13,7 +13,7 @@ from sluice.errors import FAILED, UsageError
 from sluice.hudi.java_properties import parse_properties
 from sluice.names import TOPIC
 from sluice.onboarding.hudi_streamer import Translation, config_files, of_table, translate
-from sluice_cli.config.rule_text import add_rules, columns_value, comment, scalar
+from sluice_cli.config.rule_text import add_rules, columns_value, comment, rule_lines, scalar
 from sluice_cli.errors import plain_reason
 from sluice_cli.terminal.options import Json, argument, option
 from sluice_cli.terminal.output import print_json, say
@@ -125,22 +125,19 @@ def _lines(translation: Translation, origin: Path) -> list[str]:
         *(comment(f"note: {note}") for note in translation.notes),
         *(comment(f"OPEN: {line}") for line in translation.open),
     ]
-    body = [
-        f"- topic: {_text(rule.get('topic'))}",
-        f"  table: {_text(rule.get('table'))}",
-        f"  record_key: {columns_value(_strings(rule.get('record_key')))}",
-    ]
-    if "partition_by" in rule:
-        body.append(f"  partition_by: {columns_value(_strings(rule['partition_by']))}")
-    body.append(f"  table_type: {_text(rule['table_type'])}")
-    if "time_travel" in rule:
-        body.append(f"  time_travel: {_text(rule['time_travel'])}")
-    if translation.ordering is not None:
-        body.append(f"  # position: {translation.ordering}   # only where a query captured the rows")
-    options = rule.get("hudi")
-    if isinstance(options, dict):
-        body += ["  hudi:", *(f"    {scalar(name)}: {scalar(value)}" for name, value in options.items())]
-    return lines + ([f"# {line}" for line in body] if translation.open else body)
+    ordering, options = translation.ordering, rule.get("hudi")
+    body = {
+        "topic": _text(rule.get("topic")),
+        "table": _text(rule.get("table")),
+        "record_key": columns_value(_strings(rule.get("record_key"))),
+        "partition_by": columns_value(_strings(rule["partition_by"])) if "partition_by" in rule else None,
+        "table_type": _text(rule["table_type"]),
+        "time_travel": _text(rule["time_travel"]) if "time_travel" in rule else None,
+        "# position": None if ordering is None else f"{ordering}   # only where a query captured the rows",
+    }
+    settings = options.items() if isinstance(options, dict) else ()
+    hudi = ["hudi:", *(f"  {scalar(name)}: {scalar(value)}" for name, value in settings)] if settings else ()
+    return lines + rule_lines(body, is_open=bool(translation.open), below=hudi)
 
 
 def _text(value: object) -> str:

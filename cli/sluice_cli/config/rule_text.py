@@ -209,37 +209,35 @@ def _rule(proposal: Proposal) -> list[str]:
     for name, choice in proposal.choices.items():
         lines += _evidence(name, choice)
     lines += [comment(f"note: {note}") for note in proposal.notes]
-    rule = [f"- topic: {scalar(proposal.topic)}"]
-    rule.append(f"  table: {scalar('.'.join(proposal.table.value)) if proposal.table.value else '?'}")
-    rule.append(f"  record_key: {columns_value(proposal.record_key.value)}")
-    if proposal.partition_by.value:
-        rule.append(f"  partition_by: {columns_value(proposal.partition_by.value)}")
-    if proposal.delete_when is not None:
-        rule.append(f"  {written_marks(*proposal.delete_when)}")
-    if proposal.position is not None:
-        rule.append(f"  position: {columns_value(proposal.position.value)}")
-    if proposal.key_pattern is not None:
-        rule.append(f"  key_pattern: {scalar(proposal.key_pattern)}")
-    if proposal.path_columns:
-        rule.append(f"  path_columns: {columns_value(proposal.path_columns)}")
-    if proposal.format is not None:
-        rule.append(f"  format: {scalar(proposal.format)}")
-    if proposal.merged:
-        rule.append("  merged: true")
+    marks = None if proposal.delete_when is None else written_marks(*proposal.delete_when).removeprefix("delete_when: ")
     csv = {"null_text": proposal.null_text, "delimiter": proposal.delimiter}
     written = ", ".join(f"{name}: {json.dumps(value)}" for name, value in csv.items() if value is not None)
-    if written:
-        rule.append(f"  csv: {{{written}}}")
-    if proposal.types:
-        types = ", ".join(f"{scalar(name)}: {kind}" for name, kind in proposal.types.items())
-        rule.append(f"  # types: {{{types}}} # as the sampled values look: uncomment what is right")
-    if not proposal.open:
-        return lines + rule
-    return [
-        *lines,
-        comment(f"OPEN: {', '.join(proposal.open)}; choose, then uncomment the rule"),
-        *(f"# {line}" for line in rule),
-    ]
+    types = ", ".join(f"{scalar(name)}: {kind}" for name, kind in proposal.types.items())
+    looks = f"{{{types}}} # as the sampled values look: uncomment what is right"
+    rule = {
+        "topic": scalar(proposal.topic),
+        "table": scalar(".".join(proposal.table.value)) if proposal.table.value else "?",
+        "record_key": columns_value(proposal.record_key.value),
+        "partition_by": columns_value(proposal.partition_by.value) if proposal.partition_by.value else None,
+        "delete_when": marks,
+        "position": None if proposal.position is None else columns_value(proposal.position.value),
+        "key_pattern": None if proposal.key_pattern is None else scalar(proposal.key_pattern),
+        "path_columns": columns_value(proposal.path_columns) if proposal.path_columns else None,
+        "format": None if proposal.format is None else scalar(proposal.format),
+        "merged": "true" if proposal.merged else None,
+        "csv": f"{{{written}}}" if written else None,
+        "# types": looks if types else None,
+    }
+    if proposal.open:
+        lines.append(comment(f"OPEN: {', '.join(proposal.open)}; choose, then uncomment the rule"))
+    return lines + rule_lines(rule, is_open=bool(proposal.open))
+
+
+def rule_lines(rule: Mapping[str, str | None], *, is_open: bool, below: Sequence[str] = ()) -> list[str]:
+    """The lines of a rule by its keys, without those of None, then the lines `below`; an open rule as comments."""
+    texts = [f"{key}: {value}" for key, value in rule.items() if value is not None]
+    lines = [f"{'  ' if number else '- '}{text}" for number, text in enumerate((*texts, *below))]
+    return [f"# {line}" for line in lines] if is_open else lines
 
 
 def _evidence(name: str, choice: Choice) -> list[str]:

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated
 
 import typer
@@ -23,6 +24,7 @@ from sluice_cli.account.object import rows_left
 from sluice_cli.account.steps import BACKFILL, MERGED, NEWEST_OBJECTS, entries
 from sluice_cli.account.window import given_times
 from sluice_cli.ingest.replay_end import ReplayEnd, TableEnd
+from sluice_cli.ingest.set_aside import merged_under
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
 from sluice_cli.terminal.interaction import ask, bars, counting
 from sluice_cli.terminal.known_names import check_prefix, check_table
@@ -149,7 +151,7 @@ class Replay:
         self._ledger = target.ledger
         self._configuration = target.configuration()
         self._past = target.past_batches()
-        self._merged_under: dict[tuple[str, str], int | None] = {}
+        self._manifest_of = cache(self._past.manifest)
         self._gone = 0  # objects of the batch that are no longer in bronze
 
     def plan(self, tick: Callable[[str, int], None]) -> Workload:
@@ -285,18 +287,7 @@ class Replay:
         return (config.lane if config is not None else record.lane) or ""
 
     def _generation(self, record: ObjectRecord) -> int | None:
-        """The generation that an object was merged under; None if it is unknown.
-
-        Under the table's present generation, older changes would win over all newer ones.
-        """
+        """The generation that an object was merged under; None if it is unknown."""
         if record.generation is not None:
             return record.generation
-        config = self._config(record)
-        if config is not None and config.generation == 0:  # a generation only rises
-            return 0
-        part = (record.batch or "", record.table or "")
-        if part not in self._merged_under:
-            manifest = self._past.manifest(record.lane or "", part[0])
-            part_ = None if manifest is None else manifest.tables.get(part[1])
-            self._merged_under[part] = None if part_ is None else int(part_.config.get("generation", 0))
-        return self._merged_under[part]
+        return merged_under(record, self._config(record), self._manifest_of)

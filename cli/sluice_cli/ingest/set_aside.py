@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from sluice.batch import row_errors
+from sluice.batch.manifest import Manifest
 from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.table import TableConfig
 from sluice.errors import UnreadableManifest, UsageError
@@ -198,7 +199,7 @@ class Quarantine:
                 schema=schema,
             )
             if record.quarantined_rows and record.table == verdict.table and verdict.config is not None:
-                generation = self._merged_under(record, verdict.config)
+                generation = merged_under(record, verdict.config, self._target.past_batches().manifest)
                 if generation is None:
                     gone = f"the manifest of its batch {record.batch} is gone or can't be read"
                     return Decided(record, False, f"{gone}: the generation of its rows is unknown")
@@ -219,17 +220,6 @@ class Quarantine:
 
         with ThreadPoolExecutor(THREADS, thread_name_prefix="discard") as pool:
             return list(pool.map(one, records))
-
-    def _merged_under(self, record: ObjectRecord, config: TableConfig) -> int | None:
-        """The generation that the other rows of an object were merged under; None if it is unknown.
-
-        Under the table's present generation they would win over all newer changes.
-        """
-        if config.generation == 0:  # a generation only rises
-            return 0
-        manifest = self._target.past_batches().manifest(record.lane or "", record.batch or "")
-        part = None if manifest is None else manifest.tables.get(record.table or "")
-        return None if part is None else int(part.config.get("generation", 0))
 
     def _decisions(self, verb: str, note: str | None) -> Callable[[ObjectRecord], Decision]:
         """A function that makes the decision about an entry by this command."""
@@ -257,6 +247,20 @@ class Quarantine:
     @staticmethod
     def _written(record: ObjectRecord, done: bool, lane: str | None) -> Decided:
         return Decided(record, done, None if done else "another decision about it was made meanwhile", lane)
+
+
+def merged_under(
+    record: ObjectRecord, config: TableConfig | None, manifest_of: Callable[[str, str], Manifest | None]
+) -> int | None:
+    """The generation that an object was merged under; None if it is unknown. `manifest_of` takes a lane and a batch.
+
+    Under the table's present generation, older changes would win over all newer ones.
+    """
+    if config is not None and config.generation == 0:  # a generation only rises
+        return 0
+    manifest = manifest_of(record.lane or "", record.batch or "")
+    part = None if manifest is None else manifest.tables.get(record.table or "")
+    return None if part is None else int(part.config.get("generation", 0))
 
 
 def reason_of_rows(objects: Objects, silver: str, record: ObjectRecord, code: str | None = None) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from sluice.config.table import TableConfig
+from sluice.errors import CommandFailed
 from sluice.lane.machine import HALTED, PAUSED
 from sluice.names import timed_id
 from sluice.services.requests import ServiceRequest
@@ -32,7 +33,8 @@ def request_services(
 ) -> list[ServiceRequest]:
     """Request services of a table, regardless of the interval, and wake the lane that has to do them.
 
-    `requested_by` is the command that the ledger keeps, the whole command line by default.
+    `requested_by` is the command that the ledger keeps, the whole command line by default. Raises CommandFailed while
+    one with other `arguments` is open.
     """
     now, requests = epoch_ms(), []
     for name in wanted:
@@ -47,6 +49,9 @@ def request_services(
             max_wait_ms=config.services.latest_s * 1000,
             arguments=arguments,
         )
+        if answer.request.arguments != arguments:
+            other = f"Another {name} of {config.table} is under way, by `{answer.request.requested_by}`"
+            raise CommandFailed(other, next_step="Repeat the command once that is done")
         if not answer.new:
             say(f"{name} of {config.table} is already {answer.request.state}, by `{answer.request.requested_by}`")
         requests.append(answer.request)

@@ -249,10 +249,6 @@ def _remove(target: Target, config: TableConfig, document: dict[str, Any], wait_
         arguments={"key": document["key_hash"]},
         requested_by=Step("forget", config.table).command,
     )
-    if requests[0].arguments.get("key") != document["key_hash"]:
-        raise CommandFailed(
-            f"Another row of {config.table} is being forgotten", next_step="Repeat the command once that is done"
-        )
     (entry,) = service_entries([], wait_for_services(target.ledger, requests, wait_s))
     document["state"], document["removed"] = entry["state"], entry["report"]
     if entry["state"] == FAILED:

@@ -173,7 +173,7 @@ def test_a_second_row_waits_until_the_first_is_forgotten(users, invoked, capsys)
     assert run(["forget", TABLE, "8", "--yes", "--wait", "1"]) == 1
     assert "repeat the command" in capsys.readouterr().err
     assert run(["forget", TABLE, "7", "--yes", "--wait", "1"]) == 1
-    assert "Another row of crm.user is being forgotten" in capsys.readouterr().err
+    assert "Another forgetting of crm.user is under way" in capsys.readouterr().err
 
 
 def test_a_key_with_another_number_of_values_is_refused(users, capsys):
