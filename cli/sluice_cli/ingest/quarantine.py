@@ -26,7 +26,7 @@ from sluice_cli.terminal.options import Json, Stack, Yes, argument, option
 from sluice_cli.terminal.output import print_json, print_line, say, say_next_step
 from sluice_cli.terminal.run import AWS_ERRORS
 from sluice_cli.terminal.stack import chosen_target, readable_configuration, supervise_now
-from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.tables import print_columns
 from sluice_cli.terminal.words import counted, human_age
 
 LISTED, ROWS_SHOWN = 200, 20
@@ -272,27 +272,23 @@ def _list_decided(target: Target, choice: Selection, limit: int, as_json: bool) 
         print_json({"decisions": [describe_decision(item) for item in shown], "more": more})
         return
     now = epoch_ms()
-    print_table(
-        ("id", "decision", "rows", "table", "code", "age", "by", "command", "key", "note"),
-        [
-            (
-                item.id.hash[:SHORT_ID],
-                item.verb,
-                f"{item.rows:,}" if item.rows else "-",
-                item.table or "-",
-                item.code or "-",
-                human_age(now - item.at),
-                item.by,
-                item.command,
-                item.id.key,
-                item.note or "-",
-            )
-            for item in shown
-        ],
-        right=(2,),
-        shorten=(7, 9),
-        paths=(8,),
-        minor=(7, 6, 2, 5, 3),
+    print_columns(
+        shown,
+        {
+            "id": lambda item: item.id.hash[:SHORT_ID],
+            "decision": "verb",
+            "#rows": lambda item: item.rows or None,
+            "table": "table",
+            "code": "code",
+            "age": lambda item: human_age(now - item.at),
+            "by": "by",
+            "command": "command",
+            "key": lambda item: item.id.key,
+            "note": "note",
+        },
+        shorten=["command", "note"],
+        paths=["key"],
+        minor=["command", "by", "rows", "age", "table"],
     )
     if not shown:
         say(f"Nothing was retried or discarded{' for this choice' if choice.table or choice.code else ''}")

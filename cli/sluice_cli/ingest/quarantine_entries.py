@@ -20,7 +20,7 @@ from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice
 from sluice_cli.ingest.set_aside import Decided
 from sluice_cli.terminal.guard import escaping_console, visible
 from sluice_cli.terminal.output import print_line, wrapped
-from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.tables import print_columns, print_table
 from sluice_cli.terminal.words import counted, human_age
 from sluice_read.moments import clock
 
@@ -31,21 +31,18 @@ _PROSE = frozenset({"reason", "advice"})  # the other values of an entry are cop
 
 def print_lines(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) -> None:
     """Print a line for each entry, for a pipe: by table (else topic), code and key. `now` is in epoch ms."""
-    print_table(
-        ("id", "kind", "rows", "table", "code", "age", "key", "reason"),
-        [
-            (
-                record.id.hash[:SHORT_ID],
-                kind(record),
-                f"{record.quarantined_rows:,}" if record.quarantined_rows else "-",
-                record.table or "-",
-                ", ".join(codes(record)) or "-",
-                human_age(now - int(record.listed_at)) if record.listed_at else "-",
-                record.id.key,
-                "; ".join(_reasons(record, newer)) or "-",
-            )
-            for record in sorted(shown, key=lambda record: (*_group(record), record.id.key, record.id.version))
-        ],
+    print_columns(
+        sorted(shown, key=lambda record: (*_group(record), record.id.key, record.id.version)),
+        {
+            "id": lambda record: record.id.hash[:SHORT_ID],
+            "kind": kind,
+            "rows": lambda record: record.quarantined_rows or None,
+            "table": "table",
+            "code": codes,
+            "age": lambda record: human_age(now - int(record.listed_at) if record.listed_at else None),
+            "key": lambda record: record.id.key,
+            "reason": lambda record: "; ".join(_reasons(record, newer)) or None,
+        },
     )
 
 

@@ -18,7 +18,7 @@ from sluice_cli.terminal.options import Json, Stack, option
 from sluice_cli.terminal.output import described_documents, print_json, say, say_next_step, say_skipped
 from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.step import in_order
-from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.tables import print_columns
 from sluice_cli.terminal.words import human_age
 from sluice_read.moments import clock
 
@@ -82,27 +82,23 @@ def runs(
         return
     if not listed and sys.stdout.isatty():
         return
-    print_table(
-        ("run", "lane", "started", "duration", "state", "batches", "objects", "changes", "reason"),
-        [
-            (
-                run["run"],
-                run["lane"],
-                clock(run["started_at"] or run["requested_at"]),
-                "-" if run["seconds"] is None else human_age(round(run["seconds"] * 1000)),
-                run["state"],
-                batches_of_run(run["state"], run["batches"]),
-                f"{run['objects']:,}",
-                f"{run['changes']:,}",
-                run["reason"] or "-",
-            )
-            for run in reversed(listed)
-        ],
-        right=(3, 5, 6, 7),
-        shorten=(0,),
-        apart=(8,),
-        states=(4,),
-        minor=(6, 1, 5, 7),
+    print_columns(
+        reversed(listed),
+        {
+            "run": "run",
+            "lane": "lane",
+            "started": lambda run: clock(run["started_at"] or run["requested_at"]),
+            "#duration": lambda run: None if run["seconds"] is None else human_age(round(run["seconds"] * 1000)),
+            "state": "state",
+            "#batches": lambda run: batches_of_run(run["state"], run["batches"]),
+            "#objects": "objects",
+            "#changes": "changes",
+            "reason": "reason",
+        },
+        shorten=["run"],
+        apart=["reason"],
+        states=["state"],
+        minor=["objects", "lane", "batches", "changes"],
     )
     for state in lane_states:
         entry = lane_entry(state, now)

@@ -24,7 +24,7 @@ from sluice_cli.terminal.interaction import path_given
 from sluice_cli.terminal.options import Json, Stack, TimeSpan, at_least, option
 from sluice_cli.terminal.output import described_documents, print_json, print_line, say, say_next_step, say_skipped
 from sluice_cli.terminal.stack import chosen_target, configuration_in_force
-from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.tables import print_columns
 from sluice_cli.terminal.words import counted, human_age, human_bytes, path_shortened
 
 REASONS_SHOWN = 10
@@ -105,22 +105,19 @@ def status(
 
 def print_services(entries: Iterable[Mapping[str, Any]], now: int) -> None:
     """Print the entries as a table; `now` is in epoch ms."""
-    print_table(
-        ("table", "service", "state", "age", "result", "error"),
-        [
-            (
-                entry["table"],
-                entry["service"],
-                entry["state"],
-                describe_since(entry, now),
-                describe_report(entry["report"], entry["instant"]),
-                describe_error(entry["error"]),
-            )
-            for entry in entries
-        ],
-        apart=(5,),
-        states=(2,),
-        minor=(4,),
+    print_columns(
+        entries,
+        {
+            "table": "table",
+            "service": "service",
+            "state": "state",
+            "age": lambda entry: describe_since(entry, now),
+            "result": lambda entry: describe_report(entry["report"], entry["instant"]),
+            "error": lambda entry: describe_error(entry["error"]),
+        },
+        apart=["error"],
+        states=["state"],
+        minor=["result"],
     )
 
 
@@ -160,59 +157,39 @@ def print_status(document: Mapping[str, Any], now: int) -> None:
 
 
 def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:
-    print_table(
-        ("lane", "state", "pending", "bytes", "oldest", "open batches", "run"),
-        [
-            (
-                lane["lane"],
-                lane["summary"],
-                f"{lane['pending']['objects']:,}",
-                human_bytes(lane["pending"]["bytes"]),
-                human_age(lane["pending"]["oldest_ms"]),
-                f"{len(lane['unsettled_batches']):,}",
-                lane["run"] or "-",
-            )
-            for lane in document["lanes"]
-        ],
-        right=(2, 3, 4, 5),
-        states=(1,),
-        minor=(6, 5, 3),
+    print_columns(
+        document["lanes"],
+        {
+            "lane": "lane",
+            "state": "summary",
+            "#pending": lambda lane: lane["pending"]["objects"],
+            "#bytes": lambda lane: human_bytes(lane["pending"]["bytes"]),
+            "#oldest": lambda lane: human_age(lane["pending"]["oldest_ms"]),
+            "#open batches": lambda lane: len(lane["unsettled_batches"]),
+            "run": "run",
+        },
+        states=["state"],
+        minor=["run", "open batches", "bytes"],
     )
     print()
-    print_table(
-        (
-            "table",
-            "lane",
-            "pending",
-            "bytes",
-            "oldest",
-            "claimed",
-            "committed",
-            "quarantined",
-            "quarantined rows",
-            "last commit",
-            "trouble",
-        ),
-        [
-            (
-                table["table"],
-                table["lane"] or "-",
-                f"{table['pending']['objects']:,}",
-                human_bytes(table["pending"]["bytes"] + table["claimed"]["bytes"]),
-                human_age(table["pending"]["oldest_ms"]),
-                f"{table['claimed']['objects']:,}",
-                f"{table['committed']['objects']:,}",
-                f"{table['quarantined']['objects']:,}",
-                f"{table['quarantined']['rows']:,}",
-                f"{human_age(now - table['last_commit_at'])} ago" if table["last_commit_at"] is not None else "-",
-                "; ".join(trouble_of_table(table, now)) or "-",
-            )
-            for table in document["tables"]
-        ],
-        right=(2, 3, 4, 5, 6, 7, 8),
-        apart=(10,),
-        states=(10,),
-        minor=(1, 3, 5, 6, 4, 8, 7),
+    print_columns(
+        document["tables"],
+        {
+            "table": "table",
+            "lane": "lane",
+            "#pending": lambda table: table["pending"]["objects"],
+            "#bytes": lambda table: human_bytes(table["pending"]["bytes"] + table["claimed"]["bytes"]),
+            "#oldest": lambda table: human_age(table["pending"]["oldest_ms"]),
+            "#claimed": lambda table: table["claimed"]["objects"],
+            "#committed": lambda table: table["committed"]["objects"],
+            "#quarantined": lambda table: table["quarantined"]["objects"],
+            "#quarantined rows": lambda table: table["quarantined"]["rows"],
+            "last commit": lambda table: table["last_commit_at"] and f"{human_age(now - table['last_commit_at'])} ago",
+            "trouble": lambda table: "; ".join(trouble_of_table(table, now)) or None,
+        },
+        apart=["trouble"],
+        states=["trouble"],
+        minor=["lane", "bytes", "claimed", "committed", "oldest", "quarantined rows", "quarantined"],
     )
 
 

@@ -28,7 +28,7 @@ from sluice_cli.terminal.options import DryRun, Json, Stack, TableName, argument
 from sluice_cli.terminal.output import print_json, say, say_error, stderr_console
 from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.step import Step
-from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.tables import print_columns, print_table
 from sluice_cli.terminal.words import counted
 
 app = typer.Typer(no_args_is_help=True)
@@ -132,20 +132,16 @@ def show(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
         return
     if not config.catalog.sync:
         say(f"{table} is kept out of the catalog (`catalog: off`)")
-    print_table(
-        ("name", "is", "synced up to", "columns", "partitioned by", "as the sync left it"),
-        [
-            (
-                f"{names.database}.{entry['name']}",
-                entry["is"],
-                entry["synced"] or "-",
-                f"{len(entry['columns']):,}",
-                ", ".join(entry["partition_keys"]) or "-",
-                "yes" if entry["untouched"] else "no",
-            )
-            for entry in entries
-        ],
-        right=(3,),
+    print_columns(
+        entries,
+        {
+            "name": lambda entry: f"{names.database}.{entry['name']}",
+            "is": "is",
+            "synced up to": "synced",
+            "#columns": lambda entry: len(entry["columns"]),
+            "partitioned by": "partition_keys",
+            "as the sync left it": "untouched",
+        },
     )
     for entry in entries:
         if entry["columns"]:

@@ -14,7 +14,7 @@ from sluice_cli.terminal.known_names import check_partition
 from sluice_cli.terminal.options import Json, Stack, TableName, option
 from sluice_cli.terminal.output import print_json, print_line, say, stderr_console
 from sluice_cli.terminal.stack import chosen_target
-from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.tables import print_columns, print_table
 from sluice_cli.terminal.words import counted, human_bytes
 
 if TYPE_CHECKING:
@@ -60,21 +60,17 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
     if as_json:
         print_json({"tables": listed})
         return
-    print_table(
-        ("table", "type", "record key", "changes", "newest commit", "last commit"),
-        [
-            (
-                row["table"],
-                row["type"] or "-",
-                ", ".join(row["record_key"] or ()) or "-",
-                f"{row['changes']:,}",
-                row["newest_commit"],
-                clock(row["last_commit_at"]),
-            )
-            for row in listed
-        ],
-        right=(3,),
-        minor=(4, 2),
+    print_columns(
+        listed,
+        {
+            "table": "table",
+            "type": "type",
+            "record key": "record_key",
+            "#changes": "changes",
+            "newest commit": "newest_commit",
+            "last commit": lambda row: clock(row["last_commit_at"]),
+        },
+        minor=["newest commit", "record key"],
     )
     for item in listed:
         if item["uncounted_commits"]:
@@ -125,17 +121,9 @@ def show(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
     for name, synced in (document["catalog"] or {}).items():
         print_line(f"catalog: {name} is {'synced up to ' + synced if synced else 'not synced'}")
     print()
-    print_table(
-        ("column", "type", "null", "comment"),
-        [
-            (
-                item["name"],
-                item["type"],
-                "yes" if item["nullable"] else "no",
-                "hidden" if item["hidden"] else item["comment"],
-            )
-            for item in document["columns"]
-        ],
+    columns = {"column": "name", "type": "type", "null": "nullable"}
+    print_columns(
+        document["columns"], {**columns, "comment": lambda item: "hidden" if item["hidden"] else item["comment"]}
     )
     print()
     print_table(("property", "value"), sorted(document["properties"].items()), apart=(1,))
@@ -166,36 +154,23 @@ def commits(
     if as_json:
         print_json([vars(row) for row in rows])
         return
-    print_table(
-        (
-            "instant",
-            "began",
-            "action",
-            "inserted",
-            "updated",
-            "deleted",
-            "written",
-            "bytes",
-            "files",
-            "amplification",
-            "batch",
-        ),
-        [
-            (
-                row.instant,
-                row.at,
-                row.operation or (row.action if row.state == "completed" else f"{row.action} {row.state}"),
-                *_numbers(row.inserted, row.updated, row.deleted, row.rows_written),
-                human_bytes(row.bytes_written),
-                f"{row.files_written}" if row.files_written or not row.files_deleted else f"-{row.files_deleted}",
-                "" if row.write_amplification is None else f"{row.write_amplification:g}",
-                visible(row.batch or ""),
-            )
-            for row in rows
-        ],
-        right=(3, 4, 5, 6, 7, 8, 9),
-        shorten=(10,),
-        minor=(9, 6, 8, 1),
+    print_columns(
+        rows,
+        {
+            "instant": "instant",
+            "began": "at",
+            "action": lambda row: row.operation or f"{row.action} {row.state}".removesuffix(" completed"),
+            "#inserted": "inserted",
+            "#updated": "updated",
+            "#deleted": "deleted",
+            "#written": "rows_written",
+            "#bytes": lambda row: human_bytes(row.bytes_written),
+            "#files": lambda row: str(row.files_written or -row.files_deleted),
+            "#amplification": lambda row: "" if row.write_amplification is None else f"{row.write_amplification:g}",
+            "batch": lambda row: visible(row.batch or ""),
+        },
+        shorten=["batch"],
+        minor=["amplification", "written", "files", "began"],
     )
     left = len(listing.timeline.instants) - len(rows)
     if left:
@@ -227,21 +202,17 @@ def files(
     if as_json:
         print_json([vars(row) for row in rows])
         return
-    print_table(
-        ("partition", "file group", "base file of", "bytes", "logs", "log bytes"),
-        [
-            (
-                row.partition or "-",
-                row.file_id,
-                row.instant or "none yet",
-                human_bytes(row.bytes),
-                f"{row.logs:,}",
-                human_bytes(row.log_bytes),
-            )
-            for row in rows
-        ],
-        right=(3, 4, 5),
-        shorten=(0, 1),
+    print_columns(
+        rows,
+        {
+            "partition": lambda row: row.partition or None,
+            "file group": "file_id",
+            "base file of": lambda row: row.instant or "none yet",
+            "#bytes": lambda row: human_bytes(row.bytes),
+            "#logs": "logs",
+            "#log bytes": lambda row: human_bytes(row.log_bytes),
+        },
+        shorten=["partition", "file group"],
     )
     say(f"{counted(len(rows), 'file group')}, {sum(1 for row in rows if row.logs):,} with logs")
 
@@ -275,17 +246,15 @@ def stats(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
     if sizes.write_amplification is not None:
         print_line(f"bytes written for each byte changed: {sizes.write_amplification:g}")
     print()
-    print_table(
-        ("operation", "commits", "rows changed", "rows written", "bytes written"),
-        [
-            (
-                name,
-                *_numbers(counts["commits"], counts["rows_changed"], counts["rows_written"]),
-                human_bytes(counts["bytes_written"]),
-            )
-            for name, counts in sorted(sizes.by_operation.items())
-        ],
-        right=(1, 2, 3, 4),
+    print_columns(
+        [{"operation": name, **counts} for name, counts in sorted(sizes.by_operation.items())],
+        {
+            "operation": "operation",
+            "#commits": "commits",
+            "#rows changed": "rows_changed",
+            "#rows written": "rows_written",
+            "#bytes written": lambda counts: human_bytes(counts["bytes_written"]),
+        },
     )
 
 
@@ -311,10 +280,6 @@ def _synced(target: Target, table: str) -> dict[str, str | None] | None:
     except SluiceError as error:
         say(f"The catalog can't be shown: {error}")
         return None
-
-
-def _numbers(*values: int) -> tuple[str, ...]:
-    return tuple(f"{value:,}" for value in values)
 
 
 def _sizes(sizes: FileSizes) -> str:

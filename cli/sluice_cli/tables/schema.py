@@ -24,7 +24,7 @@ from sluice_cli.terminal.options import Json, Stack, TableName, argument
 from sluice_cli.terminal.output import described_documents, print_json, print_line, say, say_skipped
 from sluice_cli.terminal.stack import chosen_target
 from sluice_cli.terminal.step import Step
-from sluice_cli.terminal.tables import print_table
+from sluice_cli.terminal.tables import print_columns
 from sluice_cli.terminal.words import counted, human_age
 
 SHORT = 12  # digits shown of a fingerprint
@@ -62,19 +62,13 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
     if as_json:
         print_json({"tables": tables, "skipped_documents": described_documents(history.skipped)})
         return
-    print_table(
-        ("table", "columns", "schemas", "incompatible", "last verdict"),
-        [
-            (
-                item["table"],
-                f"{item['columns']:,}",
-                f"{item['schemas']:,}",
-                f"{item['incompatible']:,}",
-                item["last_verdict"] or "-",
-            )
-            for item in tables
-        ],
-        right=(1, 2, 3),
+    print_columns(
+        tables,
+        {
+            "table": "table",
+            **{f"#{name}": name for name in ("columns", "schemas", "incompatible")},
+            "last verdict": "last_verdict",
+        },
     )
     if not tables:
         say("No schema is known yet: a run stores those of the objects that it merges")
@@ -113,19 +107,17 @@ def history(table: TableName, as_json: Json = False, stack: Stack = None) -> Non
         )
         return
     now = epoch_ms()
-    print_table(
-        ("schema", "first seen", "columns", "verdict", "changes"),
-        [
-            (
-                schema.fingerprint[:SHORT],
-                f"{human_age(now - schema.judged[0].at)} ago",
-                f"{len(schema.columns):,}",
-                " then ".join(judged.verdict for judged in schema.judged),
-                "; ".join(change["described"] for judged in schema.judged for change in judged.changes) or "-",
-            )
-            for schema in schemas
-        ],
-        right=(2,),
+    print_columns(
+        schemas,
+        {
+            "schema": lambda schema: schema.fingerprint[:SHORT],
+            "first seen": lambda schema: f"{human_age(now - schema.judged[0].at)} ago",
+            "#columns": lambda schema: len(schema.columns),
+            "verdict": lambda schema: " then ".join(judged.verdict for judged in schema.judged),
+            "changes": lambda schema: (
+                "; ".join(item["described"] for judged in schema.judged for item in judged.changes) or None
+            ),
+        },
     )
 
 
@@ -229,10 +221,8 @@ def _print_changes(changes: Sequence[ColumnChange], between: str = "") -> None:
     if not changes:
         print_line(f"no column differs{between}")
         return
-    print_table(
-        ("column", "change", "old", "new", "effect"),
-        [(change.column, change.change, change.old or "-", change.new or "-", change.described) for change in changes],
-    )
+    types = {"old": lambda one: one.old or None, "new": lambda one: one.new or None}
+    print_columns(changes, {"column": "column", "change": "change", **types, "effect": "described"})
 
 
 def _named(name: str) -> str:

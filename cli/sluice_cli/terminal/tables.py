@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -76,6 +77,49 @@ def print_table(
                     console.print(text, soft_wrap=True, highlight=False)
     if left_out := [cells[0][number] for number in minor if number not in fitted and not _is_blank(cells, number)]:
         say(f"Too narrow for {', '.join(left_out)}: a wider terminal, a pipe or --json shows everything")
+
+
+def print_columns(
+    items: Iterable[Any],
+    columns: Mapping[str, str | Callable[[Any], object]],
+    *,
+    shorten: Sequence[str] = (),
+    paths: Sequence[str] = (),
+    apart: Sequence[str] = (),
+    minor: Sequence[str] = (),
+    states: Sequence[str] = (),
+) -> None:
+    """Print a table by its columns: a heading, and the key or attribute that an item has there, or a function of it.
+
+    Headings that begin with `#` are of numbers, and aligned right. The other options name columns by their headings:
+    see `print_table`.
+    """
+    names = [heading.lstrip("#") for heading in columns]
+    print_table(
+        names,
+        [[_text(_value(item, of)) for of in columns.values()] for item in items],
+        right=[at for at, heading in enumerate(columns) if heading.startswith("#")],
+        shorten=[names.index(name) for name in shorten],
+        paths=[names.index(name) for name in paths],
+        apart=[names.index(name) for name in apart],
+        minor=[names.index(name) for name in minor],
+        states=[names.index(name) for name in states],
+    )
+
+
+def _value(item: Any, of: str | Callable[[Any], object]) -> object:
+    if callable(of):
+        return of(item)
+    return item[of] if isinstance(item, Mapping) else getattr(item, of)
+
+
+def _text(value: object) -> str:
+    """A value as a cell has it: numbers with separators, the members of lists, `-` for None and empty lists."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(value) or "-"
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _grid(
