@@ -48,24 +48,21 @@ def _bronze(target: Target) -> Iterator[Finding]:
     s3 = target.client("s3")
     if region_of(s3, target.bronze) not in (None, target.region):
         yield _far("bronze region", target.bronze, target)
-    status = s3.get_bucket_versioning(Bucket=target.bronze).get("Status")
-    if status == "Enabled":
-        yield Finding("bronze bucket", OK, f"{target.bronze} keeps versions")
-    else:
-        advice = f"`aws s3api put-bucket-versioning --bucket {target.bronze} --versioning-configuration Status=Enabled`"
-        yield Finding(
-            "bronze bucket",
-            FAIL,
-            f"{target.bronze} keeps no versions: objects overwritten before they are read are lost",
-            advice,
-        )
+    versioned = s3.get_bucket_versioning(Bucket=target.bronze).get("Status") == "Enabled"
+    lost = f"{target.bronze} keeps no versions: objects overwritten before they are read are lost"
+    advice = f"`aws s3api put-bucket-versioning --bucket {target.bronze} --versioning-configuration Status=Enabled`"
+    yield _judged("bronze bucket", versioned, f"{target.bronze} keeps versions", lost, advice)
     notices = configured(s3.get_bucket_notification_configuration(Bucket=target.bronze))
-    if announces(notices, queue=queue_arn(target), by_event_bus=has_rule(target)):
-        yield Finding("bronze notices", OK, "the bucket announces its objects")
-    else:
-        result, announced = (WARN, "to others only") if notices else (FAIL, "nothing")
-        text = f"the bucket announces {announced}: the schedule must find its objects"
-        yield Finding("bronze notices", result, text, str(ANNOUNCED))
+    announced = announces(notices, queue=queue_arn(target), by_event_bus=has_rule(target))
+    result, to = (WARN, "to others only") if notices else (FAIL, "nothing")
+    text = f"the bucket announces {to}: the schedule must find its objects"
+    fine = "the bucket announces its objects"
+    yield _judged("bronze notices", announced, fine, text, str(ANNOUNCED), result=result)
+
+
+def _judged(about: str, is_well: bool, fine: str, wrong: str, advice: str, *, result: str = FAIL) -> Finding:
+    """What a check found: that all `is_well`, or what is wrong, and what to do."""
+    return Finding(about, OK, fine) if is_well else Finding(about, result, wrong, advice)
 
 
 def _far(about: str, bucket: str, target: Target) -> Finding:
@@ -80,10 +77,8 @@ def _far(about: str, bucket: str, target: Target) -> Finding:
 def _places(target: Target) -> Iterator[Finding]:
     s3 = target.client("s3")
     for about, bucket in (("silver bucket", target.silver), ("artifact bucket", target.artifacts)):
-        if region_of(s3, bucket) in (None, target.region):
-            yield Finding(about, OK, f"{bucket} exists")
-        else:
-            yield _far(about, bucket, target)
+        here = region_of(s3, bucket) in (None, target.region)
+        yield Finding(about, OK, f"{bucket} exists") if here else _far(about, bucket, target)
     for rule in expiring(s3, target.silver):
         goes = f"its lifecycle rule {rule.name!r} {rule.effect} {rule.which}"
         lost = "a table's newest files may be of any age, and rows go with them"
@@ -95,10 +90,9 @@ def _places(target: Target) -> Iterator[Finding]:
         step = anew() if target.kind == LOCAL else restored_ledger()
         yield Finding("ledger", FAIL, f"{target.ledger_table} is gone: nothing works without it", step)
         return
-    if state == "ACTIVE":
-        yield Finding("ledger", OK, f"{target.ledger_table} is active")
-    else:
-        yield Finding("ledger", FAIL, f"{target.ledger_table} is {state}", "Nothing is admitted until it is ACTIVE")
+    waits = "Nothing is admitted until it is ACTIVE"
+    of = target.ledger_table
+    yield _judged("ledger", state == "ACTIVE", f"{of} is active", f"{of} is {state}", waits)
 
 
 def _application(target: Target) -> Iterator[Finding]:
@@ -124,21 +118,13 @@ def _application(target: Target) -> Iterator[Finding]:
 def _release(target: Target) -> Iterator[Finding]:
     release = target.outputs.get("Release", "")
     if release in NO_RELEASE:
-        yield Finding(
-            "release",
-            FAIL,
-            "none is set: objects are admitted, but no run is started",
-            "`make deploy` uploads one and sets it",
-        )
+        none = "none is set: objects are admitted, but no run is started"
+        yield Finding("release", FAIL, none, "`make deploy` uploads one and sets it")
         return
     manifest = target.objects.get(target.artifacts, f"releases/{release}/release.json")
     if manifest is None:
-        yield Finding(
-            "release",
-            FAIL,
-            f"{release} is set, but missing from s3://{target.artifacts}",
-            anew() if target.kind == LOCAL else "`make deploy` uploads it",
-        )
+        step = anew() if target.kind == LOCAL else "`make deploy` uploads it"
+        yield Finding("release", FAIL, f"{release} is set, but missing from s3://{target.artifacts}", step)
         return
     built = json.loads(manifest.data)
     made_by = [f"sluice {built['sluice']}"] if built.get("sluice") else []
@@ -161,9 +147,8 @@ def _configuration(target: Target) -> Iterator[Finding]:
     if configuration is None:
         yield Finding("configuration", FAIL, "none was ever pushed: all objects are parked", str(RULES_PUSHED))
     else:
-        yield Finding(
-            "configuration", OK, f"{counted(len(configuration.rules), 'rule')}, version {configuration.version[:12]}"
-        )
+        rules = counted(len(configuration.rules), "rule")
+        yield Finding("configuration", OK, f"{rules}, version {configuration.version[:12]}")
 
 
 def _lanes(target: Target) -> Iterator[Finding]:
@@ -190,19 +175,14 @@ def _tables(target: Target) -> Iterator[Finding]:
         elif (of_table := described[table.table])["blocked"]:
             yield Finding(f"table {table.table}", FAIL, of_table["blocked"], of_table["next_step"])
         elif gone := _gone(table, silver):
-            yield Finding(
-                f"table {table.table}",
-                FAIL,
-                f"{gone} is gone: it was deleted, or restored to an earlier state",
-                completed(TableWentBack.next_step, TABLE=table.table, LANE=lanes[table.table]),
-            )
+            step = completed(TableWentBack.next_step, TABLE=table.table, LANE=lanes[table.table])
+            text = f"{gone} is gone: it was deleted, or restored to an earlier state"
+            yield Finding(f"table {table.table}", FAIL, text, step)
         elif table.last_error and described[table.table]["last_error"]:
-            yield Finding(
-                f"table {table.table}",
-                WARN if table.failures < FAILS_AGAIN else FAIL,
-                f"{counted(table.failures, 'failure')}: {table.last_error.splitlines()[0][:300]}",
-                in_order(steps_of_table(described[table.table], resumed(lanes[table.table]))),
-            )
+            result = WARN if table.failures < FAILS_AGAIN else FAIL
+            text = f"{counted(table.failures, 'failure')}: {table.last_error.splitlines()[0][:300]}"
+            step = in_order(steps_of_table(described[table.table], resumed(lanes[table.table])))
+            yield Finding(f"table {table.table}", result, text, step)
 
 
 def _gone(table: TableState, silver: TimelineReader) -> str:
@@ -227,17 +207,12 @@ def _catalog(target: Target) -> Iterator[Finding]:
 
 
 def _set_aside(target: Target) -> Iterator[Finding]:
-    quarantined = in_quarantine(target.ledger)
-    if not quarantined.objects and not quarantined.rows:
+    aside = in_quarantine(target.ledger)
+    if not aside.objects and not aside.rows:
         yield Finding("quarantine", OK, "empty")
     else:
-        yield Finding(
-            "quarantine",
-            WARN,
-            f"not merged: {quarantined.described}",
-            entries_decided(),
-            facts={"objects": quarantined.objects, "rows": quarantined.rows},
-        )
+        facts = {"objects": aside.objects, "rows": aside.rows}
+        yield Finding("quarantine", WARN, f"not merged: {aside.described}", entries_decided(), facts)
 
 
 def _lost_notices(target: Target) -> Iterator[Finding]:
@@ -249,11 +224,8 @@ def _lost_notices(target: Target) -> Iterator[Finding]:
         QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"]
     )["Attributes"]
     waiting = int(attributes.get("ApproximateNumberOfMessages", 0))
-    if waiting:
-        number = counted(waiting, "message")
-        yield Finding("lost notices", FAIL, f"{number} in the dead-letter queue", notices_again())
-    else:
-        yield Finding("lost notices", OK, "none")
+    number = counted(waiting, "message")
+    yield _judged("lost notices", not waiting, "none", f"{number} in the dead-letter queue", notices_again())
 
 
 def _announcements(target: Target) -> Iterator[Finding]:
@@ -262,12 +234,9 @@ def _announcements(target: Target) -> Iterator[Finding]:
     if oldest is None:
         yield Finding("announcements", OK, "all committed batches are announced")
     else:
-        yield Finding(
-            "announcements",
-            FAIL,
-            f"batch {oldest['batch']} was committed over an hour ago and not announced",
-            "Check the logs of announce and reconcile: the event bus refuses events or is missing",
-        )
+        owes = f"batch {oldest['batch']} was committed over an hour ago and not announced"
+        advice = "Check the logs of announce and reconcile: the event bus refuses events or is missing"
+        yield Finding("announcements", FAIL, owes, advice)
 
 
 def _disk(target: Target) -> Iterator[Finding]:
@@ -275,10 +244,8 @@ def _disk(target: Target) -> Iterator[Finding]:
     if left is None:
         return
     summary = f"{human_bytes(left)} left for {target.home}"
-    if left < NO_SPACE:
-        yield Finding("disk", FAIL, f"{summary}: functions and runs fail, and nothing is merged", space_made())
-    else:
-        yield Finding("disk", OK, summary)
+    full = f"{summary}: functions and runs fail, and nothing is merged"
+    yield _judged("disk", left >= NO_SPACE, summary, full, space_made())
 
 
 CHECKS: dict[str, Callable[[Target], Iterator[Finding]]] = {

@@ -24,17 +24,8 @@ POLL_S, LOCAL_POLL_S = 3.0, 0.3
 SHOWN_DIFFERENCES = 3
 _PARTS = ("spark", "hadoop", "scala", "java", "python", "hudi")
 _TYPES = {COW: "copy on write", MOR: "merge on read"}
-_NEEDED = (
-    "region",
-    "silver_bucket",
-    "bronze_bucket",
-    "artifact_bucket",
-    "ledger_table",
-    "application_id",
-    "job_role_arn",
-    "release",
-    "hudi_jars",
-)
+_BUCKETS = ("silver_bucket", "bronze_bucket", "artifact_bucket")
+_NEEDED = ("region", *_BUCKETS, "ledger_table", "application_id", "job_role_arn", "release", "hudi_jars")
 
 Progress = Callable[[str], None]
 
@@ -107,13 +98,8 @@ class EngineTrial:
             doing = f" during: {report.doing}" if report is not None else " before it reported anything"
             yield Finding("trial job", FAIL, f"{run.state}{doing}. {run.details.strip()[-600:]}", logs, facts)
         elif report.error is not None:
-            yield Finding(
-                "trial job",
-                FAIL,
-                f"{report.error.code} during: {report.doing}. {report.error.message[:600]}",
-                logs,
-                facts,
-            )
+            text = f"{report.error.code} during: {report.doing}. {report.error.message[:600]}"
+            yield Finding("trial job", FAIL, text, logs, facts)
         else:
             yield Finding("trial job", OK, f"{run.state}, {seconds:.1f} s from StartJobRun to the end", facts=facts)
         if report is not None:
@@ -135,12 +121,8 @@ def found_by(report: TrialReport, job_run_id: str) -> Iterator[Finding]:
 def _identity(report: TrialReport, job_run_id: str) -> Finding:
     if report.job_run_id == job_run_id:
         return Finding("job run id", OK, "the driver finds the id that EMR Serverless gave it")
-    return Finding(
-        "job run id",
-        FAIL,
-        f"the driver found {report.job_run_id}, but EMR Serverless assigned {job_run_id}",
-        "Runs can't hold their lane without their own id: please report this",
-    )
+    other = f"the driver found {report.job_run_id}, but EMR Serverless assigned {job_run_id}"
+    return Finding("job run id", FAIL, other, "Runs can't hold their lane without their own id: please report this")
 
 
 def _table(table: TableTrial) -> Finding:
@@ -151,12 +133,7 @@ def _table(table: TableTrial) -> Finding:
         "differences": list(table.differences),
     }
     if table.differences:
-        return Finding(
-            about,
-            FAIL,
-            f"rows are not as expected: {'; '.join(table.differences[:SHOWN_DIFFERENCES])}",
-            "Don't load data with this engine; please report this",
-            facts,
-        )
+        wrong = f"rows are not as expected: {'; '.join(table.differences[:SHOWN_DIFFERENCES])}"
+        return Finding(about, FAIL, wrong, "Don't load data with this engine; please report this", facts)
     steps = ", ".join(f"{step.name} {step.seconds:.1f} s" for step in table.steps)
     return Finding(about, OK, f"{counted(table.rows, 'row')} as expected: {steps}", facts=facts)
