@@ -18,31 +18,19 @@ STATES: Mapping[str, str] = {
 GROUNDS = ("bg", "card")
 TEXT = ("text", "faint", "accent", "good", "warn", "bad")
 DECORATION = ("line", "soft")  # beside something that is told in text or in a colour of its own
-LIGHT: Mapping[str, str] = {
-    "bg": "#f6f8fa",
-    "card": "#ffffff",
-    "text": "#1b1f24",
-    "faint": "#57606a",
-    "accent": "#0969da",
-    "good": "#1a7f37",
-    "warn": "#8a5a00",
-    "bad": "#c4202c",
-    "wait": "#7a828b",
-    "arrival": "#1b7c83",
-    "line": "#d1d9e0",
-    "soft": "#dbeafe",
+_ON_LIGHT_AND_DARK: Mapping[str, tuple[str, str]] = {
+    "bg": ("#f6f8fa", "#010409"),
+    "card": ("#ffffff", "#0d1117"),
+    "text": ("#1b1f24", "#e6edf3"),
+    "faint": ("#57606a", "#9198a1"),
+    "accent": ("#0969da", "#4493f8"),
+    "good": ("#1a7f37", "#3fb950"),
+    "warn": ("#8a5a00", "#d29922"),
+    "bad": ("#c4202c", "#f85149"),
+    "wait": ("#7a828b", "#767e88"),
+    "arrival": ("#1b7c83", "#39c5cf"),
+    "line": ("#d1d9e0", "#30363d"),
+    "soft": ("#dbeafe", "#15304f"),
 }
-DARK: Mapping[str, str] = {
-    "bg": "#010409",
-    "card": "#0d1117",
-    "text": "#e6edf3",
-    "faint": "#9198a1",
-    "accent": "#4493f8",
-    "good": "#3fb950",
-    "warn": "#d29922",
-    "bad": "#f85149",
-    "wait": "#767e88",
-    "arrival": "#39c5cf",
-    "line": "#30363d",
-    "soft": "#15304f",
-}
+LIGHT: Mapping[str, str] = {name: light for name, (light, _) in _ON_LIGHT_AND_DARK.items()}
+DARK: Mapping[str, str] = {name: dark for name, (_, dark) in _ON_LIGHT_AND_DARK.items()}
