@@ -24,6 +24,11 @@ from sluice_cli.terminal.words import counted
 SHORT_ID = 12  # hexadecimal digits of an id that are shown
 
 
+def key_and_version(id: ObjectId) -> dict[str, str]:
+    """The JSON form of an object version in bronze."""
+    return {"key": id.key, "version": id.version}
+
+
 def judged_now(record: ObjectRecord, configuration: Configuration | None) -> ObjectRecord:
     """The record, for a parked object with the reason that the configuration in force gives.
 

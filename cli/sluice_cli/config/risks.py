@@ -117,17 +117,7 @@ RISKS: Mapping[str, _Risk] = {
 
 #: The risks that only stored rows have, named as in RISKS: a table without a row has none of them.
 OF_STORED_ROWS = frozenset(
-    {
-        "generation",
-        "delete_when.",
-        "time_travel",
-        "raw",
-        "types",
-        "columns.",
-        "csv.",
-        "services.purge.horizon",
-        "catalog",
-    }
+    "generation delete_when. time_travel raw types columns. csv. services.purge.horizon catalog".split()
 )
 
 

@@ -125,13 +125,7 @@ def with_layouts(waiting: Waiting, objects: Objects) -> Waiting:
             reasons.setdefault(same, []).append(key)
             continue
         records_of.setdefault(first_layout.topic, []).append(
-            replace(
-                record,
-                topic=route.topic,
-                kafka_partition=route.kafka_partition,
-                offset=route.offset,
-                format=route.format,
-            )
+            replace(record, **{name: getattr(route, name) for name in ("topic", "kafka_partition", "offset", "format")})
         )
     bucket = waiting.unnamed[0].id.bucket if waiting.unnamed else ""
     with ThreadPoolExecutor(THREADS, thread_name_prefix="layouts") as pool:

@@ -188,16 +188,8 @@ class Quarantine:
             route, verdict, schema = admission.judge(record.id, record.size, configuration)
             if verdict.state != PENDING:
                 return Decided(record, False, verdict.reason or verdict.rule, judged=True)
-            routed = replace(
-                record,
-                table=verdict.table,
-                lane=verdict.lane,
-                topic=route.topic,
-                kafka_partition=route.kafka_partition,
-                offset=route.offset,
-                format=route.format,
-                schema=schema,
-            )
+            named = {name: getattr(route, name) for name in ("topic", "kafka_partition", "offset", "format")}
+            routed = replace(record, table=verdict.table, lane=verdict.lane, schema=schema, **named)
             if record.quarantined_rows and record.table == verdict.table and verdict.config is not None:
                 generation = merged_under(record, verdict.config, self._target.past_batches().manifest)
                 if generation is None:
@@ -226,21 +218,9 @@ class Quarantine:
         command, by = command_line.get(), operator_of(self._target)
 
         def decision(record: ObjectRecord) -> Decision:
-            return Decision(
-                record.id,
-                verb,
-                epoch_ms(),
-                command,
-                by,
-                record.state,
-                table=record.table,
-                code=record.code,
-                reason=record.reason,
-                batch=record.batch,
-                attempt=record.attempt,
-                rows=record.quarantined_rows,
-                note=note,
-            )
+            kept = {name: getattr(record, name) for name in ("table", "code", "reason", "batch", "attempt")}
+            made = (record.id, verb, epoch_ms(), command, by, record.state)
+            return Decision(*made, rows=record.quarantined_rows, note=note, **kept)
 
         return decision
 

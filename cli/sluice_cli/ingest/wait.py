@@ -19,7 +19,7 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.stack import LOCAL
 from sluice_cli.account.lane import lane_entry, steps_of_lane
-from sluice_cli.account.object import is_proposed, judged_now, rule_steps, waits_for_rule
+from sluice_cli.account.object import is_proposed, judged_now, key_and_version, rule_steps, waits_for_rule
 from sluice_cli.account.service import synced_again
 from sluice_cli.account.steps import TABLES_AND_LANES, entries, notice_missing
 from sluice_cli.account.table import tried_again
@@ -244,13 +244,7 @@ def _document(outcome: WaitResult, strict: bool) -> dict[str, Any]:
         "seconds": round(outcome.seconds, 3),
         "objects": dict(seen.counts),
         "waiting": [
-            {
-                "key": item.id.key,
-                "version": item.id.version,
-                "state": item.state,
-                "lane": item.lane,
-                "table": item.table,
-            }
+            {**key_and_version(item.id), "state": item.state, "lane": item.lane, "table": item.table}
             for item in seen.waiting
         ],
         "parked": [_describe(record) for record in seen.parked],
@@ -269,11 +263,5 @@ def _document(outcome: WaitResult, strict: bool) -> dict[str, Any]:
 
 
 def _describe(record: ObjectRecord) -> dict[str, Any]:
-    return {
-        "key": record.id.key,
-        "version": record.id.version,
-        "table": record.table,
-        "topic": record.topic,
-        "code": record.code,
-        "reason": reason_of(record),
-    }
+    told = {"table": record.table, "topic": record.topic, "code": record.code, "reason": reason_of(record)}
+    return {**key_and_version(record.id), **told}

@@ -88,15 +88,8 @@ def _area(values: Sequence[int], top: int, lines: int) -> Node:
 
 
 def _line(x1: float, x2: float, y1: float, y2: float) -> Node:
-    return tag(
-        "line",
-        class_="grid",
-        x1=f"{x1:.0f}",
-        x2=f"{x2:.0f}",
-        y1=f"{y1:.0f}",
-        y2=f"{y2:.0f}",
-        vector_effect="non-scaling-stroke",
-    )
+    ends = {name: f"{value:.0f}" for name, value in (("x1", x1), ("x2", x2), ("y1", y1), ("y2", y2))}
+    return tag("line", class_="grid", **ends, vector_effect="non-scaling-stroke")
 
 
 def _commits(made: Sequence[PastCommit], window: Window) -> Node:
@@ -154,16 +147,9 @@ def _crossed(x: float, y: float, width: float, height: float) -> Sequence[Node]:
 
 
 def _rect(kind: str, x: float, y: float, width: float, height: float, *children: Node) -> Node:
-    return tag(
-        "rect",
-        *children,
-        class_=kind,
-        x=f"{x:.1f}",
-        y=f"{y:.1f}",
-        width=f"{width:.1f}",
-        height=f"{height:.1f}",
-        vector_effect="non-scaling-stroke",
-    )
+    sizes = (("x", x), ("y", y), ("width", width), ("height", height))
+    box = {name: f"{value:.1f}" for name, value in sizes}
+    return tag("rect", *children, class_=kind, **box, vector_effect="non-scaling-stroke")
 
 
 def _changes(table: TablePast) -> str:

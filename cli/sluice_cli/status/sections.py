@@ -79,21 +79,9 @@ def tables_section(
     past = {table.table: table for table in pasts}
     listed = sorted(states, key=lambda state: (_WORST_FIRST.index(kind_of(state_of_table(state))), state["table"]))
     rows = [_table(state, past.get(state["table"]), links.get(state["table"]), now) for state in listed]
-    columns = (
-        "table",
-        "state",
-        "#pending",
-        "#claimed",
-        "#oldest",
-        "#last commit",
-        "#readable after: median",
-        "#readable after: 95\u00a0%",
-        "#freshness",
-        "#committed",
-        "#quarantined",
-        "#quarantined rows",
-        "trouble",
-    )
+    times = ("#last commit", "#readable after: median", "#readable after: 95\u00a0%", "#freshness")
+    counts = ("#committed", "#quarantined", "#quarantined rows")
+    columns = ("table", "state", "#pending", "#claimed", "#oldest", *times, *counts, "trouble")
     return section("Tables", table(columns, rows, "No table has a commit yet"), identity="tables")
 
 

@@ -129,18 +129,12 @@ def _table(table: Mapping[str, Any], now: int) -> dict[str, Any]:
         "bytes": table["pending"]["bytes"],
         "oldest_ms": table["pending"]["oldest_ms"],
         "claimed": table["claimed"]["objects"],
-        "freshness_s": table["freshness_s"],
-        "late": table["late"],
-        "last_commit_at": table["last_commit_at"],
+        **{name: table[name] for name in ("freshness_s", "late", "last_commit_at")},
         "age_ms": None if table["last_commit_at"] is None else max(0, now - table["last_commit_at"]),
         "changes": changes_of_table(table["totals"]),
         "objects": table["committed"]["objects"],
         "quarantined": table["quarantined"]["objects"],
-        "paused": table["paused"],
-        "blocked": table["blocked"],
-        "backoff_until": table["backoff_until"],
-        "last_error": table["last_error"],
-        "notes": table["notes"],
+        **{name: table[name] for name in ("paused", "blocked", "backoff_until", "last_error", "notes")},
     }
 
 
@@ -148,11 +142,7 @@ def _run(name: str, item: Mapping[str, Any] | None, now: int) -> dict[str, Any]:
     item = item or {}
     return {
         "run": name,
-        "lane": item.get("lane"),
-        "state": item.get("state"),
-        "requested_at": item.get("requested_at"),
-        "started_at": item.get("started_at"),
-        "ended_at": item.get("ended_at"),
+        **{name: item.get(name) for name in ("lane", "state", "requested_at", "started_at", "ended_at")},
         "held_ms": run_ms(item, now),
         # Of a run that died the ledger counts none of the batches that it committed; `sluice ops runs` reads them.
         "batches": None if item.get("state") == LAPSED else item.get("batches"),

@@ -36,7 +36,7 @@ from sluice_aws.s3.objects import ListedVersion, SkippedDocument, pages_of_bronz
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import Settings
 from sluice_aws.stack import Target
-from sluice_cli.account.object import judged_now
+from sluice_cli.account.object import judged_now, key_and_version
 from sluice_cli.ingest.backfill import ListedObjects
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import counting
@@ -256,18 +256,12 @@ def _document(report: AuditReport, *, with_objects: bool) -> dict[str, Any]:
                 "code": item.code,
                 "found": item.meaning,
                 "next_step": item.next_step,
-                "table": item.table,
-                "batch": item.batch,
-                "instant": item.instant,
-                "objects": item.objects,
-                "key": None if item.object is None else item.object.key,
-                "version": None if item.object is None else item.object.version,
+                **{name: getattr(item, name) for name in ("table", "batch", "instant", "objects")},
+                **{name: getattr(item.object, name, None) for name in ("key", "version")},
             }
             for item in report.contradictions
         ],
-        "repaired": [
-            {"key": identity.key, "version": identity.version, "state": state} for identity, state in report.repaired
-        ],
+        "repaired": [{**key_and_version(identity), "state": state} for identity, state in report.repaired],
         "skipped_documents": described_documents(report.skipped),
         **({"object_versions": report.objects} if with_objects else {}),
     }

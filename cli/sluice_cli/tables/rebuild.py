@@ -19,6 +19,7 @@ from sluice.silver_keys import BEGUN, FINISHED, replaced_prefix
 from sluice_aws.clock import StoreClock
 from sluice_aws.s3.move_prefix import Mover
 from sluice_aws.stack import Target
+from sluice_cli.account.object import key_and_version
 from sluice_cli.config.risks import drop_in_glue
 from sluice_cli.errors import CannotRebuild
 from sluice_cli.tables.rebuild_plan import ReplayPlan, obstacles, obstacles_of_lanes, plan_replay
@@ -171,7 +172,7 @@ class Rebuild:
         self._objects.put_json(
             self._target.silver,
             f"{self.to}{BEGUN}",
-            {**mark, "table": self._table, "gone": [{"key": item.key, "version": item.version} for item in plan.gone]},
+            {**mark, "table": self._table, "gone": list(map(key_and_version, plan.gone))},
         )
         for moved, folder in self._folders():
             self._mover.move(
@@ -206,17 +207,14 @@ class Rebuild:
             "objects": {
                 "replayed": len(plan.replay),
                 "pending_already": len(plan.waiting),
-                "quarantined": len(plan.quarantined),
-                "parked": len(plan.parked),
-                "gone": len(plan.gone),
-                "archived": len(plan.archived),
+                **{name: len(getattr(plan, name)) for name in ("quarantined", "parked", "gone", "archived")},
             },
             "bytes": plan.bytes,
             "silver_bytes": silver,
             "history": self.history,
             "kept_in": f"s3://{self._target.silver}/{self.to}" if keeps else None,
-            "gone": [{"key": item.key, "version": item.version} for item in plan.gone],
-            "archived": [{"key": item.key, "version": item.version} for item in plan.archived],
+            "gone": list(map(key_and_version, plan.gone)),
+            "archived": list(map(key_and_version, plan.archived)),
             "drop_in_glue": self.drop_in_glue or None,
             "skipped_documents": described_documents(plan.skipped),
             "other_generations": sum(number != self._config_now.generation for number in plan.generations.values()),

@@ -315,26 +315,13 @@ def _changes(
     facts = zip(*(mine.column(name).to_pylist() for name in names), strict=True)
     without = mine.column(hidden.UNCHANGED).to_pylist()
     changes, sources = [], _sources(mine)
-    for number, (offset, partition, position, op, deleted, source_ts_ms) in enumerate(facts):
+    for number, fact in enumerate(facts):
+        placed = dict(zip(("offset", "partition", "position", "op", "deleted", "source_ts_ms"), fact, strict=True))
         unchanged = frozenset(without[number] or ())
         values = {name: values[number] for name, values in columns_of_values.items() if name not in unchanged}
-        changes.append(
-            FoundChange(
-                item.key,
-                item.version,
-                offset,
-                partition,
-                position,
-                op,
-                deleted,
-                source_ts_ms,
-                values,
-                unchanged,
-                source_clock,
-                sources[number],
-                partial and op == hidden.UPDATE,
-            )
-        )
+        more = {"source": sources[number], "partial": partial and placed["op"] == hidden.UPDATE}
+        own = {**placed, "values": values, "unchanged": unchanged, "source_clock": source_clock, **more}
+        changes.append(FoundChange(item.key, item.version, **own))
     return changes
 
 

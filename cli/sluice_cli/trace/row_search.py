@@ -218,17 +218,9 @@ class RowSearch:
             result.columns += [name for name in read.columns if name not in result.columns]
         if brought is not None and changes:
             changes.append(brought)
-        alone = brought is not None and not changes
-        result.batches.append(
-            MergedBatch(
-                batch.manifest.batch,
-                outcome.instant,
-                outcome.readable_at,
-                None if alone else tuple(changes),
-                tuple(truncates),
-                outcome.counts.get(OUTDATED, 0),
-            )
-        )
+        own = None if brought is not None and not changes else tuple(changes)
+        made = (batch.manifest.batch, outcome.instant, outcome.readable_at)
+        result.batches.append(MergedBatch(*made, own, tuple(truncates), outcome.counts.get(OUTDATED, 0)))
 
     def _kept(
         self, batch: PastBatch, part: TablePart, outcome: Outcome, life: RowLife, opened: Sequence[ManifestObject]

@@ -121,18 +121,8 @@ def story(
             if not from_the_start and not chapters and not is_known:
                 judged = [_without_the_past(item) for item in judged]
             judged = [*(JudgedChange(item, "forgotten", "the row was forgotten before") for item in out), *judged]
-            chapters.append(
-                Chapter(
-                    batch.batch,
-                    batch.instant,
-                    batch.committed_at,
-                    _once(judged),
-                    after,
-                    after != before,
-                    truncated_at,
-                    rebuilt,
-                )
-            )
+            made = (batch.batch, batch.instant, batch.committed_at)
+            chapters.append(Chapter(*made, _once(judged), after, after != before, truncated_at, rebuilt))
             rebuilt = None
         row, floors = after, raised
         if life.knows(batch.instant) and batch.instant is not None:

@@ -86,10 +86,7 @@ def document_of(verified: Verified) -> dict[str, Any]:
         "instant": verified.instant,
         "proven": verified.proven,
         "one_key_in": verified.share,
-        "keys": verified.keys,
-        "rows": verified.rows,
-        "objects": verified.objects,
-        "changes": verified.changes,
+        **{name: getattr(verified, name) for name in ("keys", "rows", "objects", "changes")},
         "disagreements": [
             {
                 "key": list(row.key),

@@ -153,16 +153,8 @@ class Service:
                     raise ApiRefusal("ConflictException", "clientToken was used with other parameters")
                 return self._started(self._runs[earlier[0]])
             now, key = time.time(), new_id()
-            run = LocalJobRun(
-                key,
-                f"{app.arn}/jobruns/{key}",
-                app,
-                body,
-                submission,
-                f"arn:aws:iam::{self.account}:user/local",
-                now,
-                now,
-            )
+            arn, user = f"{app.arn}/jobruns/{key}", f"arn:aws:iam::{self.account}:user/local"
+            run = LocalJobRun(key, arn, app, body, submission, user, now, now)
             self._runs[key] = run
             self._tokens[application, token] = (key, body)
             app.state = "STARTED"  # autoStart
