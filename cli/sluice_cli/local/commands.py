@@ -121,14 +121,9 @@ def up(
         require_ports(home, emulator, chosen)
     restored = emulator is Kind.MINISTACK and home.has_kept()
     if detach:
-        options = (
-            [f"--emulator={emulator.value}"]
-            + [f"--port={port}"] * (port is not None)
-            + [f"--emr-port={emr_port}"] * (emr_port is not None)
-            + [f"--bind={bind}"] * (bind != LOOPBACK)
-        )
-        options += [f"--cores={cores}"] * (cores is not None) + ["--deployed-timers"] * deployed_timers
-        options += [f"--executors={executors}"] * (executors > 0)
+        given = {"port": port, "emr-port": emr_port, "bind": bind, "cores": cores, "executors": executors}
+        options = [f"--emulator={emulator.value}", *(["--deployed-timers"] if deployed_timers else [])]
+        options += [f"--{name}={value}" for name, value in given.items() if value is not None]
         _start_detached(home, options, config, as_json=as_json)
         say_next_step(str(TABLES_AND_LANES) if restored else f"{put_first()}. {PROPOSALS}")
         return

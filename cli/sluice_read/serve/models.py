@@ -63,32 +63,31 @@ class ColumnDetails(BaseModel):
     nullable: bool
 
 
-class TableDetails(BaseModel):
-    """A table's columns and key, as of its newest commit."""
+class _OfTable(BaseModel):
+    """The table of an answer, and the instant that it is read as of."""
 
     table: str
     instant: str
     at: str
+
+
+class TableDetails(_OfTable):
+    """A table's columns and key, as of its newest commit."""
+
     key: list[str]
     columns: list[ColumnDetails]
 
 
-class RowPage(BaseModel):
+class RowPage(_OfTable):
     """Rows in the order of their record keys as text, all as of one instant."""
 
-    table: str
-    instant: str
-    at: str
     rows: list[dict[str, Any]]
     next: str | None = Field(description="The cursor of the next page, which is read as of the same instant")
 
 
-class OneRow(BaseModel):
+class OneRow(_OfTable):
     """One row."""
 
-    table: str
-    instant: str
-    at: str
     row: dict[str, Any]
 
 
