@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from emulation.aws import set_fields
 from emulation.stack import NOW, RESTORES, restore_state, saved_state
 from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome
@@ -101,14 +102,7 @@ class Merged:
 
     def edit(self, identity, **fields):
         """Change an object's record as no command does."""
-        names = {f"#{name}": name for name in fields}
-        self.stack.dynamodb.update_item(
-            TableName="s-ledger",
-            Key={name: {"S": value} for name, value in items.object_key(identity).items()},
-            UpdateExpression="SET " + ", ".join(f"#{name} = :{name}" for name in fields),
-            ExpressionAttributeNames=names,
-            ExpressionAttributeValues={f":{name}": {"S": value} for name, value in fields.items()},
-        )
+        set_fields(self.stack.ledger, items.object_key(identity), **fields)
 
     def lose_listing(self, identity):
         """Take a pending object out of its lane's list."""

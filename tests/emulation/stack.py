@@ -155,6 +155,10 @@ class Stack:
         )
         return identity
 
+    def park(self, identity, topic="crm.public.user", **more):
+        """Admit an object that no rule takes."""
+        return self.admit(identity, items.PARKED, None, topic, None, **{"reason": "no rule", **more})
+
     def listed(self, identity, topic="crm.public.user", **facts):
         """An object as a manifest lists it."""
         kafka = {"topic": topic, "kafka_partition": 0, "offset": 0}

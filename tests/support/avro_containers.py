@@ -10,11 +10,9 @@ from typing import Any
 
 import cramjam
 
-SCHEMA: dict[str, Any] = {
-    "type": "record",
-    "name": "V",
-    "fields": [{"name": "id", "type": "int"}, {"name": "s", "type": "string"}],
-}
+from support.builders import avro_record
+
+SCHEMA: dict[str, Any] = avro_record({"id": "int", "s": "string"}, name="V")
 SYNC = bytes(16)
 
 

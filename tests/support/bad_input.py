@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from sluice.config.limits import MIB, Limits
 from support.avro_containers import PACK, container, encoded_long
-from support.builders import avro_object, change
+from support.builders import avro_object, avro_record, change
 
 # One table's limits for all of it, so that what is too much is little.
 LIMITS = Limits(object_bytes=2 * MIB, decoded_bytes=8 * MIB, block_bytes=MIB, object_rows=5_000, quarantined_rows=3)
@@ -30,11 +30,7 @@ META = {
 
 
 def flattened(record: str = "Value", /, **columns: Any) -> dict[str, Any]:
-    return {
-        "type": "record",
-        "name": record,
-        "fields": [{"name": column, "type": kind} for column, kind in {**columns, **META}.items()],
-    }
+    return avro_record({**columns, **META}, name=record)
 
 
 GOOD = flattened(id=["null", "long"], name=NULLABLE)
@@ -125,19 +121,15 @@ def flipped(body: bytes, at: int) -> bytes:
 
 
 def envelope(**sides: Any) -> dict[str, Any]:
-    value = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "int"}]}
+    value = avro_record({"id": "int"}, name="Row")
     given = {
         "before": ["null", value],
         "after": ["null", "Row"],
-        "source": {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": ["null", "long"]}]},
+        "source": avro_record({"lsn": ["null", "long"]}, name="Source"),
         "op": "string",
         **sides,
     }
-    return {
-        "type": "record",
-        "name": "Envelope",
-        "fields": [{"name": name, "type": kind} for name, kind in given.items()],
-    }
+    return avro_record(given, name="Envelope")
 
 
 def deep(levels: int) -> Any:
@@ -385,9 +377,7 @@ SCHEMA = [
     Case(
         "an envelope whose sides differ",
         "avro",
-        lambda: of_schema(
-            envelope(after=["null", {"type": "record", "name": "Other", "fields": [{"name": "x", "type": "int"}]}])
-        ),
+        lambda: of_schema(envelope(after=["null", avro_record({"x": "int"}, name="Other")])),
         "unusable_schema",
     ),
     Case(

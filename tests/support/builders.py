@@ -49,12 +49,16 @@ def halt(ledger: Ledger, lane: str, *, first_at: int = 0) -> None:
     assert ledger.lanes.get(lane).state == HALTED
 
 
+def avro_record(columns: Mapping[str, Any], *, name: str = "Value", **more: Any) -> dict[str, Any]:
+    """An Avro schema of records; `columns` are types by name, `more` other attributes of the record."""
+    fields = [{"name": column, "type": kind} for column, kind in columns.items()]
+    return {"type": "record", "name": name, **more, "fields": fields}
+
+
 def flattened(columns: Mapping[str, Any], *, name: str = "Value") -> dict[str, Any]:
     """A writer schema of flattened changes of PostgreSQL; `columns` are Avro types by name."""
     meta = {"__op": "string", "__deleted": "string", "__lsn": "long", "__source_ts_ms": "long"}
-    fields = [{"name": column, "type": kind} for column, kind in columns.items()]
-    fields += [{"name": column, "type": ["null", kind]} for column, kind in meta.items()]
-    return {"type": "record", "name": name, "fields": fields}
+    return avro_record({**columns, **{column: ["null", kind] for column, kind in meta.items()}}, name=name)
 
 
 def change(op: str = "c", lsn: Any = 7, *, source_ts_ms: int = 1_700_000_000_000, **values: Any) -> dict[str, Any]:

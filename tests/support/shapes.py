@@ -12,7 +12,7 @@ from sluice.config.table import TableConfig
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode
 from sluice_formats.json.records import json_schemas
-from sluice_spark.merge.plan import plan_read
+from sluice_spark.merge.plan import PlannedRead, plan_read
 
 # The change event of https://debezium.io/documentation/reference/3.5/connectors/postgresql.html#postgresql-create-events,
 # in Connect's JSON form with its schema.
@@ -119,6 +119,19 @@ def item(format: str, key: str = "x+0+500", **values: Any) -> ManifestObject:
     return ManifestObject("bronze", f"{key}.{format}", "v1", 1, None, format, "x", 0, values.pop("offset", 500), 0)
 
 
+def batch_plan(
+    table: TableConfig, *schemas: Any, scanned: ManifestObject | None = None, stored: Any = None, **how: Any
+) -> PlannedRead:
+    """The plan of a batch whose objects have these writer schemas. The types of `scanned` were inferred: its schema is
+    the first.
+    """
+    # Parsed from copies, since fastavro marks the schema that it parses.
+    writers = [read_writer_schema(json.loads(json.dumps(schema))) for schema in schemas]
+    if scanned is not None:
+        how["inferred"] = {scanned.id.hash: json.dumps(schemas[0])}
+    return plan_read(table, batch="b", writers=writers, stored=stored, **how)
+
+
 def json_rows(
     body: bytes,
     table: TableConfig | None = None,
@@ -129,10 +142,7 @@ def json_rows(
     """A JSON object's rows as a read task gives them: scanned for its schemas, then read."""
     table, at = table or config(), at or item("json")
     schemas, guessed = json_schemas(body, table.json_types, table.limits)
-    inferred = {at.id.hash: json.dumps(schemas[0])} if guessed else {}
-    plan = plan_read(
-        table, batch="b", writers=[read_writer_schema(schema) for schema in schemas], stored=None, inferred=inferred
-    ).plan
+    plan = batch_plan(table, *schemas, scanned=at if guessed else None).plan
     decoded = decode(body, at, plan)
     if bad is not None:
         bad.extend(decoded.rows)

@@ -21,6 +21,7 @@ from sluice.batch.manifest import Manifest, ManifestObject, TablePart, open_mani
 from sluice.batch.outcome import Outcome
 from sluice.config.table import TableConfig
 from sluice.schema.avro import fingerprint
+from sluice.services.requests import SliceDone
 from sluice.silver_keys import schema_key
 from sluice_aws.clock import WallClock
 from sluice_aws.s3.objects import Objects, ObjectSource
@@ -31,6 +32,7 @@ from sluice_spark.hudi.facts import KnownTables
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.key_index import KeyIndex
 from sluice_spark.merge.part import merge_part, resolve_part
+from sluice_spark.services.slice import SliceRates, serve_table
 from support.builders import Events, avro_object, change, flattened
 
 BRONZE, REGION = "bronze", "us-east-1"
@@ -126,6 +128,12 @@ class Workbench:
         )
         self._offsets = itertools.count(0, 1_000)
         self._arrival = itertools.count(1)
+
+    def serve(self, config: TableConfig, service: str, *, cores: int = 1, **given: Any) -> SliceDone:
+        """Do one slice of a table service, as a run does between its batches. `given` go to `serve_table`."""
+        given = {"still_held": lambda: True, "slice_s": 20, "raise_floor": lambda positions: None, **given}
+        rates = SliceRates(cores=cores)
+        return serve_table(self.spark, config=config, service=service, services=self.services, rates=rates, **given)
 
     def put_bytes(
         self,

@@ -7,6 +7,7 @@ import time
 import pytest
 from botocore.exceptions import ClientError
 from emulation.catalog import ARTIST, SILVER, artists
+from support.builders import avro_record
 
 from sluice.catalog.partitions import CREATE_BATCH
 from sluice.catalog.tables import ATHENA_NATIVE
@@ -40,11 +41,8 @@ def test_the_real_time_table_has_the_properties_that_hudis_own_sync_writes(catal
     assert storage["InputFormat"] == "org.apache.hudi.hadoop.realtime.HoodieParquetRealtimeInputFormat"
     assert storage["OutputFormat"] == "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
     assert storage["SerdeInfo"]["SerializationLibrary"] == "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
-    assert storage["SerdeInfo"]["Parameters"] == {
-        "hoodie.query.as.ro.table": "false",
-        "path": f"s3://{SILVER}/moma/artists",
-        "serialization.format": "1",
-    }
+    expected = {"hoodie.query.as.ro.table": "false", "path": f"s3://{SILVER}/moma/artists", "serialization.format": "1"}
+    assert storage["SerdeInfo"]["Parameters"] == expected
     assert {
         name: parameters[name]
         for name in (
@@ -73,11 +71,9 @@ def test_the_real_time_table_has_the_properties_that_hudis_own_sync_writes(catal
         "artist_id",
         "name",
     ]
-    assert (
-        list(fields)[-1] == "nationality"
-        and fields["artist_id"] == ("integer", True)
-        and fields["__deleted"] == ("boolean", False)
-    )
+    assert list(fields)[-1] == "nationality"
+    assert fields["artist_id"] == ("integer", True)
+    assert fields["__deleted"] == ("boolean", False)
     assert table["PartitionKeys"] == [{"Name": "nationality", "Type": "string"}]
     assert "nationality" not in [column["Name"] for column in storage["Columns"]]
     optimized = catalog.table("moma", "artists_ro")["StorageDescriptor"]
@@ -132,11 +128,8 @@ def test_a_view_shows_the_living_rows_and_the_sources_own_columns_in_trinos_type
     catalog.commit(config, 1, columns, ["nationality=German"])
     catalog.sync.sync(config)
     view = catalog.table("moma", "artists_ro")
-    assert (view["TableType"], view["Parameters"]["presto_view"], view["ViewExpandedText"]) == (
-        "VIRTUAL_VIEW",
-        "true",
-        "/* Presto View */",
-    )
+    expected = ("VIRTUAL_VIEW", "true", "/* Presto View */")
+    assert (view["TableType"], view["Parameters"]["presto_view"], view["ViewExpandedText"]) == expected
     document = decoded(view["ViewOriginalText"])
     assert {column["name"]: column["type"] for column in document["columns"]} == {
         "artist_id": "integer",
@@ -230,13 +223,8 @@ def test_a_commit_in_known_partitions_changes_what_was_synced_and_nothing_else(c
     second = catalog.commit(config, 2, partitions=["nationality=German"])
     catalog.counting()
     plan = catalog.sync.sync(config)
-    assert catalog.counting() == {
-        "GetTables": 1,
-        "ListObjectsV2": 1,
-        "GetObject": 1,
-        "BatchGetPartition": 1,
-        "UpdateTable": 1,
-    }
+    expected = {"GetTables": 1, "ListObjectsV2": 1, "GetObject": 1, "BatchGetPartition": 1, "UpdateTable": 1}
+    assert catalog.counting() == expected
     assert plan.instant == second == catalog.table("moma", "artists_all")["Parameters"]["last_commit_time_sync"]
     assert [len(change.described) for change in (plan.tables[0].change,)] == [1] and plan.views == ()
 
@@ -339,11 +327,8 @@ def test_a_users_properties_comments_columns_and_description_survive_every_chang
         column["Name"]: column.get("Comment")
         for column in catalog.table("moma", "artists_all")["StorageDescriptor"]["Columns"]
     }
-    assert (comments["name"], len(comments["birth_year"]), comments["__deleted"]) == (
-        "as the source has it in two lines",
-        255,
-        "Whether the source deleted the row",
-    )
+    expected = ("as the source has it in two lines", 255, "Whether the source deleted the row")
+    assert (comments["name"], len(comments["birth_year"]), comments["__deleted"]) == expected
     catalog.edit(
         "moma",
         "artists_all",
@@ -381,29 +366,25 @@ def test_a_users_properties_comments_columns_and_description_survive_every_chang
 
 def test_the_sources_comments_are_synced_with_the_columns_and_read_once(catalog):
     config = artists()
-    schema = {
-        "type": "record",
-        "name": "Envelope",
-        "fields": [
-            {
-                "name": "before",
-                "type": [
-                    "null",
-                    {
-                        "type": "record",
-                        "name": "Value",
-                        "fields": [
-                            {"name": "artist_id", "type": {"type": "int", "connect.doc": "Who it is"}},
-                            {"name": "name", "type": ["null", "string"], "doc": "As signed"},
-                        ],
-                    },
-                ],
-            },
-            {"name": "after", "type": ["null", "Value"]},
-            {"name": "op", "type": "string"},
-            {"name": "source", "type": "string"},
-        ],
-    }
+    schema = avro_record(
+        {
+            "before": [
+                "null",
+                {
+                    "type": "record",
+                    "name": "Value",
+                    "fields": [
+                        {"name": "artist_id", "type": {"type": "int", "connect.doc": "Who it is"}},
+                        {"name": "name", "type": ["null", "string"], "doc": "As signed"},
+                    ],
+                },
+            ],
+            "after": ["null", "Value"],
+            "op": "string",
+            "source": "string",
+        },
+        name="Envelope",
+    )
     named = catalog.keep_schema(config, schema)
     catalog.commit(config, 1, partitions=["nationality=German"])
     catalog.sync.sync(config)
@@ -541,12 +522,8 @@ def test_a_plan_lists_every_change_and_makes_none(catalog):
         [table["does"] for table in described["tables"]],
         [view["name"] for view in described["views"]],
     ) == (True, True, ["create"], ["artists"])
-    assert described["tables"][0]["partitions"] == {
-        "added": 1,
-        "dropped": 0,
-        "corrected": 0,
-        "first": ["+ nationality=German"],
-    }
+    expected = {"added": 1, "dropped": 0, "corrected": 0, "first": ["+ nationality=German"]}
+    assert described["tables"][0]["partitions"] == expected
     assert catalog.glue.get_databases()["DatabaseList"] == []
 
 

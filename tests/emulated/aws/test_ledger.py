@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from botocore.exceptions import ClientError
+from emulation.aws import set_fields
 from emulation.ledger_table_schema import create_ledger_table
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart, open_manifest
@@ -227,12 +228,8 @@ class TestAdmission:
         assert ledger.batches.settle(LANE, manifest.batch, outcome, [one.id, two.id], "run-1", NOW)
         ledger.batches.close(LANE, manifest.batch, "run-1", NOW + 6)
         record = ledger.objects.get([two.id])[two.id]
-        assert (record.state, record.code, record.reason, record.parked_generation) == (
-            "parked",
-            LOG_RESTARTED,
-            "fell",
-            3,
-        )
+        expected = ("parked", LOG_RESTARTED, "fell", 3)
+        assert (record.state, record.code, record.reason, record.parked_generation) == expected
         state = ledger.tables.get("shop.orders")
         assert state.watch == watch and (state.totals["objects"], state.totals.get("objects_quarantined", 0)) == (1, 0)
         for generation, moved in ((3, 0), (4, 1), (4, 0)):
@@ -242,12 +239,8 @@ class TestAdmission:
             assert unpark(ledger, configuration, lambda: NOW + 9) == Unparked(moved, frozenset({LANE} if moved else ()))
         (waiting,) = ledger.pending.oldest(LANE, 10)
         freed = ledger.objects.get([two.id])[two.id]
-        assert (waiting.id, waiting.attempt) == (two.id, 1) and (
-            freed.attempt,
-            freed.batch,
-            freed.code,
-            freed.parked_generation,
-        ) == (1, None, None, None)
+        assert (waiting.id, waiting.attempt) == (two.id, 1)
+        assert (freed.attempt, freed.batch, freed.code, freed.parked_generation) == (1, None, None, None)
 
     @pytest.mark.parametrize(("watched", "partition"), [("0", 0), ("-1", None)], ids=["offsets", "times"])
     def test_a_parked_object_is_freed_once_its_log_is_one_of_several(self, ledger, watched, partition):
@@ -281,18 +274,13 @@ class TestAdmission:
             NOW,
         )
         record = ledger.objects.get([two.id])[two.id]
-        assert ledger.objects.quarantine_parked(
-            record, "lost_before_read", "gone", NOW + 7
-        ) and not ledger.objects.quarantine_parked(record, "lost_before_read", "gone", NOW + 8)
+        assert ledger.objects.quarantine_parked(record, "lost_before_read", "gone", NOW + 7)
+        assert not ledger.objects.quarantine_parked(record, "lost_before_read", "gone", NOW + 8)
         raised = Configuration((TableRule("shop.orders", ("id",), topic="shop.orders", lane=LANE, generation=4),))
         assert unpark(ledger, raised, lambda: NOW + 9) == Unparked(0, frozenset())
         entry = ledger.objects.get([two.id])[two.id]
-        assert (entry.state, entry.code, entry.batch, entry.parked_generation) == (
-            "quarantined",
-            "lost_before_read",
-            None,
-            None,
-        )
+        expected = ("quarantined", "lost_before_read", None, None)
+        assert (entry.state, entry.code, entry.batch, entry.parked_generation) == expected
         totals = ledger.tables.get("shop.orders").totals
         assert ledger.quarantine.discard(entry, Decision(two.id, "discarded", NOW + 10, "sluice", "me", "quarantined"))
         assert ledger.tables.get("shop.orders").totals == totals
@@ -311,7 +299,7 @@ class TestAdmission:
         record = ledger.objects.get([an_object().id])[an_object().id]
         assert ledger.objects.quarantine_pending(record, "lost_before_read", "the version is gone", NOW)
         assert ledger.pending.oldest(LANE, 10) == []
-        assert [found.code for found in ledger.objects.in_state("quarantined")] == ["lost_before_read"]
+        assert [record.code for record in ledger.objects.in_state("quarantined")] == ["lost_before_read"]
 
     def test_a_record_is_forgotten_only_when_nothing_waits_for_it(self, ledger):
         ledger.objects.admit(an_object(0))
@@ -344,11 +332,8 @@ class TestPending:
         for n in range(20):
             ledger.objects.admit(an_object(n, "shop.a" if n % 2 else "shop.b"))
         counts = ledger.pending.counts(LANE)
-        assert (counts["shop.a"].objects, counts["shop.a"].bytes, counts["shop.a"].oldest) == (
-            10,
-            sum(10 + n for n in range(1, 20, 2)),
-            NOW + 1,
-        )
+        expected = (10, sum(10 + n for n in range(1, 20, 2)), NOW + 1)
+        assert (counts["shop.a"].objects, counts["shop.a"].bytes, counts["shop.a"].oldest) == expected
         assert counts["shop.b"].objects == 10
 
     @pytest.mark.parametrize("listed", [1, 2, 5, 100])
@@ -399,13 +384,8 @@ class TestLane:
         assert not ledger.lanes.release(LANE, "run-1", seen, None, NOW)
         assert ledger.lanes.release(LANE, "run-1", seen + 1, NOW + 60, NOW)
         state = ledger.lanes.get(LANE)
-        assert (state.state, state.due_at, state.arrivals_seen, state.run_id, state.last_run_id) == (
-            "idle",
-            NOW + 60,
-            1,
-            None,
-            "run-1",
-        )
+        expected = ("idle", NOW + 60, 1, None, "run-1")
+        assert (state.state, state.due_at, state.arrivals_seen, state.run_id, state.last_run_id) == expected
 
     def test_releases_racing_wakes_lose_none(self, ledger):
         held(ledger)
@@ -491,12 +471,8 @@ class TestClaiming:
         assert not opened(ledger, manifest, job="job-2")
         assert opened(ledger, manifest) and opened(ledger, manifest)
         (pointer,) = ledger.batches.unsettled(LANE)
-        assert (pointer.batch, pointer.s3_key, pointer.tables, pointer.settled_tables) == (
-            manifest.batch,
-            manifest_key(LANE, manifest.batch),
-            ("shop.orders",),
-            frozenset(),
-        )
+        expected = (manifest.batch, manifest_key(LANE, manifest.batch), ("shop.orders",), frozenset())
+        assert (pointer.batch, pointer.s3_key, pointer.tables, pointer.settled_tables) == expected
 
     def test_a_claim_takes_objects_out_of_pending_and_repeats_harmlessly(self, ledger, client):
         admitted = [an_object(n, f"shop.t{n % 2}") for n in range(52)]
@@ -630,12 +606,8 @@ class TestSettling:
         )
         assert {record.state for record in ledger.objects.get(one.id for one in admitted).values()} == {"committed"}
         state = ledger.tables.get("shop.orders")
-        assert (state.last_commit_at, state.last_instant, state.last_instant_at, state.last_batch) == (
-            NOW + 5,
-            "20260101000000000",
-            NOW + 5,
-            manifest.batch,
-        )
+        expected = (NOW + 5, "20260101000000000", NOW + 5, manifest.batch)
+        assert (state.last_commit_at, state.last_instant, state.last_instant_at, state.last_batch) == expected
         assert state.totals == {"read": 3, "written": 2, "objects": 3, "commits": 1}
         assert ledger.batches.unsettled(LANE)[0].settled_tables == {"shop.orders"}
 
@@ -653,16 +625,10 @@ class TestSettling:
         assert sorted(answers) == [False, False, False, True]
         assert ledger.tables.get("shop.orders").totals["objects"] == 3
 
-    def test_settling_that_died_behind_the_objects_is_finished(self, ledger, client):
+    def test_settling_that_died_behind_the_objects_is_finished(self, ledger):
         admitted = [an_object(n) for n in range(3)]
         manifest = claimed(ledger, admitted)
-        client._client.update_item(
-            TableName="ledger",
-            Key={name: {"S": value} for name, value in items.object_key(admitted[0].id).items()},
-            UpdateExpression="SET #s = :s",
-            ExpressionAttributeNames={"#s": "state"},
-            ExpressionAttributeValues={":s": {"S": "committed"}},
-        )
+        set_fields(ledger, items.object_key(admitted[0].id), state="committed")
         assert ledger.batches.settle(
             LANE, manifest.batch, committed(manifest), [one.id for one in admitted], "run-2", NOW
         )
@@ -673,12 +639,8 @@ class TestSettling:
         outcome = committed(manifest, quarantined=(ObjectError(admitted[1].id.hash, "corrupt", "a block ends early"),))
         ledger.batches.settle(LANE, manifest.batch, outcome, [one.id for one in admitted], "run-1", NOW)
         (bad,) = ledger.objects.in_state("quarantined")
-        assert (bad.id, bad.code, bad.reason, bad.batch) == (
-            admitted[1].id,
-            "corrupt",
-            "a block ends early",
-            manifest.batch,
-        )
+        expected = (admitted[1].id, "corrupt", "a block ends early", manifest.batch)
+        assert (bad.id, bad.code, bad.reason, bad.batch) == expected
         assert ledger.tables.get("shop.orders").totals["objects_quarantined"] == 1
 
     def test_a_part_quarantined_whole_leaves_the_tables_pace_alone(self, ledger):
@@ -714,9 +676,8 @@ class TestSettling:
         manifest = claimed(ledger, admitted)
         ids = [one.id for one in admitted]
         ledger.lanes.lapse(LANE, "run-1", NOW, job_run_id="job-1")
-        assert ledger.lanes.request_start(LANE, "run-2", NOW + 60_000) and ledger.lanes.hold(
-            LANE, "run-2", "job-2", 1, NOW
-        )
+        assert ledger.lanes.request_start(LANE, "run-2", NOW + 60_000)
+        assert ledger.lanes.hold(LANE, "run-2", "job-2", 1, NOW)
         assert ledger.batches.return_to_pending(manifest.batch, "shop.orders", ids, LANE, "run-1", "job-1") is None
         assert {record.state for record in ledger.objects.get(ids).values()} == {"claimed"}
         assert ledger.batches.parts(manifest.batch)["shop.orders"]["state"] == "claimed"
@@ -807,13 +768,8 @@ class TestHistory:
         ledger.history.run_started("run-1", LANE, NOW + 1, "job-1")
         ledger.history.run_ended("run-1", "released", None, 3, NOW + 2)
         run = ledger.history.run("run-1")
-        assert (run["requested_at"], run["started_at"], run["ended_at"], run["batches"], run["state"]) == (
-            NOW,
-            NOW + 1,
-            NOW + 2,
-            3,
-            "released",
-        )
+        expected = (NOW, NOW + 1, NOW + 2, 3, "released")
+        assert (run["requested_at"], run["started_at"], run["ended_at"], run["batches"], run["state"]) == expected
 
 
 class TestTrouble:

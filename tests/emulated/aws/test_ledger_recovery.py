@@ -58,10 +58,10 @@ def recovery(simulated, rebuilt=None):
 
 
 def recover(simulated, ledger, listing, **how):
-    found = recovery(simulated, **how)
-    settled = [identity for identity in map(found.settled, listing) if identity is not None]
+    result = recovery(simulated, **how)
+    settled = [identity for identity in map(result.settled, listing) if identity is not None]
     done = ledger.recovery.restore_objects(settled, {})
-    for table, known in found.tables().items():
+    for table, known in result.tables().items():
         ledger.recovery.restore_table(table, known, purge_floors={})
     return done
 
@@ -90,9 +90,8 @@ def test_an_empty_ledger_recovers_the_state_of_every_object_and_table(simulated)
     lost, empty = simulated.ledger, Ledger(simulated._client, "other", threads=1)
     done = recover(simulated, empty, listing + late)
     assert (done.added, done.corrected, done.unchanged, done.raced) == (7, 0, 0, 0)
-    assert known(empty, listing) == known(lost, listing) and late[0] not in known(
-        empty, late
-    )  # the listing's own pass admits it
+    assert known(empty, listing) == known(lost, listing)
+    assert late[0] not in known(empty, late)
     for table in TABLES:
         was, now = lost.tables.get(table), empty.tables.get(table)
         assert now == replace(was, failures=0, backoff_until=None, services_since=was.services_since), table
@@ -115,9 +114,8 @@ def test_an_older_ledger_is_corrected_and_keeps_its_later_records(simulated):
     assert len(waiting) == 2 and retried.state == "committed"
     done = recover(simulated, older, first + second)
     assert (done.added, done.corrected, done.unchanged) == (0, 2, 2)
-    assert older.pending.oldest(LANE, 10) == [] and known(older, first + second) == known(
-        simulated.ledger, first + second
-    )
+    assert older.pending.oldest(LANE, 10) == []
+    assert known(older, first + second) == known(simulated.ledger, first + second)
     assert older.tables.get("shop.orders").totals == simulated.ledger.tables.get("shop.orders").totals
 
 
@@ -167,16 +165,12 @@ def test_rows_and_objects_that_were_set_aside_or_parked_are_so_again():
             == 3
         )
         got = ledger.objects.get(listing)
-        assert (got[rows].state, got[rows].quarantined_rows, got[rows].row_codes) == (
-            "committed",
-            2,
-            {"null_record_key": 2},
-        )
+        expected = ("committed", 2, {"null_record_key": 2})
+        assert (got[rows].state, got[rows].quarantined_rows, got[rows].row_codes) == expected
         assert (got[parked].state, got[parked].code, got[parked].parked_generation) == ("parked", LOG_RESTARTED, 0)
         assert (got[plain].state, got[plain].etag) == ("committed", "etag")
-        assert [record.id for record in ledger.quarantine.objects_with_rows()] == [rows] and [
-            record.id for record in ledger.objects.in_state("parked")
-        ] == [parked]
+        assert [record.id for record in ledger.quarantine.objects_with_rows()] == [rows]
+        assert [record.id for record in ledger.objects.in_state("parked")] == [parked]
 
 
 def test_objects_merged_before_a_rebuild_are_merged_again_under_their_generation(simulated):
@@ -221,10 +215,8 @@ def test_an_object_that_its_batch_may_not_have_merged_is_merged_again(simulated)
     assert recover(simulated, Ledger(simulated._client, "third", threads=1), taken + left).added == 2
     assert simulated.states(left) == {"committed": 1}
     third = Ledger(simulated._client, "third", threads=1).objects.get(taken + left)
-    assert [third[identity].state for identity in taken + left] == [
-        "pending",
-        "committed",
-    ]  # the one that another batch surely had
+    expected = ["pending", "committed"]
+    assert [third[identity].state for identity in taken + left] == expected
 
 
 def test_the_command_refills_an_empty_ledger_and_refuses_while_a_lane_may_run(stack, invoked, tmp_path, capsys):
@@ -273,12 +265,8 @@ def test_the_command_refills_an_empty_ledger_and_refuses_while_a_lane_may_run(st
         "again": ("pending", None, True),
     }
     user, other = stack.ledger.tables.get("crm.user"), stack.ledger.tables.get("crm.other")
-    assert (user.last_batch, user.totals, user.purge_floors, user.pinned["record_key"]) == (
-        "b-1",
-        {"objects": 1, "commits": 1, "uncounted_commits": 1},
-        {"2": "0002.7"},
-        ["id"],
-    )
+    expected = ("b-1", {"objects": 1, "commits": 1, "uncounted_commits": 1}, {"2": "0002.7"}, ["id"])
+    assert (user.last_batch, user.totals, user.purge_floors, user.pinned["record_key"]) == expected
     assert (
         other.rebuild["to"] == "_sluice/replaced/crm.other/0000000000020/"
     )  # half moved: nothing claims it before it was finished

@@ -64,9 +64,8 @@ def config(**more):
 class TestTransitions:
     def test_a_table_has_one_open_request_for_a_service(self):
         first = a_request()
-        assert isinstance(a_request(first, request="q-2"), RequestRefusal) and isinstance(
-            a_request(begun(), request="q-2"), RequestRefusal
-        )
+        assert isinstance(a_request(first, request="q-2"), RequestRefusal)
+        assert isinstance(a_request(begun(), request="q-2"), RequestRefusal)
         done = finish(begun(), "run-1", ServiceReport(), NOW + 1)
         assert a_request(done, request="q-2").state == REQUESTED
 
@@ -86,9 +85,8 @@ class TestTransitions:
             NOW + 2,
         )
         assert (after.state, after.slices, after.ended_at) == (DONE, 2, NOW + 2)
-        assert (
-            after.report == ServiceReport(8, 2, 800, 180, 14, 3_000, "i2", {"plans": 2}) and after.report.seconds == 3.0
-        )
+        assert after.report == ServiceReport(8, 2, 800, 180, 14, 3_000, "i2", {"plans": 2})
+        assert after.report.seconds == 3.0
         assert ServiceReport.from_dict(after.report.to_dict()) == after.report
 
     def test_a_failed_slice_is_tried_again_later_and_given_up_in_the_end(self):
@@ -104,19 +102,11 @@ class TestTransitions:
         left = begun_again(slice_done(begun(), "run-1", ServiceReport(rows=5), NOW))
         assert isinstance(interrupt(left, "run-1", NOW), RequestRefusal), "its own run knows better"
         interrupted = interrupt(left, "run-2", NOW)
-        assert (interrupted.state, interrupted.error.code, interrupted.not_before) == (
-            REQUESTED,
-            "run_died",
-            NOW + 30_000,
-        )
+        expected = (REQUESTED, "run_died", NOW + 30_000)
+        assert (interrupted.state, interrupted.error.code, interrupted.not_before) == expected
         taken = start(interrupted, "run-2", NOW + 30_000, {"commits": 8})
-        assert (taken.run, taken.started_at, taken.slices, taken.report.rows, taken.seen) == (
-            "run-2",
-            NOW,
-            1,
-            5,
-            {"commits": 3},
-        )
+        expected = ("run-2", NOW, 1, 5, {"commits": 3})
+        assert (taken.run, taken.started_at, taken.slices, taken.report.rows, taken.seen) == expected
         for late in (slice_done, finish):
             assert isinstance(late(taken, "run-1", ServiceReport(), NOW), RequestRefusal)
         assert isinstance(fail(taken, "run-1", PASSING, NOW), RequestRefusal)
@@ -131,9 +121,8 @@ class TestTransitions:
     def test_nothing_begins_before_its_time_or_after_its_end(self):
         done = finish(begun(), "run-1", ServiceReport(), NOW)
         assert isinstance(start(a_request(done, request="q-2"), "run-1", NOW, {}), RequestRefusal)
-        assert isinstance(start(done, "run-1", NOW, {}), RequestRefusal) and isinstance(
-            withdraw(done, LASTING, NOW), RequestRefusal
-        )
+        assert isinstance(start(done, "run-1", NOW, {}), RequestRefusal)
+        assert isinstance(withdraw(done, LASTING, NOW), RequestRefusal)
         assert withdraw(a_request(), LASTING, NOW).state == FAILED
 
     def test_only_known_services_can_be_asked_for(self):
@@ -144,20 +133,16 @@ class TestTransitions:
 class TestTurns:
     def test_a_request_waits_for_a_paused_table_and_for_the_tables_back_off(self):
         request, state = a_request(), TableState(TABLE, backoff_until=NOW + 5)
-        assert (
-            executable_at(request, config(), TableState(TABLE)) == NOW
-            and executable_at(request, config(), state) == NOW + 5
-        )
+        assert executable_at(request, config(), TableState(TABLE)) == NOW
+        assert executable_at(request, config(), state) == NOW + 5
         assert executable_at(request, config(paused=True), TableState(TABLE)) is None
         assert executable_at(request, None, TableState(TABLE)) is None
 
     def test_an_impossible_request_gets_a_code(self):
         pinned = TableState(TABLE, pinned={"topic": TABLE})
         assert impossible(a_request(), config(), pinned) is None
-        assert (
-            impossible(a_request(), None, pinned).code == "not_configured"
-            and impossible(a_request(), config(), TableState(TABLE)).code == "no_data"
-        )
+        assert impossible(a_request(), None, pinned).code == "not_configured"
+        assert impossible(a_request(), config(), TableState(TABLE)).code == "no_data"
 
     def test_the_one_that_waits_longest_is_next_and_an_overdue_one_goes_before_it(self):
         old, young = a_request(now=NOW - 9), a_request(table="shop.items", now=NOW - 5)
@@ -176,9 +161,8 @@ class TestTurns:
         plan = plan_services(
             [a_request(), a_request(service=PURGE)], {(TABLE, COMPACTION): NOW + 7, (TABLE, PURGE): NOW + 3}, NOW
         )
-        assert (plan.now, plan.due_at) == (None, NOW + 3) and plan_services(
-            [a_request()], {(TABLE, COMPACTION): None}, NOW
-        ).due_at is None
+        assert (plan.now, plan.due_at) == (None, NOW + 3)
+        assert plan_services([a_request()], {(TABLE, COMPACTION): None}, NOW).due_at is None
 
     def test_changes_since_a_service_are_derived_from_the_tables_totals(self):
         state = TableState(
@@ -187,9 +171,8 @@ class TestTurns:
             services={CLEANING: {"at": NOW, "commits": 4, "bytes_written": 500}},
         )
         progress = since(state, CLEANING)
-        assert (progress.commits, progress.bytes_written, progress.deleted, progress.at) == (5, 200, 2, NOW) and since(
-            state, PURGE
-        ).commits == 9
+        assert (progress.commits, progress.bytes_written, progress.deleted, progress.at) == (5, 200, 2, NOW)
+        assert since(state, PURGE).commits == 9
 
 
 @pytest.fixture
@@ -213,9 +196,8 @@ class TestLedger:
     def test_a_request_wakes_its_lane_once_and_a_second_finds_it_open(self, ledger):
         first, again, other = asked(ledger), asked(ledger), asked(ledger, "q-2")
         assert first.new and not again.new and not other.new and first.request == again.request == other.request
-        assert ledger.lanes.get(LANE).arrivals == 1 and ledger.services.open_of_lane(LANE) == [first.request] == [
-            ledger.services.get(LANE, TABLE, COMPACTION)
-        ]
+        assert ledger.lanes.get(LANE).arrivals == 1
+        assert ledger.services.open_of_lane(LANE) == [first.request] == [ledger.services.get(LANE, TABLE, COMPACTION)]
 
     def test_only_the_holder_of_the_lane_begins_a_request(self, ledger):
         request = asked(ledger).request
@@ -265,11 +247,8 @@ class TestLedger:
         stored = emulated.get_item(
             TableName="ledger", Key={name: {"S": value} for name, value in service_key(LANE, TABLE, COMPACTION).items()}
         )["Item"]
-        assert (stored["pk"]["S"], stored["sk"]["S"], stored["state"]["S"]) == (
-            "service#main",
-            "shop.orders#compaction",
-            REQUESTED,
-        )
+        expected = ("service#main", "shop.orders#compaction", REQUESTED)
+        assert (stored["pk"]["S"], stored["sk"]["S"], stored["state"]["S"]) == expected
         assert table_key(TABLE)["pk"] == "table#shop.orders"
 
 

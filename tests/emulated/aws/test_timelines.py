@@ -43,10 +43,8 @@ def test_a_commit_gives_its_operation_schema_batch_partitions_and_files(reader):
 
 def test_log_files_are_distinguished_from_base_files(reader):
     commit = reader.commit("moma.works", reader.timeline("moma.works").newest)
-    assert {file.path.rsplit("/", 1)[-1].startswith("."): file.log for file in commit.files} == {
-        True: True,
-        False: False,
-    }
+    expected = {True: True, False: False}
+    assert {file.path.rsplit("/", 1)[-1].startswith("."): file.log for file in commit.files} == expected
 
 
 def test_a_commit_that_was_archived_meanwhile_is_reported_as_missing(reader):

@@ -27,10 +27,8 @@ def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, 
     assert run(["ops", "adopt-bucket", "--json"]) == 0
     assert describe(capsys)["changed"]
     configuration = stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
-    assert (
-        "EventBridgeConfiguration" in configuration
-        and configuration["TopicConfigurations"][0]["TopicArn"] == "arn:aws:sns:eu-central-1:123456789012:t"
-    )
+    assert "EventBridgeConfiguration" in configuration
+    assert configuration["TopicConfigurations"][0]["TopicArn"] == "arn:aws:sns:eu-central-1:123456789012:t"
 
 
 DEAD = {
@@ -43,8 +41,8 @@ DEAD = {
 def notices(capsys):
     """What doctor says of them."""
     run(["doctor", "--json"])
-    (found,) = [item for item in describe(capsys) if item["about"] == "bronze notices"]
-    return found["result"], found.get("advice")
+    (finding,) = [item for item in describe(capsys) if item["about"] == "bronze notices"]
+    return finding["result"], finding.get("advice")
 
 
 def test_a_bucket_left_by_a_deleted_stack_notifies_the_new_stack(stack, capsys):

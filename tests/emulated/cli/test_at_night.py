@@ -88,11 +88,8 @@ class TestRuns:
     def test_runs_are_listed_newest_first_with_what_they_did(self, three, capsys):
         assert run(["ops", "runs", "--json"]) == 0
         listed = describe(capsys)["runs"]
-        assert [(one["run"], one["lane"], one["state"]) for one in listed] == [
-            ("run-3", "main", "starting"),
-            ("run-2", "side", "lapsed"),
-            ("run-1", "main", "released"),
-        ]
+        expected = [("run-3", "main", "starting"), ("run-2", "side", "lapsed"), ("run-1", "main", "released")]
+        assert [(one["run"], one["lane"], one["state"]) for one in listed] == expected
         first = listed[2]
         assert (first["seconds"], first["batches"], first["objects"], first["changes"]) == (40.0, 1, 1, 42)
         assert (listed[1]["reason"], listed[1]["job_run"]) == ("the job run is FAILED: no memory", "job-2")
@@ -170,10 +167,8 @@ class TestDeadLetters:
         assert run(["ops", "dlq", "list", "notices", "--json"]) == 1
         answer = describe(capsys)["notices"]
         assert answer["messages"] == 3
-        assert {one["key"]: one["state"] for letter in answer["shown"] for one in letter["objects"]} == {
-            "a": items.PENDING,
-            "b": None,
-        }
+        expected = {"a": items.PENDING, "b": None}
+        assert {one["key"]: one["state"] for letter in answer["shown"] for one in letter["objects"]} == expected
         assert [letter["text"] for letter in answer["shown"] if not letter["objects"]] == ["unknown_message: {}"]
         assert run(["ops", "dlq", "list"]) == 1
         assert "unknown\tb" in capsys.readouterr().out

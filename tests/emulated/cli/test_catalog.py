@@ -3,12 +3,14 @@
 import re
 
 import pytest
+from emulation.aws import set_fields
 from emulation.stack import SHARED, describe
 from support.silver_tables import put_tables
 
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.table import MOR
+from sluice.ledger.keys import table_key
 from sluice_cli.main import run
 
 
@@ -45,12 +47,7 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing_and_a_sync_makes_it(
 
 def test_a_sync_by_hand_ends_the_failure_that_status_shows(moma, capsys):
     for table in ("moma.artists", "moma.works"):
-        moma.dynamodb.update_item(
-            TableName="s-ledger",
-            Key={"pk": {"S": f"table#{table}"}, "sk": {"S": "table"}},
-            UpdateExpression="SET catalog_failed = :f",
-            ExpressionAttributeValues={":f": {"M": {"at": {"N": "1"}, "error": {"S": "AccessDenied"}}}},
-        )
+        set_fields(moma.ledger, table_key(table), catalog_failed={"at": 1, "error": "AccessDenied"})
 
     def failing():
         return [state.table for state in moma.ledger.tables.all() if state.catalog_failed]

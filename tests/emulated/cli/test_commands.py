@@ -4,6 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from emulation.aws import set_fields
 from emulation.stack import NOW, describe
 from support.builders import halt
 
@@ -224,12 +225,8 @@ def test_config_push_stores_canonical_json_and_its_history(stack, tables, capsys
 
 
 def test_config_push_makes_parked_objects_pending_and_starts_their_lane(stack, tables, invoked, capsys):
-    parked = stack.admit(
-        stack.write("p"), items.PARKED, table=None, topic="shop.orders", lane=None, reason="no rule takes this topic"
-    )
-    other = stack.admit(
-        stack.write("o"), items.PARKED, table=None, topic="elsewhere", lane=None, reason="no rule takes this topic"
-    )
+    parked = stack.park(stack.write("p"), "shop.orders", reason="no rule takes this topic")
+    other = stack.park(stack.write("o"), "elsewhere", reason="no rule takes this topic")
     coded = stack.admit(
         stack.write("r"),
         items.PARKED,
@@ -240,25 +237,11 @@ def test_config_push_makes_parked_objects_pending_and_starts_their_lane(stack, t
         code="another",
     )
     assert run(["config", "push", tables(), "--json"]) == 0
-    assert describe(capsys) | {"version": "", "plan": {}} == {
-        "version": "",
-        "plan": {},
-        "changed": True,
-        "unparked": 1,
-        "moved": 0,
-        "ignored": 0,
-        "backoff_ended": [],
-        "woken": ["side"],
-        "warnings": [
-            "topic crm.public.user: no object waits for it, and 1 object of 1 topic waits without a table: elsewhere"
-        ],
-    }
+    done = describe(capsys)
+    assert (done["unparked"], done["moved"], done["ignored"], done["woken"]) == (1, 0, 0, ["side"])
     records = stack.ledger.objects.get([parked, other, coded])
-    assert {identity.key: records[identity].state for identity in records} == {
-        "p": "pending",
-        "o": "parked",
-        "r": "parked",
-    }
+    expected = {"p": "pending", "o": "parked", "r": "parked"}
+    assert {identity.key: records[identity].state for identity in records} == expected
     assert (records[parked].table, records[parked].lane) == ("shop.orders", "side")
     assert stack.ledger.lanes.get("side").arrivals == 1
     assert invoked == [("s-supervise", "Event")]
@@ -383,32 +366,8 @@ def test_a_generation_rises_only_if_all_pending_objects_follow_a_restarted_log(s
     assert "crm.user would go from generation 0 to 1 while objects of it wait (2)" in err and "--with-waiting" in err
     assert run(["config", "push", tables(TABLES.replace("[id]", "[id], freshness: 5s"))]) == 0, "another change is free"
 
-    stack.dynamodb.update_item(
-        TableName="s-ledger",
-        Key={name: {"S": value} for name, value in items.table_key("crm.user").items()},
-        UpdateExpression="SET watch = :w, #t = :t",
-        ExpressionAttributeNames={"#t": "table"},
-        ExpressionAttributeValues={
-            ":t": {"S": "crm.user"},
-            ":w": {
-                "M": {
-                    "marks": {
-                        "M": {
-                            "0": {
-                                "M": {
-                                    "generation": {"N": "0"},
-                                    "offset": {"N": "70"},
-                                    "kind": {"S": "postgres"},
-                                    "highest": {"S": "0000.1.1"},
-                                    "restarted_at": {"N": "80"},
-                                }
-                            }
-                        }
-                    }
-                }
-            },
-        },
-    )
+    mark = {"generation": 0, "offset": 70, "kind": "postgres", "highest": "0000.1.1", "restarted_at": 80}
+    set_fields(stack.ledger, items.table_key("crm.user"), table="crm.user", watch={"marks": {"0": mark}})
     assert run(["config", "push", tables(RAISED)]) == 1
     assert "wait (1)" in capsys.readouterr().err
     assert stack.ledger.objects.quarantine_pending(
@@ -452,12 +411,6 @@ def test_a_lane_that_rests_is_resumed_without_a_run_that_finds_nothing(stack, in
     assert run(["resume", "main"]) == 0
     assert "main is neither paused nor halted" in capsys.readouterr().err
     assert stack.ledger.lanes.get("main") == lane
-
-
-def test_a_mistyped_lane_is_not_made(stack, capsys):
-    assert run(["pause", "mian"]) == 2
-    assert "Name one of these lanes: main" in capsys.readouterr().err
-    assert stack.ledger.lanes.all() == []
 
 
 def test_doctor_finds_what_is_not_set_up_yet(stack, capsys):
@@ -552,11 +505,8 @@ def test_an_accepted_table_goes_on_at_its_newest_commit(went_back, invoked, caps
     assert "Use --yes" in asked
     assert run(["table", "accept", "crm.user", "--yes", "--json"]) == 0
     document = describe(capsys)
-    assert (document["instant"], document["before"], document["changed"]) == (
-        "20240501101500001",
-        "20240501101500002",
-        True,
-    )
+    expected = ("20240501101500001", "20240501101500002", True)
+    assert (document["instant"], document["before"], document["changed"]) == expected
     state = ledger.tables.get("crm.user")
     assert (state.last_instant, state.blocked, state.last_error) == ("20240501101500001", None, None)
     assert ledger.lanes.get("main").arrivals == arrivals + 1 and invoked
@@ -580,9 +530,8 @@ def test_accepting_a_table_restores_its_lost_properties(went_back, invoked, caps
         ledger.tables.record_error("crm.user", str(error), NOW + 10**9)
     assert run(["doctor", "--json"]) == 1
     entry = {item["about"]: item for item in describe(capsys)}["table crm.user"]
-    assert (
-        "hoodie.properties is gone or empty" in entry["found"] and "`sluice table accept crm.user`" in entry["advice"]
-    )
+    assert "hoodie.properties is gone or empty" in entry["found"]
+    assert "`sluice table accept crm.user`" in entry["advice"]
     assert "rebuild" not in entry["advice"]
     arrivals = ledger.lanes.get("main").arrivals
     assert run(["table", "accept", "crm.user", "--json"]) == 0, "nothing is asked where no commit is lost"

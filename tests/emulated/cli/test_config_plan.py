@@ -3,10 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
-import typer
 from botocore.exceptions import ClientError, EndpointConnectionError
 from emulation.stack import NOW, describe
 from support.bad_input import plain_parquet
+from support.builders import in_a_terminal
 
 from sluice.batch.manifest import TablePart, open_manifest
 from sluice.config.table import TableConfig
@@ -31,21 +31,6 @@ def push(stack, tmp_path):
         return run(["config", verb, "tables.yaml", *options])
 
     return pushed
-
-
-@pytest.fixture
-def terminal(monkeypatch):
-    """Stdin as a terminal; the questions that were asked. The answer is no until the test changes it."""
-    questions = []
-    answers = {"say": False}
-
-    def confirm(question):
-        questions.append(" ".join(question.split()))  # without its breaks
-        return answers["say"]
-
-    monkeypatch.setattr("sluice_cli.terminal.interaction.sys.stdin", type("Terminal", (), {"isatty": lambda self: 1})())
-    monkeypatch.setattr(typer, "confirm", confirm)
-    return questions, answers
 
 
 def in_force(stack):
@@ -101,7 +86,7 @@ MISSPELT_NAMES = [
 def test_a_column_that_waiting_objects_lack_needs_a_yes(stack, push, capsys, setting, name):
     key = "topics/crm.public.user/partition=0/crm.public.user+0+0000000000.parquet"
     waits = stack.write(key, plain_parquet({"id": 1, "email": "a@b.de"}))
-    stack.admit(waits, items.PARKED, table=None, lane=None, topic="crm.public.user", reason="no rule", format="parquet")
+    stack.park(waits, format="parquet")
     text = TABLES.replace("crm.user}", f"crm.user, {setting}}}")
     assert push(text, verb="plan") == 3
     assert f"  ! {name} is not a column of the objects that wait (did you mean email?)" in capsys.readouterr().out
@@ -130,7 +115,7 @@ def test_a_misspelt_key_in_force_needs_a_yes_once_a_push_frees_objects(stack, pu
 def test_a_key_that_rows_of_waiting_objects_share_needs_a_yes(stack, push, capsys):
     rows = "".join(f'{{"id": {number}, "sellerid": {number // 2}}}\n' for number in range(6))
     waits = stack.write("topics/crm.public.user/sales.json", rows.encode())
-    stack.admit(waits, items.PARKED, table=None, lane=None, topic="crm.public.user", reason="no rule", format="json")
+    stack.park(waits, format="json")
     text = TABLES.replace("[id]", "[sellerid]")
     shared = "record_key: sellerid has 3 values in 6 rows of a snapshot; id is unique"
     assert push(text, verb="plan") == 3
@@ -147,7 +132,7 @@ def test_a_key_that_rows_of_waiting_objects_share_needs_a_yes(stack, push, capsy
 def parked_of(stack, topic, number=1):
     for place in range(number):
         waits = stack.write(f"topics/{topic}/{place}.parquet", plain_parquet({"id": place}))
-        stack.admit(waits, items.PARKED, table=None, lane=None, topic=topic, reason="no rule", format="parquet")
+        stack.park(waits, topic, format="parquet")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +195,7 @@ def test_a_plan_counts_what_a_push_frees(stack, push, invoked, capsys):
     stack.admit(stack.write("w"))
     stack.admit(stack.write("q"), items.QUARANTINED, code="object_too_large", reason="large")
     for key in ("p", "r"):
-        stack.admit(stack.write(key), items.PARKED, table=None, topic="a", lane=None, reason="no rule")
+        stack.park(stack.write(key), "a")
     capsys.readouterr()
     more = MORE.replace("table: crm.user}", "table: crm.user, limits: {object_rows: 20000000}}")
     assert push(more, "--json", verb="plan") == 3
@@ -228,8 +213,8 @@ def test_a_plan_counts_what_a_push_frees(stack, push, invoked, capsys):
     assert (done["unparked"], done["plan"]["tables"]) == (2, plan["tables"])
 
 
-def test_on_a_terminal_a_risky_push_asks_once_and_a_no_changes_nothing(stack, push, terminal, capsys):
-    questions, answers = terminal
+def test_on_a_terminal_a_risky_push_asks_once_and_a_no_changes_nothing(stack, push, monkeypatch, capsys):
+    questions = in_a_terminal(monkeypatch, False)
     assert push(TABLES) == 0
     before = in_force(stack)
     assert push(PAUSED) == 1
@@ -237,9 +222,9 @@ def test_on_a_terminal_a_risky_push_asks_once_and_a_no_changes_nothing(stack, pu
     assert questions == ["1 change can lose or stop something. Push?"] and in_force(stack) == before
     assert push(PAUSED, "--yes") == 0
     assert len(questions) == 1
-    answers["say"] = True
+    questions = in_a_terminal(monkeypatch, True)
     assert push("tables: [{topic: b, table: c.b, record_key: [id]}]") == 0
-    assert len(questions) == 2
+    assert len(questions) == 1
 
 
 def test_without_a_terminal_only_a_risky_push_needs_a_yes(stack, push, capsys):

@@ -21,27 +21,12 @@ def parked(stack):
         key = path.relative_to(BRONZE).as_posix()
         route = classify(key, 1)
         if route.topic in TOPICS:
-            stack.admit(
-                stack.write(key, path.read_bytes()),
-                items.PARKED,
-                table=None,
-                lane=None,
-                topic=route.topic,
-                offset=route.offset,
-                reason="no rule",
-            )
+            stack.park(stack.write(key, path.read_bytes()), route.topic, offset=route.offset)
     return stack
 
 
 def test_discover_proposes_rules_for_all_waiting_topics_and_writes_complete_ones(parked, capsys):
-    parked.admit(
-        parked.write("topics/lone/lone+0+0.avro", b"no Avro"),
-        items.PARKED,
-        table=None,
-        lane=None,
-        topic="lone",
-        reason="no rule",
-    )
+    parked.park(parked.write("topics/lone/lone+0+0.avro", b"no Avro"), "lone")
     assert run(["config", "discover", "--write", "--json"]) == 1
     by_topic = {proposal["topic"]: proposal for proposal in describe(capsys)["proposals"]}
     assert {
@@ -56,11 +41,8 @@ def test_discover_proposes_rules_for_all_waiting_topics_and_writes_complete_ones
     assert by_topic["lone"]["open"] == ["table", "record_key"]
     assert "not_avro" in by_topic["lone"]["record_key"]["evidence"][0]
     assert by_topic["lone"]["record_key"]["evidence"][0].endswith(" (in topics/lone/lone+0+0.avro)")
-    assert [rule.table for rule in read_tables(Path("tables.yaml").read_text()).rules] == [
-        "crm.user",
-        "ems.category",
-        "ems.venue",
-    ]
+    expected = ["crm.user", "ems.category", "ems.venue"]
+    assert [rule.table for rule in read_tables(Path("tables.yaml").read_text()).rules] == expected
     assert run(["config", "check", "tables.yaml"]) == 0
     capsys.readouterr()
     assert run(["wait"]) == 0
@@ -89,11 +71,11 @@ def test_a_column_beyond_ascii_is_proposed_and_chosen_by_its_stored_name(stack, 
     key = "topics/shop.dinge/shop.dinge+0+0000000000"
     id = stack.write(f"{key}.json", '{"id": 1, "größe": 3, "grüße": "x"}'.encode())
     stack.admit(stack.write(f"{key}.keys.json", '{"größe": 3}'.encode()), items.IGNORED, table=None, lane=None)
-    stack.admit(id, items.PARKED, table=None, lane=None, topic="shop.dinge", format="json", reason="no rule")
+    stack.park(id, "shop.dinge", format="json")
     assert run(["config", "discover", "--json"]) == 0
-    (found,) = describe(capsys)["proposals"]
-    assert found["record_key"]["value"] == ["gr_u00f6_u00dfe"]
-    assert any("'grüße' is stored as gr_u00fc_u00dfe" in note for note in found["notes"])
+    (proposal,) = describe(capsys)["proposals"]
+    assert proposal["record_key"]["value"] == ["gr_u00f6_u00dfe"]
+    assert any("'grüße' is stored as gr_u00fc_u00dfe" in note for note in proposal["notes"])
 
 
 RULES = """
@@ -113,9 +95,7 @@ def test_push_and_check_look_at_what_waits_for_a_new_table(stack, capsys, tmp_pa
     ):
         id = stack.write(key, body)
         format = classify(key, 1).format
-        stack.admit(
-            id, items.PARKED, table=None, lane=None, topic=topic, offset=offset, format=format, reason="no rule"
-        )
+        stack.park(id, topic, offset=offset, format=format)
     file = tmp_path / "tables.yaml"
     file.write_text(RULES % ("language_id", "ratin"))
     assert run(["config", "check", str(file), "--waiting"]) == 0
@@ -128,10 +108,8 @@ def test_push_and_check_look_at_what_waits_for_a_new_table(stack, capsys, tmp_pa
     assert run(["config", "push", str(file), "--json", "--yes"]) == 0
     pushed = describe(capsys)
     assert [warning.split(":")[0] for warning in pushed["warnings"]] == ["dms.film"], pushed
-    assert [warning.split(":")[:2] for warning in pushed["plan"]["risks"]] == [
-        ["shop.film", " partition_by"],
-        ["shop.film", " record_key"],
-    ]
+    expected = [["shop.film", " partition_by"], ["shop.film", " record_key"]]
+    assert [warning.split(":")[:2] for warning in pushed["plan"]["risks"]] == expected
     file.write_text(RULES % ("film_id", "rating"))  # the objects are pending now
     assert run(["config", "push", str(file), "--json"]) == 0
     assert [warning.split(":")[0] for warning in describe(capsys)["warnings"]] == ["dms.film"]
@@ -142,16 +120,7 @@ def test_push_and_check_look_at_what_waits_for_a_new_table(stack, capsys, tmp_pa
 
 def waiting_rows(stack, number, *rows, **more):
     key = f"exports/shop.orders/{number:04d}.parquet"
-    return stack.admit(
-        stack.write(key, plain_parquet(*rows)),
-        items.PARKED,
-        table=None,
-        lane=None,
-        topic="shop.orders",
-        format="parquet",
-        reason="no rule",
-        **more,
-    )
+    return stack.park(stack.write(key, plain_parquet(*rows)), "shop.orders", format="parquet", **more)
 
 
 @pytest.mark.parametrize("changes_first", [True, False])
@@ -161,8 +130,8 @@ def test_columns_that_a_full_load_lacks_are_found_in_any_order_of_admission(stac
     for number, rows in enumerate([changes, load] if changes_first else [load, changes]):
         waiting_rows(stack, number, *rows)
     assert run(["config", "discover", "--json"]) == 1
-    (found,) = describe(capsys)["proposals"]
-    assert (found["delete_when"], found["position"]["value"]) == (["Op", ["D"]], ["seq"])
+    (proposal,) = describe(capsys)["proposals"]
+    assert (proposal["delete_when"], proposal["position"]["value"]) == (["Op", ["D"]], ["seq"])
     file = tmp_path / "tables.yaml"
     file.write_text(ORDERS % "id")
     assert run(["config", "check", str(file), "--waiting"]) == 0
@@ -173,8 +142,8 @@ def test_keys_that_several_objects_repeat_need_a_position(stack, capsys, tmp_pat
     for number, (name, at) in enumerate([("a", "2026-01-01"), ("c", "2026-01-03"), ("b", "2026-01-02")]):
         waiting_rows(stack, number, {"id": 1, "name": name, "updated_at": at})
     assert run(["config", "discover", "--json", "--key", "shop.orders=id"]) == 0
-    (found,) = describe(capsys)["proposals"]
-    assert (found["position"]["value"], found["position"]["confidence"]) == (["updated_at"], "likely")
+    (proposal,) = describe(capsys)["proposals"]
+    assert (proposal["position"]["value"], proposal["position"]["confidence"]) == (["updated_at"], "likely")
     file = tmp_path / "tables.yaml"
     file.write_text(ORDERS % "id")
     assert run(["config", "check", str(file), "--waiting"]) == 0
@@ -253,7 +222,7 @@ def test_objects_of_csv_without_a_header_have_the_columns_of_their_rule(stack, c
     rule = "{topic: shop.orders, table: shop.orders, record_key: id, csv: {columns: [id, code], delimiter: ';'}}"
     file.write_text(f"tables: [{rule}]")
     id = stack.write("exports/shop.orders/1.csv", b"1;a\n2;b\n")
-    stack.admit(id, items.PARKED, table=None, lane=None, topic="shop.orders", format="csv", reason="no rule")
+    stack.park(id, "shop.orders", format="csv")
     assert run(["config", "push", str(file)]) == 0
     assert "no column" not in "".join(capsys.readouterr())
 
@@ -272,7 +241,7 @@ def test_a_look_at_what_waits_that_fails_stops_no_push(parked, capsys, monkeypat
 
 def waiting_csv(stack, topic, body):
     id = stack.write(f"topics/{topic}/1.csv", body)
-    stack.admit(id, items.PARKED, table=None, lane=None, topic=topic, format="csv", reason="no rule")
+    stack.park(id, topic, format="csv")
 
 
 @pytest.mark.parametrize("header", ["id", "a;b,c"])
@@ -305,7 +274,7 @@ def test_csv_that_is_not_utf_8_or_has_no_header_is_told_with_its_cure(stack, cap
 )
 def test_types_that_the_values_do_not_have_need_a_yes(stack, capsys, tmp_path, format, body):
     id = stack.write(f"topics/hr.staff/hr.staff+0+0.{format}", body)
-    stack.admit(id, items.PARKED, table=None, lane=None, topic="hr.staff", offset=0, format=format, reason="no rule")
+    stack.park(id, "hr.staff", offset=0, format=format)
     file = tmp_path / "tables.yaml"
     rule = "{topic: hr.staff, table: hr.staff, record_key: id, types: {at: zoned_timestamp, day: date, id: long}}"
     file.write_text(f"tables: [{rule}]\n")

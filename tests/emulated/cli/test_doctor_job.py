@@ -119,11 +119,9 @@ def test_a_failed_job_is_reported_with_the_place_of_its_log(emr, capsys, report,
     emr(report, "FAILED")
     assert run(["doctor", "--job", "--json"]) == 1
     job = results(capsys)["trial job"]
-    assert (
-        job["result"] == "fail"
-        and words in job["found"]
-        and job["advice"].endswith("logs/applications/00a/jobs/00f1/SPARK_DRIVER/stderr.gz")
-    )
+    assert job["result"] == "fail"
+    assert words in job["found"]
+    assert job["advice"].endswith("logs/applications/00a/jobs/00f1/SPARK_DRIVER/stderr.gz")
 
 
 def test_a_job_that_takes_too_long_is_ended(emr, capsys):

@@ -87,10 +87,8 @@ def test_a_rebuild_without_the_history_keeps_its_last_commit(merged, with_histor
     assert merged.ledger.lanes.release("main", "run-1", state.arrivals, None, NOW)
     rebuilds: RebuildLedger = merged.ledger.rebuilds
     rebuilds.begin(TABLE, "main", {"to": "x", "history": with_history})
-    assert (merged.ledger.tables.get(TABLE).history_instant, merged.ledger.tables.get(TABLE).last_instant) == (
-        known,
-        None,
-    )
+    expected = (known, None)
+    assert (merged.ledger.tables.get(TABLE).history_instant, merged.ledger.tables.get(TABLE).last_instant) == expected
 
 
 def test_a_lost_ledger_gets_the_last_commit_of_the_history_back(merged):

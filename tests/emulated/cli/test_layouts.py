@@ -26,7 +26,7 @@ def unnamed(stack):
     ids = []
     for key in KEYS:
         ids.append(stack.write(key, plain_parquet({"id": 1})))
-        stack.admit(ids[-1], items.PARKED, table=None, lane=None, topic=None, reason="names no topic", format=None)
+        stack.park(ids[-1], None, reason="names no topic", format=None)
     return stack, ids
 
 
@@ -67,7 +67,7 @@ def test_discover_proposes_the_pattern_and_a_push_of_it_takes_what_waits(stack, 
     ids = []
     for key, body in keys.items():
         ids.append(stack.write(key, body))
-        stack.admit(ids[-1], items.PARKED, table=None, lane=None, topic=None, reason="names no topic", format=None)
+        stack.park(ids[-1], None, reason="names no topic", format=None)
     assert run(["config", "discover", "--write", "--json"]) == 0
     out, err = capsys.readouterr()
     by_topic = {proposal["topic"]: proposal for proposal in json.loads(out)["proposals"]}
@@ -104,7 +104,7 @@ def test_no_pattern_is_proposed_that_takes_objects_of_a_named_topic(stack, capsy
         **({"table": None, "lane": None} if waits else {}),
     )
     stray = stack.write(f"{folder}/films.dat", rows)
-    stack.admit(stray, items.PARKED, table=None, lane=None, topic=None, reason="names no topic", format=None)
+    stack.park(stray, None, reason="names no topic", format=None)
     assert run(["config", "discover"]) == 0
     out, err = capsys.readouterr()
     assert "key_pattern" not in out and ("topic: pagila.public.film" in out) == waits
@@ -117,7 +117,7 @@ def test_the_rule_of_a_named_topic_takes_a_folder_of_the_same_topic_too(stack, t
     rows = "".join(f'{{"film_id": {number}}}\n' for number in range(30)).encode()
     ids = [stack.write(key, rows) for key in ("topics/shop.film/shop.film+0+0.json", "shop/film/old.json")]
     for id, topic in zip(ids, ("shop.film", None), strict=True):
-        stack.admit(id, items.PARKED, table=None, lane=None, topic=topic, reason="no rule", format="json")
+        stack.park(id, topic, format="json")
     assert run(["config", "discover"]) == 0
     err = capsys.readouterr().err
     assert "shop/film/old.json: other objects' names tell the topic shop.film too: a `key_pattern` in its rule" in err
@@ -135,7 +135,7 @@ def test_the_rule_of_a_folder_comes_after_those_of_folders_in_it(stack, capsys):
     }
     for key, body in rows.items():
         id = stack.write(key, body.encode())
-        stack.admit(id, items.PARKED, table=None, lane=None, topic=None, reason="names no topic", format="json")
+        stack.park(id, None, reason="names no topic", format="json")
     assert run(["config", "discover", "--write"]) == 1
     assert "open: drop.prices: key_pattern. Its pattern also fits keys of prices.old" in capsys.readouterr().err
     assert not Path("tables.yaml").exists(), "alone, the folder's rule takes the objects of the folder in it"

@@ -9,7 +9,6 @@ from support.silver_tables import table_files
 
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
-from sluice.ledger import keys as items
 from sluice_cli.main import run
 
 pytestmark = pytest.mark.long
@@ -31,14 +30,7 @@ def many(stack, tmp_path, invoked):
     body = avro_object(SCHEMA, [{"id": 1, "__lsn": 1}])
     for (topic, table), new in zip(TABLES.items(), NEW, strict=False):
         stack.admit(stack.write(KEY.format(topic), body), table=table, topic=topic)
-        stack.admit(
-            stack.write(KEY.format(new), body),
-            items.PARKED,
-            table=None,
-            lane=None,
-            topic=new,
-            reason="no rule takes it",
-        )
+        stack.park(stack.write(KEY.format(new), body), new, reason="no rule takes it")
     stack.ledger.lanes.wake("main")
     written = {**TABLES, **{topic: topic.replace("shop.public", "many") for topic in NEW}}
     listed = (f"  - {{topic: {topic}, table: {table}, record_key: id}}\n" for topic, table in written.items())

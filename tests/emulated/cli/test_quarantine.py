@@ -5,8 +5,9 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from emulation.aws import set_fields
 from emulation.stack import NOW, describe
-from support.builders import avro_object, in_a_terminal
+from support.builders import avro_object, avro_record, in_a_terminal
 
 from sluice.admission.routing import classify
 from sluice.admission.verdict import NO_CONFIGURATION
@@ -30,11 +31,7 @@ tables:
   - {topic: "crm.public.user", table: crm.user}
 """
 KEY = "topics/crm.public.user/partition=0/crm.public.user+0+{:010d}.avro"
-SCHEMA = {
-    "type": "record",
-    "name": "Value",
-    "fields": [{"name": "id", "type": "long"}, {"name": "__op", "type": "string"}, {"name": "__lsn", "type": "long"}],
-}
+SCHEMA = avro_record({"id": "long", "__op": "string", "__lsn": "long"})
 CONFIG = TableConfig("crm.user", "crm", "user", topic="crm.public.user", record_key=("id",))
 
 
@@ -68,12 +65,12 @@ def settled(stack, objects, *, bad=(), rows=None, parked=(), attempt=0):
     stack.hold()
     stack.claim(manifest)
     kept = []
-    for identity, found in rows.items():
+    for identity, entry in rows.items():
         stack.s3.put_object(
-            Bucket="s-silver", Key=rows_key(manifest.batch, "crm.user", identity.hash), Body=to_lines(found).encode()
+            Bucket="s-silver", Key=rows_key(manifest.batch, "crm.user", identity.hash), Body=to_lines(entry).encode()
         )
-        codes = {code: sum(row.code == code for row in found) for code in {row.code for row in found}}
-        kept.append(RowErrorCount(identity.hash, len(found), codes))
+        codes = {code: sum(row.code == code for row in entry) for code in {row.code for row in entry}}
+        kept.append(RowErrorCount(identity.hash, len(entry), codes))
     outcome = Outcome(
         manifest.batch,
         "crm.user",
@@ -100,9 +97,9 @@ def a_row(record, code="null_record_key"):
 
 def totals(stack):
     """The table's totals of objects and rows that aren't zero."""
-    found = stack.ledger.tables.get("crm.user").totals
+    result = stack.ledger.tables.get("crm.user").totals
     names = ("objects", "objects_quarantined", "objects_discarded", "quarantined_rows", "discarded_rows")
-    return Counter({name: found[name] for name in names if found.get(name)})
+    return Counter({name: result[name] for name in names if result.get(name)})
 
 
 def test_whole_objects_and_rows_of_objects_are_listed_with_why_and_where(configured, capsys):
@@ -144,10 +141,8 @@ def test_an_entry_is_shown_with_its_rows_and_their_bytes(configured, capsys):
     settled(configured, [holed], rows={holed: [a_row(7), a_row(2)]})
     assert run(["quarantine", "show", holed.hash[:8], "--json"]) == 0
     document = describe(capsys)
-    assert [(row["record"], row["offset"], row["content"]) for row in document["rows_shown"]] == [
-        (2, 72, '{"id":null}'),
-        (7, 77, '{"id":null}'),
-    ]
+    expected = [(2, 72, '{"id":null}'), (7, 77, '{"id":null}')]
+    assert [(row["record"], row["offset"], row["content"]) for row in document["rows_shown"]] == expected
     assert document["decisions"] == [] and document["admitted_at"] == NOW
     assert run(["quarantine", "show", holed.key, "--rows", "1"]) == 0
     assert capsys.readouterr().out.count("\nrow ") == 1
@@ -226,28 +221,16 @@ def test_a_retried_object_keeps_its_age_and_goes_to_another_batch(configured, in
 
     assert [entry["id"] for entry in describe(capsys)["retried"]] == [bad.hash]
     record = configured.ledger.objects.get([bad])[bad]
-    assert (record.state, record.attempt, record.admitted_at, record.batch, record.code, record.listed_at) == (
-        "pending",
-        1,
-        NOW,
-        None,
-        None,
-        None,
-    )
+    expected = ("pending", 1, NOW, None, None, None)
+    assert (record.state, record.attempt, record.admitted_at, record.batch, record.code, record.listed_at) == expected
     (waiting,) = configured.ledger.pending.oldest("main", 10)
     assert (waiting.id, waiting.attempt, waiting.table, waiting.schema) == (bad, 1, "crm.user", record.schema)
     assert configured.ledger.lanes.get("main").arrivals == arrivals + 1 and invoked
     (decision,) = configured.ledger.quarantine.decisions_about(bad)
-    assert (decision.verb, decision.batch, decision.code, decision.note) == (
-        "retried",
-        before,
-        "corrupt_object",
-        "release 2 reads it",
-    )
-    assert (
-        decision.command == f"sluice quarantine retry {bad.hash[:12]} --note 'release 2 reads it' --json"
-        and decision.by.startswith("arn:aws:")
-    )
+    expected = ("retried", before, "corrupt_object", "release 2 reads it")
+    assert (decision.verb, decision.batch, decision.code, decision.note) == expected
+    assert decision.command == f"sluice quarantine retry {bad.hash[:12]} --note 'release 2 reads it' --json"
+    assert decision.by.startswith("arn:aws:")
 
     after = settled(configured, [bad], attempt=1)
     record = configured.ledger.objects.get([bad])[bad]
@@ -369,11 +352,8 @@ def test_no_higher_generation_admits_a_discarded_object_of_a_restarted_log(confi
         entries[odd.key]["parked_at"],
     ) == ("parked", ["log_restarted"], batch, NOW)
     assert run(["quarantine", "list", "--parked", "--json"]) == 0
-    assert {entry["key"]: entry["codes"] for entry in describe(capsys)["entries"]} == {
-        odd.key: ["log_restarted"],
-        behind.key: ["log_restarted"],
-        untaken.key: [],
-    }
+    expected = {odd.key: ["log_restarted"], behind.key: ["log_restarted"], untaken.key: []}
+    assert {entry["key"]: entry["codes"] for entry in describe(capsys)["entries"]} == expected
     assert run(["quarantine", "list", "--parked", "--table", "crm.user"]) == 0
     assert untaken.hash[:12] not in capsys.readouterr().out
 
@@ -381,18 +361,11 @@ def test_no_higher_generation_admits_a_discarded_object_of_a_restarted_log(confi
     assert run(["quarantine", "discard", "--yes", odd.hash[:12], "--note", "not of this connector"]) == 0
     record = configured.ledger.objects.get([odd])[odd]
     assert (record.state, record.rule, record.code) == ("ignored", "discarded", "log_restarted")
-    assert totals(configured) == {**before, "objects_discarded": 1} and (
-        before["objects"],
-        before["objects_quarantined"],
-    ) == (1, 0)
+    assert totals(configured) == {**before, "objects_discarded": 1}
+    assert (before["objects"], before["objects_quarantined"]) == (1, 0)
     (decision,) = configured.ledger.quarantine.decisions_about(odd)
-    assert (decision.verb, decision.state, decision.code, decision.batch, decision.note) == (
-        "discarded",
-        "parked",
-        "log_restarted",
-        batch,
-        "not of this connector",
-    )
+    expected = ("discarded", "parked", "log_restarted", batch, "not of this connector")
+    assert (decision.verb, decision.state, decision.code, decision.batch, decision.note) == expected
     raised = Configuration((TableRule("crm.user", ("id",), topic="crm.public.user", generation=1),))
     assert unpark(configured.ledger, raised, lambda: NOW + 1) == Unparked(1, frozenset({"main"}))
     assert [item.id for item in configured.ledger.pending.oldest("main", 10)] == [behind]
@@ -441,13 +414,10 @@ def test_a_parked_object_that_was_freed_meanwhile_is_not_discarded(configured):
     stale = configured.ledger.objects.get([waiting])[waiting]
     assert configured.ledger.objects.unpark(stale, CONFIG, NOW + 1)
     decision = Decision(waiting, "discarded", NOW, "sluice", "me", "parked")
-    assert not configured.ledger.quarantine.discard(stale, decision) and not configured.ledger.quarantine.retry(
-        stale, stale, decision
-    )
-    assert (
-        configured.ledger.objects.get([waiting])[waiting].state == "pending"
-        and configured.ledger.quarantine.decisions_about(waiting) == []
-    )
+    assert not configured.ledger.quarantine.discard(stale, decision)
+    assert not configured.ledger.quarantine.retry(stale, stale, decision)
+    assert configured.ledger.objects.get([waiting])[waiting].state == "pending"
+    assert configured.ledger.quarantine.decisions_about(waiting) == []
 
 
 def test_two_commands_about_one_entry_decide_once(configured):
@@ -477,10 +447,8 @@ def test_status_and_wait_count_quarantined_rows(configured, capsys):
     assert {item["reason"]: (item["code"], item["rows"], item["examples"]) for item in rows["reasons"]} == {
         f"{code}: {a_row(0, code).reason}": (code, 1, [holed.key]) for code in ("null_record_key", "value_out_of_range")
     }
-    assert {table["table"]: table["quarantined"] for table in document["tables"]}["crm.user"] == {
-        "objects": 0,
-        "rows": 2,
-    }
+    expected = {"objects": 0, "rows": 2}
+    assert {table["table"]: table["quarantined"] for table in document["tables"]}["crm.user"] == expected
     assert run(["wait", "--timeout", "0", "--json"]) == 0
     document = describe(capsys)
     assert (
@@ -505,11 +473,9 @@ def test_status_counts_what_admission_quarantined_and_names_the_lane_of_a_table(
         configured.ledger.tables.pin("crm.user", CONFIG.pinned)
     assert run(["status", "--json"]) == 0
     (table,) = describe(capsys)["tables"]
-    assert (
-        table["quarantined"] == {"objects": 2, "rows": 0}
-        and table["pending"]["objects"] == 0
-        and table["lane"] == "main"
-    )
+    assert table["quarantined"] == {"objects": 2, "rows": 0}
+    assert table["pending"]["objects"] == 0
+    assert table["lane"] == "main"
 
 
 def test_no_verb_lets_an_objects_key_steer_the_terminal_or_break_a_line(configured, capsys, monkeypatch):
@@ -553,7 +519,7 @@ def rebuilt(stack, capsys, *options):
 
 def counted_in_status(capsys):
     assert run(["status", "--json"]) == 0
-    (table,) = (each for each in describe(capsys)["tables"] if each["table"] == "crm.user")
+    (table,) = (item for item in describe(capsys)["tables"] if item["table"] == "crm.user")
     return table["quarantined"]
 
 
@@ -584,13 +550,7 @@ def test_a_rebuild_without_an_object_that_is_gone_keeps_its_rows_counted(configu
 def test_status_shows_what_is_listed_where_a_total_is_wrong_and_a_rebuild_mends_it(configured, capsys):
     good, bad = (configured.admit(put(configured, n)) for n in range(2))
     settled(configured, [good, bad], bad=[bad])
-    named = {name: {"S": value} for name, value in items.table_key("crm.user").items()}
-    configured.dynamodb.update_item(
-        TableName="s-ledger",
-        Key=named,
-        UpdateExpression="SET total_objects_quarantined = :n",
-        ExpressionAttributeValues={":n": {"N": "-1"}},
-    )
+    set_fields(configured.ledger, items.table_key("crm.user"), total_objects_quarantined=-1)
     assert counted_in_status(capsys)["objects"] == 1
     rebuilt(configured, capsys)
     assert totals(configured)["objects_quarantined"] == 1
@@ -602,10 +562,10 @@ def test_a_decision_that_is_made_while_a_rebuild_counts_is_counted(configured, c
     counted, decided = RebuildLedger._in_quarantine, []
 
     def counting(self, table):
-        found = counted(self, table)
+        actual = counted(self, table)
         if not decided:
             decided.append(run(["quarantine", "discard", bad.key, "--yes"]))
-        return found
+        return actual
 
     monkeypatch.setattr(RebuildLedger, "_in_quarantine", counting)
     rebuilt(configured, capsys)
@@ -628,7 +588,7 @@ def test_no_step_of_a_parked_object_leads_to_a_proposal_that_discover_lacks(
     monkeypatch.setattr("sluice_cli.ingest.wait.JUST_BEFORE_MS", 10**13)
     reason = classify(key, 9).reason
     identity = stack.write(key, b'{"id": 1, "name": "a"}\n' if proposed else b"a line of a text\n")
-    waits = stack.admit(identity, items.PARKED, None, topic=None, lane=None, reason=reason)
+    waits = stack.park(identity, None, reason=reason)
     run(["config", "discover", "--json"])
     assert bool(describe(capsys)["proposals"]) is proposed
     for verb in ("status", "wait", f"trace {shlex.quote(key)}"):
@@ -663,9 +623,7 @@ def test_a_parked_object_has_the_reason_of_the_rules_in_force(
         (tmp_path / "tables.yaml").write_text(tables)
         assert run(["config", "push", "tables.yaml"]) == 0
     key = "topics/crm.public.user/partition=0/crm.public.user+0+0000000000.avro"
-    waits = stack.admit(
-        stack.write(key), items.PARKED, None, topic="crm.public.user", lane=None, reason=NO_CONFIGURATION
-    )
+    waits = stack.park(stack.write(key), reason=NO_CONFIGURATION)
     shown = {}
     for verb in ("status", "quarantine list --parked", "wait", f"trace {key}", "history", "audit --objects"):
         capsys.readouterr()

@@ -78,9 +78,9 @@ class Merged:
 
 @pytest.fixture
 def merged(stack, tmp_path, capsys):
-    found = Merged(stack, tmp_path)
+    result = Merged(stack, tmp_path)
     capsys.readouterr()
-    return found
+    return result
 
 
 @pytest.mark.parametrize("catalog", ["", ", catalog: off"])
@@ -102,20 +102,10 @@ def test_a_dry_run_shows_steps_and_obstacles_and_changes_nothing(merged, capsys)
     merged.stack.s3.delete_object(Bucket="s-bronze", Key="new", VersionId=merged.new.version)
     assert run(["rebuild", "table", TABLE, "--dry-run", "--json"]) == 0
     document = describe(capsys)
-    assert document["objects"] == {
-        "replayed": 1,
-        "pending_already": 1,
-        "quarantined": 1,
-        "parked": 0,
-        "gone": 1,
-        "archived": 0,
-    }
-    assert (document["bytes"], document["silver_bytes"], document["changed"], document["lane"]) == (
-        2,
-        len("crm/user/.hoodie/hoodie.properties") + len("crm/user/a.parquet"),
-        False,
-        "main",
-    )
+    expected = {"replayed": 1, "pending_already": 1, "quarantined": 1, "parked": 0, "gone": 1, "archived": 0}
+    assert document["objects"] == expected
+    expected = (2, len("crm/user/.hoodie/hoodie.properties") + len("crm/user/a.parquet"), False, "main")
+    assert (document["bytes"], document["silver_bytes"], document["changed"], document["lane"]) == expected
     assert document["gone"] == [{"key": "new", "version": merged.new.version}]
     idle, gone = document["obstacles"]
     assert "lane main is idle" in idle and "no longer in bronze" in gone
@@ -152,8 +142,8 @@ def test_an_unfinished_batch_and_its_lane_are_one_obstacle_with_its_steps(state,
         lanes=SimpleNamespace(all=lambda: [SimpleNamespace(lane="main", state=state)]),
         batches=SimpleNamespace(unsettled=lambda lane: [pointer]),
     )
-    (found,) = obstacles_of_lanes(TABLE, "main", ledger=ledger, at_rest=state == "paused")
-    assert all(part in found for part in said)
+    (obstacle,) = obstacles_of_lanes(TABLE, "main", ledger=ledger, at_rest=state == "paused")
+    assert all(part in obstacle for part in said)
 
 
 def test_a_rebuild_looks_for_archived_objects_before_it_moves_anything(merged, capsys):
@@ -301,11 +291,8 @@ def test_a_rebuild_that_was_cut_off_keeps_its_lane_from_being_resumed_and_goes_o
     assert run(["rebuild", "table", TABLE, "--yes"]) == 0
     assert "crm/user/a.parquet" in was and not any(key.startswith("crm/user/") for key in merged.silver())
     assert len({key.split("/")[3] for key in merged.silver() if "/replaced/" in key}) == 1  # in one place
-    assert {item.id for item in ledger.pending.oldest("main", 10)} == {
-        merged.old,
-        merged.new,
-        merged.waits,
-    } and ledger.tables.get(TABLE).rebuild is None
+    assert {item.id for item in ledger.pending.oldest("main", 10)} == {merged.old, merged.new, merged.waits}
+    assert ledger.tables.get(TABLE).rebuild is None
 
 
 def test_nothing_is_changed_where_the_lane_was_resumed_meanwhile(merged):

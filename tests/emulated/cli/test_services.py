@@ -41,11 +41,8 @@ def lane_does(stack, service, error=None):
 def test_a_service_requested_by_hand_ignores_the_policy_and_wakes_the_lane(served, invoked, capsys):
     assert run(["ops", "services", "run", TABLE, "--service", "cleaning", "--json"]) == 0
     (entry,) = describe(capsys)["services"]
-    assert (entry["service"], entry["state"], entry["requested_by"]) == (
-        "cleaning",
-        "requested",
-        "sluice ops services run shop.orders --service cleaning --json",
-    )
+    expected = ("cleaning", "requested", "sluice ops services run shop.orders --service cleaning --json")
+    assert (entry["service"], entry["state"], entry["requested_by"]) == expected
     assert invoked == [("s-supervise", "Event")]
     assert run(["ops", "services", "run", TABLE, "-s", "cleaning"]) == 0
     assert "cleaning of shop.orders is already requested" in capsys.readouterr().err
@@ -87,10 +84,8 @@ def test_waiting_ends_with_the_report_or_with_failure(served, invoked, capsys):
     lane_does(served, "compaction")
     capsys.readouterr()
     assert run(["ops", "services", "list", TABLE]) == 0
-    assert (
-        "compaction\tdone" in (out := capsys.readouterr().out)
-        and "4 files of 4.0 KiB -> 1 file of 1.0 KiB, 10 rows, 1.5 s" in out
-    )
+    assert "compaction\tdone" in (out := capsys.readouterr().out)
+    assert "4 files of 4.0 KiB -> 1 file of 1.0 KiB, 10 rows, 1.5 s" in out
 
 
 def test_list_shows_what_is_due_by_the_policy_and_why(served, capsys):

@@ -64,10 +64,8 @@ def test_data_and_states_go_and_backfill_makes_the_table_again(dropping):
     assert world.command("table", "drop", "crm.user", "--yes")["objects"] == 4
     left = silver(world)
     assert {name for name in left if not name.endswith((".json", ".avsc"))} == {"crm/user_2/b.parquet"}
-    assert {name.rpartition("/")[2] for name in left if name.startswith("_sluice/replaced/")} == {
-        "rebuild.json",
-        "finished.json",
-    }
+    expected = {"rebuild.json", "finished.json"}
+    assert {name.rpartition("/")[2] for name in left if name.startswith("_sluice/replaced/")} == expected
     status = world.command("status")
     assert "crm.user" not in {table["table"] for table in status["tables"]}
     assert [reason["reason"] for reason in status["set_aside"]["ignored"]["reasons"]] == ["dropped: crm.user"]
@@ -113,11 +111,8 @@ def test_the_last_table_goes_with_an_empty_list_of_rules(world):
 
 def test_kept_data_is_moved_aside(dropping):
     dropping.command("table", "drop", "crm.user", "--yes", "--keep-data")
-    assert {name.partition("/crm/user/")[2] for name in silver(dropping) if "/replaced/" in name} == {
-        ".hoodie/hoodie.properties",
-        "a.parquet",
-        "",
-    }
+    expected = {".hoodie/hoodie.properties", "a.parquet", ""}
+    assert {name.partition("/crm/user/")[2] for name in silver(dropping) if "/replaced/" in name} == expected
 
 
 def test_a_table_that_a_rule_makes_or_a_run_works_on_stays(dropping):

@@ -152,39 +152,6 @@ def test_trace_names_no_run_that_died_while_an_object_was_parked(traced, capsys)
     assert wait["note"] == "until a run was requested"
 
 
-def test_objects_are_listed_oldest_first_with_batch_run_and_changes(traced, capsys):
-    first, second = traced.put("a.json", (1, "c", 1, "x", "a")), traced.put("b.json", (2, "c", 2, "x", "b"))
-    batch = traced.merged(first, second, read=2)
-    aside = traced.put("c.json", state=items.PARKED, table=None, reason="no rule of tables.yaml takes this topic")
-    waiting = traced.put("d.json", (3, "c", 3, "x", "c"))
-    document = history(capsys)
-    assert [entry["key"] for entry in document["objects"]] == [item.key for item in (first, second, aside, waiting)]
-    assert [entry["state"] for entry in document["objects"]] == ["committed", "committed", "parked", "pending"]
-    (claim,) = document["objects"][0]["claims"]
-    assert (claim["batch"], claim["run"], claim["state"], claim["part"]["read"], claim["part_objects"]) == (
-        batch,
-        "run-1",
-        "committed",
-        2,
-        2,
-    )
-    assert [moment["name"] for moment in document["objects"][0]["moments"]] == [
-        "noticed",
-        "admitted",
-        "claimed",
-        "committed",
-        "put",
-    ], "S3's own clock is today's"
-    assert document["totals"]["counts"]["read"] == 2 and document["totals"]["states"] == {
-        "committed": 2,
-        "parked": 1,
-        "pending": 1,
-    }
-    assert run(["history"]) == 0
-    out = capsys.readouterr().out.splitlines()
-    assert len(out) == 5 and "2 / 2" in out[1] and "no rule of tables.yaml takes" in out[3]
-
-
 def test_a_history_is_bounded_and_its_pages_meet_without_a_gap(traced, capsys):
     for number in range(7):
         traced.merged(
@@ -208,9 +175,8 @@ def test_history_can_be_limited_to_one_table_or_one_key(traced, capsys):
     traced.put("a.json", (1, "c", 1, "x", "other"), table="crm.other")
     assert [entry["version"] for entry in history(capsys, "--table", "crm.user")["objects"]] == [one.version]
     versions = history(capsys, "--key", "a.json")["objects"]
-    assert [entry["state"] for entry in versions] == ["committed", "pending"] and versions[0]["claims"][0]["part"][
-        "read"
-    ] == 1
+    assert [entry["state"] for entry in versions] == ["committed", "pending"]
+    assert versions[0]["claims"][0]["part"]["read"] == 1
     assert run(["history", "--key", "a.json", "--table", "crm.user"]) == 2
     assert run(["history", "--key", "nowhere"]) == 2
 
@@ -260,10 +226,8 @@ def test_a_row_whose_only_change_is_in_quarantine_is_not_called_unknown(traced, 
     assert run(["row", "crm.user", "2", "x", "--check", "0"]) == 1
     printed = capsys.readouterr()
     assert "quarantined  record 1 of a.json" in printed.out
-    assert (
-        "No record with this key was found" not in printed.err
-        and "`sluice quarantine list --table crm.user`" in printed.err
-    )
+    assert "No record with this key was found" not in printed.err
+    assert "`sluice quarantine list --table crm.user`" in printed.err
 
 
 def test_a_commit_names_its_objects_by_its_instant(traced, capsys):
@@ -432,8 +396,8 @@ def test_a_replay_is_shown_apart_and_changes_no_time(traced, capsys):
     assert "readable 2.000 s after its put" in out and "rebuilt" not in out
     assert f"no change of the table\nbatch {second}, run run-1\n" in out
     for arguments in ([], ["--key", "a.json"]):
-        found = history(capsys, *arguments)
-        (entry,) = found["objects"]
+        actual = history(capsys, *arguments)
+        (entry,) = actual["objects"]
         assert entry["readable_at"] == before["readable_at"] is not None
         assert [claim["batch"] for claim in entry["claims"]] == [first, second]
         assert "replayed" in [moment["name"] for moment in entry["moments"]]
@@ -525,11 +489,8 @@ def test_what_won_is_read_from_the_table_and_objects_are_opened_where_a_change_l
     traced.stack.s3.delete_object(Bucket="s-bronze", Key="1.json", VersionId=loaded.version)
     assert run(["row", "moma.works", "6", "--json"]) == 0
     document = describe(capsys)
-    assert [[change["verdict"] for change in chapter["changes"]] for chapter in document["chapters"]] == [
-        ["won"],
-        ["lost", "lost", "won"],
-        ["won"],
-    ]
+    expected = [["won"], ["lost", "lost", "won"], ["won"]]
+    assert [[change["verdict"] for change in chapter["changes"]] for chapter in document["chapters"]] == expected
     names = [chapter["row"]["values"]["name"] for chapter in document["chapters"]]
     assert names == [chapter["table"]["row"]["name"] for chapter in document["chapters"]] == ["six", "six b", "six c"]
     assert all(chapter["table"]["agrees"] is True for chapter in document["chapters"])

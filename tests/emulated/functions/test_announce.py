@@ -90,7 +90,7 @@ class Bus:
             else {"EventId": "1"}
             for _, detail in entries
         ]
-        self.asked += [each for each, answer in zip(entries, answers) if "EventId" in answer]
+        self.asked += [item for item, answer in zip(entries, answers) if "EventId" in answer]
         return {"FailedEntryCount": sum("ErrorCode" in answer for answer in answers), "Entries": answers}
 
 
@@ -195,11 +195,8 @@ def test_failures_halts_and_refused_objects_are_announced_and_a_repetition_is_no
     }
     for _ in range(2):
         assert failed_items(handler(event, context())) == []
-    assert [(entry["DetailType"], detail.get("objects")) for entry, detail in bus] == [
-        ("Table Failed", None),
-        ("Lane Halted", None),
-        ("Object Quarantined", 3),
-    ]
+    expected = [("Table Failed", None), ("Lane Halted", None), ("Object Quarantined", 3)]
+    assert [(entry["DetailType"], detail.get("objects")) for entry, detail in bus] == expected
     sent = deployment.dynamodb.get_item(TableName="sluice-ledger", Key=codec.item({"pk": "event#0", "sk": "event"}))
     assert int(sent["Item"]["expires_at"]["N"]) > epoch_ms() / 1000 + 86_400, "the ledger forgets it after days"
 

@@ -96,7 +96,7 @@ def test_an_open_batch_counts_in_its_lanes_age_until_the_lane_is_paused(deployme
         "run-1",
         "job-1",
     )
-    found = {}
+    collected = {}
     for paused in (False, True):
         report = Recorder()
         Gauges(
@@ -104,8 +104,8 @@ def test_an_open_batch_counts_in_its_lanes_age_until_the_lane_is_paused(deployme
         ).publish(
             [replace(ledger.lanes.get("main"), state=PAUSED) if paused else ledger.lanes.get("main")], configuration
         )
-        found[paused] = report.metrics["OldestPendingSeconds"]
-    assert found == {False: 90.0, True: 0.0}
+        collected[paused] = report.metrics["OldestPendingSeconds"]
+    assert collected == {False: 90.0, True: 0.0}
 
 
 def test_a_table_that_is_late_is_announced_once_until_it_is_committed_again(deployment, monkeypatch):
@@ -152,13 +152,13 @@ def test_a_table_that_is_late_is_announced_once_until_it_is_committed_again(depl
 
 
 def test_the_backlog_of_each_table_is_measured():
-    found = backlog(
+    actual = backlog(
         CONFIGURATION,
         "main",
         [waiting("shop.orders", "o", 100), waiting("shop.orders", "o", 90), waiting("shop.slow", "s", 60)],
         NOW,
     )
-    assert found.tables == (TableBacklog("shop.orders", 2, 60, 40.0), TableBacklog("shop.slow", 1, 7200, 0.0))
+    assert actual.tables == (TableBacklog("shop.orders", 2, 60, 40.0), TableBacklog("shop.slow", 1, 7200, 0.0))
 
 
 class Emr:
@@ -226,23 +226,22 @@ def test_a_runs_cost_is_reported_once_whichever_event_finds_the_bill_first(deplo
     assert ended(deployment.ledger, **bill).events == [], "a job of somebody else's on the same application"
     deployment.ledger.history.run_started("run-main-1", "main", NOW)
     reports = [ended(deployment.ledger), ended(deployment.ledger, **bill), ended(deployment.ledger, **bill)]
-    assert [report.names() for report in reports] == [["cost_unknown"], ["run_billed"], []] and [
-        bool(report.metrics) for report in reports
-    ] == [False, True, False]
+    assert [report.names() for report in reports] == [["cost_unknown"], ["run_billed"], []]
+    assert [bool(report.metrics) for report in reports] == [False, True, False]
 
 
 def emitted(text):
     """(namespace, metric, dimensions, unit) of every EMF line of a function's output."""
-    found = set()
+    collected = set()
     for line in text.splitlines():
         blob = json.loads(line) if line.startswith('{"_aws"') else {}
         for directive in blob.get("_aws", {}).get("CloudWatchMetrics", ()):
             for dimensions in directive["Dimensions"]:
                 values = tuple(sorted((name, blob[name]) for name in dimensions))
-                found |= {
+                collected |= {
                     (directive["Namespace"], metric["Name"], values, metric["Unit"]) for metric in directive["Metrics"]
                 }
-    return found
+    return collected
 
 
 class NoLogger:
@@ -401,10 +400,8 @@ def test_every_alarm_has_a_receiver_and_a_description():
 
 
 def test_a_schedule_that_no_longer_runs_is_an_alarm_too():
-    assert {name for name, alarm in ALARMS.items() if "InsufficientDataActions" in alarm} == {
-        "OldestPendingAlarm",
-        "AuditAgeAlarm",
-    }
+    expected = {"OldestPendingAlarm", "AuditAgeAlarm"}
+    assert {name for name, alarm in ALARMS.items() if "InsufficientDataActions" in alarm} == expected
     assert all(ALARMS[name]["TreatMissingData"] == "missing" for name in ("OldestPendingAlarm", "AuditAgeAlarm"))
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from botocore.exceptions import ClientError
+from emulation.aws import set_fields
 from emulation.deployment import TOPIC, Recorder, context
 from plan_services.handler import handler
 from support.builders import halt, note_commit
@@ -14,6 +15,7 @@ from sluice.config.rules.table_rule import TableRule
 from sluice.config.services import Pace, ServicePolicy
 from sluice.lane.job_request import JobEnvironment
 from sluice.lane.machine import IDLE, STARTING
+from sluice.ledger.keys import table_key
 from sluice.names import timed_id
 from sluice.services.planning import Asked
 from sluice.services.requests import COMPACTION, ServiceError
@@ -95,12 +97,8 @@ def test_due_services_are_requested_once_and_the_idle_lane_starts_once(looking):
     looking.commit(2)
     plan = looking.plan()
     (request,), (run,) = plan["follow"]["requests"], plan["runs"]
-    assert (request["lane"], request["table"], request["service"], plan["follow"]["open"]) == (
-        "main",
-        "shop.orders",
-        COMPACTION,
-        1,
-    )
+    expected = ("main", "shop.orders", COMPACTION, 1)
+    assert (request["lane"], request["table"], request["service"], plan["follow"]["open"]) == expected
     lane = looking.ledger.lanes.get("main")
     (started,) = looking.deployment.job_runs()
     assert (lane.state, lane.run_id, lane.job_run_id) == (STARTING, run["run"], started.id)
@@ -165,37 +163,19 @@ def test_nothing_is_due_without_commits_or_configuration_or_for_a_reassigned_top
     assert looking.planner.plan(elsewhere)["syncs"] == looking.planner.plan(elsewhere)["follow"]["requests"] == []
 
 
-def test_a_single_commit_is_served_when_its_age_has_come(looking):
-    looking.commit()
-    assert looking.plan()["follow"]["requests"] == []
-    looking.now += 10 * MINUTE
-    assert len(looking.plan()["follow"]["requests"]) == 1
-
-
 def test_the_catalog_is_behind_until_a_sync_of_the_last_commit_is_remembered(looking):
     looking.commit()
     (sync,) = looking.plan()["syncs"]
     assert sync == {"table": "shop.orders", "instant": f"{NOW}", "commits": "1", "at": f"{NOW}"}
-    synced = {
-        "M": {"instant": {"S": sync["instant"]}, "commits": {"N": sync["commits"]}, "at": {"N": sync["at"]}}
-    }  # as the state machine writes it
-    looking.deployment.dynamodb.update_item(
-        TableName="sluice-ledger",
-        Key={"pk": {"S": "table#shop.orders"}, "sk": {"S": "table"}},
-        UpdateExpression="SET service_catalog = :synced",
-        ExpressionAttributeValues={":synced": synced},
-    )
+    # As the state machine writes it.
+    synced = {"instant": sync["instant"], "commits": int(sync["commits"]), "at": int(sync["at"])}
+    set_fields(looking.ledger, table_key("shop.orders"), service_catalog=synced)
     looking.now += 5 * MINUTE
     assert looking.plan()["syncs"] == []
     looking.commit()
     assert len(looking.plan()["syncs"]) == 1
-    failed = {"M": {"at": {"N": f"{looking.now}"}, "error": {"S": "NameTaken"}, "instant": {"S": "1"}}}
-    looking.deployment.dynamodb.update_item(
-        TableName="sluice-ledger",
-        Key={"pk": {"S": "table#shop.orders"}, "sk": {"S": "table"}},
-        UpdateExpression="SET catalog_failed = :failed",
-        ExpressionAttributeValues={":failed": failed},
-    )
+    failed = {"at": looking.now, "error": "NameTaken", "instant": "1"}
+    set_fields(looking.ledger, table_key("shop.orders"), catalog_failed=failed)
     looking.now += 9 * MINUTE
     assert looking.plan()["syncs"] == []
     looking.now += MINUTE
@@ -257,16 +237,10 @@ def test_of_more_than_one_look_takes_those_come_first_that_wait_longest(looking,
     for name in ("a", "b"):
         looking.ledger.tables.pin(f"shop.{name}", {"topic": name})
         looking.commit(2, table=f"shop.{name}")
-    looking.deployment.dynamodb.update_item(
-        TableName="sluice-ledger",
-        Key={"pk": {"S": "table#shop.a"}, "sk": {"S": "table"}},
-        UpdateExpression="SET service_catalog = :s",
-        ExpressionAttributeValues={":s": {"M": {"instant": {"S": "1"}, "commits": {"N": "1"}, "at": {"N": "1"}}}},
-    )
+    set_fields(looking.ledger, table_key("shop.a"), service_catalog={"instant": "1", "commits": 1, "at": 1})
     first = looking.plan()
-    assert [sync["table"] for sync in first["syncs"]] == ["shop.b"] and [
-        request["table"] for request in first["follow"]["requests"]
-    ] == ["shop.a"]
+    assert [sync["table"] for sync in first["syncs"]] == ["shop.b"]
+    assert [request["table"] for request in first["follow"]["requests"]] == ["shop.a"]
     assert [request["table"] for request in looking.plan()["follow"]["requests"]] == ["shop.b"]
 
 

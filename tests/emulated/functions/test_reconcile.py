@@ -3,6 +3,7 @@
 import pytest
 from admit.handler import handler as admit
 from botocore.exceptions import ClientError
+from emulation.aws import set_fields
 from emulation.deployment import BRONZE, LEDGER, REGION, TOPIC, avro, context, failed_items, key, s3_body, sqs_event
 from reconcile.handler import handler
 from supervise.handler import handler as supervise
@@ -11,6 +12,7 @@ from sluice.batch.claim import TableState
 from sluice.config.lane import LaneConfig
 from sluice.config.rules.table_rule import TableRule
 from sluice.lane.machine import IDLE, STARTING
+from sluice.ledger.keys import object_key
 from sluice.ledger.records import AdmittedObject, Decision
 from sluice_aws.admission import reconcile as reconciler
 from sluice_aws.admission.reassign import shares_partitions
@@ -153,13 +155,7 @@ def written(deployment, state, number, **more):
         )
     )
     if state in ("committed", "claimed"):
-        deployment.dynamodb.update_item(
-            TableName=LEDGER,
-            Key={"pk": {"S": f"object#{BRONZE}/{id.key}"}, "sk": {"S": id.version}},
-            UpdateExpression="SET #s = :s",
-            ExpressionAttributeNames={"#s": "state"},
-            ExpressionAttributeValues={":s": {"S": state}},
-        )
+        set_fields(deployment.ledger, object_key(id), state=state)
     return id
 
 
@@ -204,7 +200,7 @@ def test_an_expired_object_stays_in_quarantine_until_it_is_discarded(settled, co
     expired = written(settled, "quarantined", 1, code=code, reason="why")
     gone(settled, expired)
     assert handler({}, context(LONG))["forgotten"] == 0
-    assert [found.id for found in settled.ledger.objects.in_state("quarantined")] == [expired]
+    assert [record.id for record in settled.ledger.objects.in_state("quarantined")] == [expired]
     assert not settled.ledger.objects.forget(settled.record(expired))
     decision = Decision(expired, "discarded", 1, "sluice", "me", "quarantined")
     assert settled.ledger.quarantine.discard(settled.record(expired), decision)
@@ -216,13 +212,10 @@ def test_a_deleted_parked_object_is_reported_once_and_listed_until_discarded(set
     gone(settled, lost)
     assert [handler({}, context(LONG))["lost"] for _ in range(3)] == [1, 0, 0]
     record = settled.record(lost)
-    assert (record.state, record.code, record.reason) == (
-        "quarantined",
-        "lost_before_read",
-        "the object was gone while it was parked: no rule takes this topic",
-    )
-    assert [found.id for found in settled.ledger.objects.in_state("quarantined")] == [lost]
-    assert [found.id for found in settled.ledger.objects.in_state("parked")] == [kept]
+    expected = ("quarantined", "lost_before_read", "the object was gone while it was parked: no rule takes this topic")
+    assert (record.state, record.code, record.reason) == expected
+    assert [record.id for record in settled.ledger.objects.in_state("quarantined")] == [lost]
+    assert [record.id for record in settled.ledger.objects.in_state("parked")] == [kept]
     assert settled.ledger.quarantine.discard(record, Decision(lost, "discarded", 1, "sluice", "me", record.state))
     assert handler({}, context(LONG))["forgotten"] == 1
 
@@ -240,13 +233,13 @@ def test_a_scan_gives_object_records_only_and_goes_on_where_it_stopped(settled):
     ids = {written(settled, "committed", n) for n in range(4)}
     settled.ledger.lanes.wake("main")
     scan = ObjectScan(settled.dynamodb, LEDGER)
-    found, after = set(), None
+    actual, after = set(), None
     for _ in range(10):
         records, after = scan.page(after, items=2)
-        found |= {record.id for record in records}
+        actual |= {record.id for record in records}
         if after is None:
             break
-    assert (found, after) == (ids, None)
+    assert (actual, after) == (ids, None)
 
 
 def test_the_other_duties_are_done_before_the_listing_that_may_end_the_process(settled, monkeypatch):
@@ -301,12 +294,8 @@ def test_an_object_admitted_by_a_replaced_configuration_goes_to_its_new_table(se
     )  # as if the push had looked for what waits just before
     assert handler({}, context(LONG))["rerouted"] == 1
     after = settled.record(id)
-    assert (after.state, after.table, after.lane, after.admitted_at) == (
-        "pending",
-        "public.people",
-        "side",
-        before.admitted_at,
-    )
+    expected = ("pending", "public.people", "side", before.admitted_at)
+    assert (after.state, after.table, after.lane, after.admitted_at) == expected
     assert settled.ledger.pending.oldest("main", 10) == []
     assert [(item.id, item.table) for item in settled.ledger.pending.oldest("side", 10)] == [(id, "public.people")]
     assert settled.ledger.lanes.get("side").arrivals == 1

@@ -199,10 +199,8 @@ def test_a_table_without_a_commit_leaves_the_catalog_unchanged(sampled):
 
 
 def test_the_table_services_gather_look_and_follow(sampled):
-    assert (
-        plan_services(sample("plan-gather"), context()) == {"go": True, "wait_s": 30}
-        and not plan_services(sample("plan-gather"), context())["go"]
-    )
+    assert plan_services(sample("plan-gather"), context()) == {"go": True, "wait_s": 30}
+    assert not plan_services(sample("plan-gather"), context())["go"]
     plan = plan_services(sample("plan-look"), context())
     assert (plan["syncs"], plan["runs"], plan["follow"]["open"]) == ([], [], 0)
     followed = plan_services(sample("plan-follow"), context())

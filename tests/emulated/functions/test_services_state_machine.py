@@ -91,11 +91,8 @@ def test_a_job_run_is_asked_for_as_the_service_model_names_it():
     )
     assert "jobRun" in model.output_shape.members and "state" in model.output_shape.members["jobRun"].members
     assert set(model.output_shape.members["jobRun"].members["state"].enum) > TERMINAL_STATES
-    assert RESOURCES["TableServices"]["Properties"]["DefinitionSubstitutions"]["Application"]["Fn::If"] == [
-        "MakeApplication",
-        {"Ref": "SparkApplication"},
-        {"Ref": "ApplicationId"},
-    ]
+    expected = ["MakeApplication", {"Ref": "SparkApplication"}, {"Ref": "ApplicationId"}]
+    assert RESOURCES["TableServices"]["Properties"]["DefinitionSubstitutions"]["Application"]["Fn::If"] == expected
 
 
 @pytest.mark.parametrize("name", sorted(TASKS))
@@ -125,12 +122,12 @@ def test_a_sync_is_remembered_where_the_policy_looks_for_it():
 
 
 def statement(role, action):
-    (found,) = [
+    (task,) = [
         one
         for one in RESOURCES[role]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
         if action in one.get("Action", ())
     ]
-    return found
+    return task
 
 
 def test_the_machine_may_call_what_it_calls_and_nothing_more():
@@ -311,19 +308,16 @@ def test_what_is_paid_for_are_the_states_that_costs_are_reckoned_with(machine):
 def test_syncs_are_the_same_alone_and_beside_the_services():
     beside = DEFINITION["States"]["Work"]["Branches"][0]["States"]["SyncCatalog"]
     alone = json.loads(json.dumps(DEFINITION["States"]["SyncCatalogAlone"]).replace('Alone"', '"'))
-    assert alone["ItemProcessor"] == beside["ItemProcessor"] and all(
-        alone[name] == beside[name] for name in ("ItemsPath", "MaxConcurrency")
-    )
+    assert alone["ItemProcessor"] == beside["ItemProcessor"]
+    assert all(alone[name] == beside[name] for name in ("ItemsPath", "MaxConcurrency"))
 
 
 @pytest.mark.parametrize("services", [False, True])
 def test_a_table_that_is_behind_is_synced_and_that_is_remembered(machine, services):
     machine.planned(syncs=[SYNC], follow=open_request() if services else NOTHING)
     machine.answers["follow"] = [NOTHING]
-    assert machine.run() == ENDED_WELL and [call for call in machine.calls[2:] if call != "follow"] == [
-        "sync",
-        "remember",
-    ]
+    assert machine.run() == ENDED_WELL
+    assert [call for call in machine.calls[2:] if call != "follow"] == ["sync", "remember"]
     machine.inputs = [given for given in machine.inputs if given.get("step") != "follow"]
     assert machine.inputs[2] == {"table": "a.b", "instant": "20240101"}
     assert machine.inputs[3]["ExpressionAttributeValues"] == {
@@ -337,10 +331,8 @@ def test_a_sync_that_fails_stays_due_and_holds_up_nothing(machine, task):
     machine.planned(syncs=[SYNC], runs=[RUN], follow=open_request())
     machine.answers.update(follow=[{**NOTHING, "done": 1}])
     machine.answers[task] = [Failure("NameTaken")]
-    assert (
-        machine.run() == {"done": 1, "failed": 0, "given_up": 0}
-        and machine.count("ask") == machine.count("follow") == 1
-    )
+    assert machine.run() == {"done": 1, "failed": 0, "given_up": 0}
+    assert machine.count("ask") == machine.count("follow") == 1
 
 
 def test_a_failed_sync_is_recorded_in_the_ledger_with_its_error(machine):
@@ -357,7 +349,5 @@ def test_one_table_that_cannot_be_synced_keeps_no_other_from_it(machine):
     machine.planned(syncs=[SYNC, {**SYNC, "table": "a.c"}])
     machine.answers["sync"] = [Failure("NameTaken"), {}]
     assert machine.run() == ENDED_WELL and machine.count("sync") == 2
-    assert sorted(key for given in machine.inputs for key in given.get("ExpressionAttributeValues", ())) == [
-        ":failed",
-        ":synced",
-    ]
+    expected = [":failed", ":synced"]
+    assert sorted(key for given in machine.inputs for key in given.get("ExpressionAttributeValues", ())) == expected

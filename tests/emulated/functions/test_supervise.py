@@ -121,14 +121,6 @@ def test_an_idle_lane_that_nothing_waits_for_is_left_alone(supervised):
     assert supervised.job_runs() == []
 
 
-def test_a_lane_past_its_due_time_is_started_and_not_before(supervised):
-    job = running(supervised)
-    assert supervised.ledger.lanes.release("main", job.name, 1, NOW + 60_000, NOW)
-    assert supervise(supervised) == 0
-    supervised.clock.now = NOW + 60_000
-    assert supervise(supervised) == 1
-
-
 SLOW = Configuration((TableRule("shop.orders", ("id",), topic="o", freshness_s=600),))
 
 
@@ -251,12 +243,8 @@ def test_a_run_that_ends_without_releasing_loses_its_lane_and_the_next_backs_off
     job.state, job.state_details = state, "ExitCode 1"
     supervise(supervised)
     lane = supervised.ledger.lanes.get("main")
-    assert (lane.state, lane.failures, lane.backoff_until, lane.last_run_id) == (
-        IDLE,
-        1,
-        NOW + FIRST_BACKOFF_MS,
-        job.name,
-    )
+    expected = (IDLE, 1, NOW + FIRST_BACKOFF_MS, job.name)
+    assert (lane.state, lane.failures, lane.backoff_until, lane.last_run_id) == expected
     assert lane.reason == f"job run {state}: ExitCode 1"
     assert supervised.ledger.history.run(job.name)["state"] == "lapsed"
     assert len(supervised.job_runs()) == 1
@@ -367,13 +355,8 @@ def test_a_start_that_emr_does_not_know_after_five_minutes_lapses(supervised):
     supervised.clock.now = NOW + UNANSWERED_START_MS
     supervise(supervised)
     lane = supervised.ledger.lanes.get("main")
-    assert (lane.state, lane.failures, lane.capacity_failures, lane.last_run_id, lane.reason) == (
-        IDLE,
-        0,
-        1,
-        run_id,
-        "the job run was never started",
-    )
+    expected = (IDLE, 0, 1, run_id, "the job run was never started")
+    assert (lane.state, lane.failures, lane.capacity_failures, lane.last_run_id, lane.reason) == expected
 
 
 def test_a_lane_whose_starts_are_refused_for_hours_backs_off_and_never_halts(supervised):

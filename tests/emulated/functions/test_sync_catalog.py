@@ -43,10 +43,8 @@ def test_the_topic_of_a_table_that_a_pattern_makes_is_found_in_the_ledger(moma):
     with pytest.raises(NotConfigured):
         handler({"table": "moma.works"}, context())
     moma.ledger.tables.pin("moma.works", {"topic": "moma.public.works"})
-    assert [table["name"] for table in handler({"table": "moma.works"}, context())["tables"]] == [
-        "works_all_ro",
-        "works_all_rt",
-    ]
+    expected = ["works_all_ro", "works_all_rt"]
+    assert [table["name"] for table in handler({"table": "moma.works"}, context())["tables"]] == expected
 
 
 def test_a_history_table_is_synced_with_its_table(moma):

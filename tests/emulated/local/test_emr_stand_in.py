@@ -362,11 +362,8 @@ def test_every_end_reaches_the_rules_that_match_it_in_the_shape_of_aws(
     assert event.keys() == shared_sample.keys()
     assert event["detail"].keys() == shared_sample["detail"].keys()
     assert (event["source"], event["detail-type"]) == (shared_sample["source"], shared_sample["detail-type"])
-    assert (event["detail"]["jobRunId"], event["detail"]["state"], event["detail"]["previousState"]) == (
-        run,
-        "SUCCESS",
-        "RUNNING",
-    )
+    expected = (run, "SUCCESS", "RUNNING")
+    assert (event["detail"]["jobRunId"], event["detail"]["state"], event["detail"]["previousState"]) == expected
 
 
 def test_cancelling_asks_the_driver_first(stand: Stand) -> None:

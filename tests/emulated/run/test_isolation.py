@@ -71,11 +71,8 @@ def test_other_tables_are_merged_before_a_part_that_killed_two_runs(simulated):
     with pytest.raises(SparkDied):
         simulated.loop(dying).run()
     assert simulated.states(later) == {"committed": 2}
-    assert [call for call in simulated.merger.calls if call != "prepare"] == [
-        "merge shop.customers",
-        "resolve shop.orders",
-        "merge shop.orders",
-    ]
+    expected = ["merge shop.customers", "resolve shop.orders", "merge shop.orders"]
+    assert [call for call in simulated.merger.calls if call != "prepare"] == expected
     assert simulated.ledger.lanes.get(LANE).failures == 0
 
 
@@ -171,8 +168,6 @@ def test_a_part_that_was_given_up_is_quarantined_by_the_next_run(simulated):
     assert not simulated.ledger.batches.give_up(pointer.batch, "shop.nothing", "me: it hangs")
     assert simulated.live_on(5) == 0
     assert simulated.states(objects) == {"quarantined": 3}
-    assert (record_of(simulated, objects[0]).code, record_of(simulated, objects[0]).reason) == (
-        "given_up",
-        "me: it hangs. Once the cause is fixed: `sluice quarantine retry --code given_up`",
-    )
+    expected = ("given_up", "me: it hangs. Once the cause is fixed: `sluice quarantine retry --code given_up`")
+    assert (record_of(simulated, objects[0]).code, record_of(simulated, objects[0]).reason) == expected
     assert simulated.states(others) == {"committed": 2}

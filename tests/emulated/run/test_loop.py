@@ -236,12 +236,8 @@ def test_a_run_ends_without_claiming_when_its_lane_gets_another_table(client):
     simulated.clock.at(10, pushed)
     assert simulated.run(scope=scope_of(before, LANE).name).how == RELEASED
     lane = simulated.ledger.lanes.get(LANE)
-    assert (lane.state, lane.due_at, simulated.states(merged), simulated.states(late)) == (
-        IDLE,
-        simulated.clock.now_ms(),
-        {"committed": 1},
-        {"pending": 2},
-    )
+    expected = (IDLE, simulated.clock.now_ms(), {"committed": 1}, {"pending": 2})
+    assert (lane.state, lane.due_at, simulated.states(merged), simulated.states(late)) == expected
     assert simulated.clock.seconds < 20
     assert len(simulated.events("configuration_outgrown")) == 1
     assert simulated.run(scope=scope_of(simulated.file.content, LANE).name).how == RELEASED
@@ -391,10 +387,8 @@ def test_a_batch_names_the_last_commit_of_each_of_its_tables(simulated):
     simulated.put("shop.customers")
     simulated.run()
     newest = Manifest.from_json(list(simulated.documents.stored.values())[-3])
-    assert {table: part.last_instant for table, part in newest.tables.items()} == {
-        "shop.orders": last,
-        "shop.customers": None,
-    }
+    expected = {"shop.orders": last, "shop.customers": None}
+    assert {table: part.last_instant for table, part in newest.tables.items()} == expected
 
 
 def test_a_write_that_raised_after_its_commit_was_there_is_settled_and_not_repeated(simulated):
@@ -539,12 +533,8 @@ def test_the_next_run_finishes_a_batch_under_its_own_id_and_only_then_claims(sim
     assert simulated.run().batches == 2
     batches = [batch for batch, _, _ in simulated.tables.commits]
     assert batches[0] == batches[1] != batches[2]
-    assert simulated.merger.calls[:4] == [
-        "prepare",
-        "resolve shop.customers",
-        "merge shop.customers",
-        "merge shop.orders",
-    ]
+    expected = ["prepare", "resolve shop.customers", "merge shop.customers", "merge shop.orders"]
+    assert simulated.merger.calls[:4] == expected
     assert simulated.states(first + late) == {"committed": 3}
 
 

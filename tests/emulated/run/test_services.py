@@ -56,13 +56,8 @@ def test_a_run_does_a_requested_service_slice_by_slice_and_reports_it(simulated)
     simulated.merger.slices[ORDERS] = 3
     assert simulated.run().how == RELEASED
     done = state(simulated)
-    assert (done.state, done.slices, done.report.files_before, done.report.seconds, done.report.instant) == (
-        DONE,
-        3,
-        6,
-        3.0,
-        "3",
-    )
+    expected = (DONE, 3, 6, 3.0, "3")
+    assert (done.state, done.slices, done.report.files_before, done.report.seconds, done.report.instant) == expected
     assert worked(simulated) == [f"serve {ORDERS} compaction"] * 3
     assert simulated.ledger.tables.get(ORDERS).services[COMPACTION]["commits"] == 1
     assert simulated.ledger.lanes.get(LANE).due_at is None
@@ -74,12 +69,8 @@ def test_claimable_work_goes_before_a_service_and_between_its_slices(simulated):
     simulated.merger.slices[ORDERS] = 2
     simulated.merger.during[COMPACTION] = lambda: simulated.merger.during.pop(COMPACTION) and simulated.put(CUSTOMERS)
     simulated.run()
-    assert worked(simulated) == [
-        f"merge {CUSTOMERS}",
-        f"serve {ORDERS} compaction",
-        f"merge {CUSTOMERS}",
-        f"serve {ORDERS} compaction",
-    ]
+    expected = [f"merge {CUSTOMERS}", f"serve {ORDERS} compaction", f"merge {CUSTOMERS}", f"serve {ORDERS} compaction"]
+    assert worked(simulated) == expected
 
 
 def test_an_overdue_service_takes_turns_with_endless_ingest(simulated):
@@ -141,11 +132,9 @@ def test_services_that_a_run_leaves_at_its_end_are_due_to_the_next_run_at_once(s
     simulated.merger.slices[ORDERS] = 2
     simulated.run()
     lane = simulated.ledger.lanes.get(LANE)
-    assert (
-        (state(simulated).state, state(simulated).slices) == (REQUESTED, 1)
-        and lane.due_at is not None
-        and lane.due_at <= simulated.clock.now_ms()
-    )
+    assert (state(simulated).state, state(simulated).slices) == (REQUESTED, 1)
+    assert lane.due_at is not None
+    assert lane.due_at <= simulated.clock.now_ms()
     simulated.run()
     assert state(simulated).state == DONE and state(simulated).failures == 0
 
@@ -157,13 +146,11 @@ def test_a_failed_service_backs_off_blocks_no_batch_and_gives_its_reason(simulat
     simulated.merger.during[COMPACTION] = lambda: simulated.put(ORDERS)
     simulated.run()
     done = state(simulated)
-    assert (done.state, done.failures, done.error) == (DONE, 0, None) and [call for call in worked(simulated)].count(
-        f"merge {ORDERS}"
-    ) == 3 + 1
+    assert (done.state, done.failures, done.error) == (DONE, 0, None)
+    assert [call for call in worked(simulated)].count(f"merge {ORDERS}") == 3 + 1
     failed = simulated.events("service_failed")
-    assert [event["state"] for event in failed] == [REQUESTED, REQUESTED] and failed[1]["retry_at"] > failed[0][
-        "retry_at"
-    ]
+    assert [event["state"] for event in failed] == [REQUESTED, REQUESTED]
+    assert failed[1]["retry_at"] > failed[0]["retry_at"]
 
 
 def test_a_lane_with_a_service_in_back_off_is_released_and_due_when_it_is_over(simulated):
@@ -172,10 +159,8 @@ def test_a_lane_with_a_service_in_back_off_is_released_and_due_when_it_is_over(s
     simulated.run()
     waiting = state(simulated)
     assert (waiting.state, waiting.error.code) == (REQUESTED, "service_failed") and "dead" in waiting.error.message
-    assert (simulated.ledger.lanes.get(LANE).state, simulated.ledger.lanes.get(LANE).due_at) == (
-        IDLE,
-        waiting.not_before,
-    )
+    expected = (IDLE, waiting.not_before)
+    assert (simulated.ledger.lanes.get(LANE).state, simulated.ledger.lanes.get(LANE).due_at) == expected
 
 
 def test_a_service_that_no_repetition_helps_is_given_up_and_ingest_goes_on(simulated):
@@ -185,10 +170,8 @@ def test_a_service_that_no_repetition_helps_is_given_up_and_ingest_goes_on(simul
     simulated.merger.serving[ORDERS] = [ServiceNotForTable("not for this table", service=PURGE, table=ORDERS)]
     arrived = simulated.put(ORDERS)
     simulated.run()
-    assert (state(simulated, service=PURGE).state, state(simulated, service=PURGE).error.code) == (
-        FAILED,
-        "service_not_for_table",
-    )
+    expected = (FAILED, "service_not_for_table")
+    assert (state(simulated, service=PURGE).state, state(simulated, service=PURGE).error.code) == expected
     assert simulated.states(arrived) == {"committed": 1}
 
 
@@ -205,11 +188,9 @@ def test_a_service_waits_for_a_paused_table_and_is_dropped_for_another_lanes_tab
     held = simulated.file.content
     simulated.file.content = replace(held, rules=tuple(replace(rule, paused=True) for rule in held.rules))
     simulated.run()
-    assert (
-        state(simulated).state == REQUESTED
-        and simulated.ledger.lanes.get(LANE).due_at is None
-        and worked(simulated) == []
-    )
+    assert state(simulated).state == REQUESTED
+    assert simulated.ledger.lanes.get(LANE).due_at is None
+    assert worked(simulated) == []
     assert (state(simulated, "shop.never_committed").state, state(simulated, "shop.never_committed").error.code) == (
         FAILED,
         "no_data",
@@ -227,9 +208,8 @@ def test_a_run_that_loses_the_lane_in_a_slice_writes_nothing_and_the_next_retrie
     assert simulated.loop(identity).run().how == LOST
     assert state(simulated).run == identity.run and simulated.tables.served == []
     simulated.run()
-    assert (state(simulated).state, state(simulated).run) == (DONE, "run-3") and len(
-        simulated.events("service_interrupted")
-    ) == 1
+    assert (state(simulated).state, state(simulated).run) == (DONE, "run-3")
+    assert len(simulated.events("service_interrupted")) == 1
 
 
 def test_a_service_in_which_runs_keep_dying_does_not_halt_the_lane(simulated):

@@ -76,13 +76,8 @@ def sample(name):
 def test_a_sample_names_its_object_and_every_fact_about_it(name, id, size, sequencer, event_name):
     parsed = parse_body(json.dumps(sample(name)))
     (notice,) = parsed.notices
-    assert (notice.id, notice.size, notice.sequencer, notice.event_name, parsed.ignored) == (
-        id,
-        size,
-        sequencer,
-        event_name,
-        (),
-    )
+    expected = (id, size, sequencer, event_name, ())
+    assert (notice.id, notice.size, notice.sequencer, notice.event_name, parsed.ignored) == expected
     assert notice.event_time_ms is not None and notice.etag
 
 
@@ -225,7 +220,9 @@ def test_the_stand_ins_answers_fit_the_service_model(state, details):
         ),
     }
     assert {
-        operation: found for operation, answer in summary.items() if (found := refused(operation, answer, answer=True))
+        operation: refusal
+        for operation, answer in summary.items()
+        if (refusal := refused(operation, answer, answer=True))
     } == {}
 
 
@@ -235,7 +232,7 @@ def test_the_stand_ins_answers_fit_the_service_model(state, details):
 def names(value, path=""):
     """Every member of a structure by its path."""
     return (
-        {below for name, each in value.items() for below in (f"{path}{name}", *names(each, f"{path}{name}."))}
+        {below for name, item in value.items() for below in (f"{path}{name}", *names(item, f"{path}{name}."))}
         if isinstance(value, dict)
         else set()
     )

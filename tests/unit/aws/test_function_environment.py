@@ -71,12 +71,8 @@ def test_no_run_is_started_until_a_release_is_set(release, starts):
 
 def test_settings_have_the_designs_defaults():
     settings = Settings.from_env({"AWS_DEFAULT_REGION": "eu-west-1"})
-    assert (settings.region, settings.reconcile_grace_s, settings.forget_after_s, LONGEST_BATCH_MIN) == (
-        "eu-west-1",
-        900,
-        30 * 86_400,
-        60,
-    )
+    expected = ("eu-west-1", 900, 30 * 86_400, 60)
+    assert (settings.region, settings.reconcile_grace_s, settings.forget_after_s, LONGEST_BATCH_MIN) == expected
 
 
 # ---- clients

@@ -34,12 +34,8 @@ def test_a_local_stack_is_found_from_a_folder_below_it(described, tmp_path):
     below.mkdir(parents=True)
     assert local_file({}, below) == described
     target = find_target(None, {}, below)
-    assert (target.kind, target.bronze, target.ledger_table, target.described) == (
-        "local",
-        "b",
-        "l",
-        "local stack sluice-local at http://127.0.0.1:1",
-    )
+    expected = ("local", "b", "l", "local stack sluice-local at http://127.0.0.1:1")
+    assert (target.kind, target.bronze, target.ledger_table, target.described) == expected
 
 
 def test_sluice_home_names_the_folder_and_no_other_is_searched(described, tmp_path):

@@ -15,13 +15,8 @@ KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and is
 def test_an_error_comes_out_of_a_pickle_as_it_went_in(kind):
     error = kind("It broke", next_step="Mend it", column="a", value=[1])
     copy = pickle.loads(pickle.dumps(error))
-    assert (type(copy), str(copy), copy.facts, copy.message, copy.next_step) == (
-        kind,
-        "It broke. Mend it",
-        {"column": "a", "value": [1]},
-        "It broke",
-        "Mend it",
-    )
+    expected = (kind, "It broke. Mend it", {"column": "a", "value": [1]}, "It broke", "Mend it")
+    assert (type(copy), str(copy), copy.facts, copy.message, copy.next_step) == expected
 
 
 def test_each_kind_has_its_own_code():

@@ -323,10 +323,8 @@ def test_archives_say_nothing_of_where_and_when_they_were_made() -> None:
     assert zip_bytes(files) == zip_bytes(dict(sorted(files.items())))
     assert tar_gz_bytes(files) == tar_gz_bytes(dict(sorted(files.items())))
     with tarfile.open(fileobj=io.BytesIO(tar_gz_bytes(files))) as tar:
-        assert [(member.name, member.uid, member.uname, member.mtime) for member in tar.getmembers()] == [
-            ("a", 0, "", 315532800),
-            ("b", 0, "", 315532800),
-        ]
+        expected = [("a", 0, "", 315532800), ("b", 0, "", 315532800)]
+        assert [(member.name, member.uid, member.uname, member.mtime) for member in tar.getmembers()] == expected
 
 
 def test_only_sources_are_read(tmp_path: Path) -> None:

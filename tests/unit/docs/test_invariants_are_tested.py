@@ -29,18 +29,18 @@ RULE_CITED = re.compile(r"[(,] ?`([a-z]+(?:-[a-z]+)+)`(?=[,)])")  # (`resolve-be
 
 def sections(text: str) -> dict[str, list[str]]:
     """The tests, and what is not tested yet, under each guarantee's heading, by its name."""
-    found: dict[str, list[str]] = {}
+    collected: dict[str, list[str]] = {}
     under: list[str] = []
     for line in text.splitlines():
         heading = HEADING.match(line)
         if heading:
-            assert heading[1] not in found, f"{heading[1]} is there twice"
-            found[heading[1]] = under = []
+            assert heading[1] not in collected, f"{heading[1]} is there twice"
+            collected[heading[1]] = under = []
         elif line.startswith("#"):
             under = []
         elif line.startswith("- "):
             under.append(line)
-    return found
+    return collected
 
 
 @cache
@@ -129,9 +129,8 @@ def test_each_of_twelve_things_that_no_emulator_shows_is_held_by_a_test() -> Non
         for line in (ROOT / "docs" / "evidence" / "aws.md").read_text(encoding="utf-8").splitlines()
         if re.match(r"\| \d", line)
     ]
-    assert [row[0] for row in rows] == [str(number) for number in range(1, 13)] and all(
-        len(row) == 3 and NAMED.search(row[2]) for row in rows
-    )
+    assert [row[0] for row in rows] == [str(number) for number in range(1, 13)]
+    assert all(len(row) == 3 and NAMED.search(row[2]) for row in rows)
 
 
 def test_what_is_not_proven_on_aws_fits_in_fifteen_lines() -> None:

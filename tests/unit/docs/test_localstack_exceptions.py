@@ -29,9 +29,7 @@ def test_an_objects_way_to_row_update_and_deletion_runs_on_both_emulators():
     recipe = re.search(
         r"^test-localstack:.*\n\t(.*)$", (FOLDER.parents[1] / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
     )
-    assert (
-        recipe is not None
-        and "SLUICE_EMULATOR=localstack" in recipe[1]
-        and "tests/integration/test_object_to_row.py" in recipe[1]
-    )
+    assert recipe is not None
+    assert "SLUICE_EMULATOR=localstack" in recipe[1]
+    assert "tests/integration/test_object_to_row.py" in recipe[1]
     assert re.search(r"\bmake test-localstack\b(?!-)", (FOLDER.parents[1] / ".ci" / "run").read_text(encoding="utf-8"))

@@ -111,9 +111,8 @@ def test_a_role_is_passed_to_the_one_service_that_takes_it() -> None:
         (service,) = statement["Condition"]["StringEquals"].values()
         (role,) = listed(statement["Resource"])
         trust = RESOURCES[role["Fn::GetAtt"][0]]["Properties"]["AssumeRolePolicyDocument"]["Statement"]
-        assert list(statement["Condition"]["StringEquals"]) == ["iam:PassedToService"] and [
-            one["Principal"]["Service"] for one in trust
-        ] == [service]
+        assert list(statement["Condition"]["StringEquals"]) == ["iam:PassedToService"]
+        assert [one["Principal"]["Service"] for one in trust] == [service]
 
 
 def test_few_roles_may_start_jobs_and_only_those_that_may_pass_the_jobs_role() -> None:
@@ -142,10 +141,8 @@ def test_the_state_machine_is_encrypted_with_the_customers_key_if_given() -> Non
 def test_a_bucket_is_private_encrypted_kept_and_spoken_to_over_tls_only(bucket: str) -> None:
     resource = RESOURCES[bucket]
     properties = resource["Properties"]
-    assert (
-        set(properties["PublicAccessBlockConfiguration"].values()) == {True}
-        and len(properties["PublicAccessBlockConfiguration"]) == 4
-    )
+    assert set(properties["PublicAccessBlockConfiguration"].values()) == {True}
+    assert len(properties["PublicAccessBlockConfiguration"]) == 4
     condition, customer, managed = properties["BucketEncryption"]["ServerSideEncryptionConfiguration"][0]["Fn::If"]
     assert (condition, managed["ServerSideEncryptionByDefault"]["SSEAlgorithm"]) == ("UseKey", "AES256")
     assert customer == {
@@ -157,23 +154,15 @@ def test_a_bucket_is_private_encrypted_kept_and_spoken_to_over_tls_only(bucket: 
     ]
     assert policy["Condition"] == resource["Condition"]
     (denied,) = [one for one in statements(policy) if one["Sid"] == "OnlyOverTls"]
-    assert (denied["Effect"], denied["Principal"], denied["Action"], denied["Condition"]) == (
-        "Deny",
-        "*",
-        "s3:*",
-        {"Bool": {"aws:SecureTransport": "false"}},
-    )
+    expected = ("Deny", "*", "s3:*", {"Bool": {"aws:SecureTransport": "false"}})
+    assert (denied["Effect"], denied["Principal"], denied["Action"], denied["Condition"]) == expected
     assert denied["Resource"] == [{"Fn::GetAtt": [bucket, "Arn"]}, {"Fn::Sub": f"${{{bucket}.Arn}}/*"}]
 
 
 def test_no_file_of_a_release_can_be_overwritten() -> None:
     (once,) = [one for one in statements(RESOURCES["ArtifactPolicy"]) if one["Sid"] == "ReleasesAreWrittenOnce"]
-    assert (once["Effect"], once["Principal"], once["Action"], once["Condition"]) == (
-        "Deny",
-        "*",
-        "s3:PutObject",
-        {"Null": {"s3:if-none-match": "true"}},
-    )
+    expected = ("Deny", "*", "s3:PutObject", {"Null": {"s3:if-none-match": "true"}})
+    assert (once["Effect"], once["Principal"], once["Action"], once["Condition"]) == expected
     patterns = [one["Fn::Sub"].partition("}/")[2] for one in once["Resource"]]
     files = (ENTRY_POINT, CODE, "environment-arm64.tar.gz", "environment-x86_64.tar.gz", MANIFEST)
     assert all(any(fnmatch(f"{PREFIX}/abc/{name}", pattern) for pattern in patterns) for name in files)
@@ -269,10 +258,8 @@ def test_every_role_that_reads_or_writes_a_bucket_may_use_the_keys_of_existing_o
 
 def test_the_stacks_own_key_encrypts_disks_and_logs_of_its_application_only() -> None:
     (grant,) = [one for one in statements(RESOURCES["DataKey"]) if one["Sid"] == "WorkersAndTheirLogs"]
-    assert (grant["Principal"], set(grant["Action"])) == (
-        {"Service": "emr-serverless.amazonaws.com"},
-        {"kms:GenerateDataKey", "kms:Decrypt"},
-    )
+    expected = ({"Service": "emr-serverless.amazonaws.com"}, {"kms:GenerateDataKey", "kms:Decrypt"})
+    assert (grant["Principal"], set(grant["Action"])) == expected
     assert grant["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
     pattern, values = grant["Condition"]["ArnLike"]["aws:SourceArn"]["Fn::Sub"]
     assert pattern.endswith(":/applications/${Id}") and values["Id"]["Fn::If"][0] == "MakeApplication"
@@ -328,13 +315,10 @@ def test_a_rule_on_a_shared_bus_hears_the_events_of_its_own_stack_only() -> None
 
 def test_the_stacks_own_key_lets_s3_encrypt_notices_of_this_bucket() -> None:
     grant = next(one for one in statements(RESOURCES["DataKey"]) if one["Sid"] == "NoticesOfBronze")
-    assert (grant["Principal"], set(grant["Action"])) == (
-        {"Service": "s3.amazonaws.com"},
-        {"kms:GenerateDataKey", "kms:Decrypt"},
-    )
-    assert {"aws:SourceAccount"} == set(grant["Condition"]["StringEquals"]) and {"aws:SourceArn"} == set(
-        grant["Condition"]["ArnLike"]
-    )
+    expected = ({"Service": "s3.amazonaws.com"}, {"kms:GenerateDataKey", "kms:Decrypt"})
+    assert (grant["Principal"], set(grant["Action"])) == expected
+    assert {"aws:SourceAccount"} == set(grant["Condition"]["StringEquals"])
+    assert {"aws:SourceArn"} == set(grant["Condition"]["ArnLike"])
     assert RESOURCES["DataKey"]["Properties"]["EnableKeyRotation"] is True
 
 

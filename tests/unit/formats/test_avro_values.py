@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.avro_containers import encoded_long
+from support.builders import avro_record
 
 from sluice_formats.avro_values import decoder_of
 from sluice_formats.errors import CorruptObject
@@ -97,21 +98,17 @@ def test_values_are_those_of_fastavro_and_damage_is_never_another_value(data: st
 
 def test_names_are_of_the_namespace_around_them_and_never_part_of_the_code() -> None:
     hostile = "x'] = long_at; import os #\n"
-    schema = {
-        "type": "record",
-        "name": "Envelope",
-        "namespace": "a.b",
-        "fields": [
-            {
-                "name": hostile,
-                "type": ["null", {"type": "record", "name": "Row", "fields": [{"name": "i", "type": "int"}]}],
-            },
-            {"name": "same", "type": ["null", "Row"]},
-            {"name": "full", "type": "a.b.Row"},
-            {"name": "other", "type": {"type": "enum", "name": "c.Row", "symbols": ["in progress", hostile]}},
-            {"name": "again", "type": "c.Row"},
-        ],
-    }
+    schema = avro_record(
+        {
+            hostile: ["null", avro_record({"i": "int"}, name="Row")],
+            "same": ["null", "Row"],
+            "full": "a.b.Row",
+            "other": {"type": "enum", "name": "c.Row", "symbols": ["in progress", hostile]},
+            "again": "c.Row",
+        },
+        name="Envelope",
+        namespace="a.b",
+    )
     body = b"\x02\x02" + b"\x02\x04" + b"\x06" + b"\x02" + b"\x00"
     assert decoder_of(schema)(body, 0, 1) == (
         [{hostile: {"i": 1}, "same": {"i": 2}, "full": {"i": 3}, "other": hostile, "again": "in progress"}],
@@ -120,15 +117,8 @@ def test_names_are_of_the_namespace_around_them_and_never_part_of_the_code() -> 
 
 
 def test_code_of_very_many_fields_is_bounded() -> None:
-    wide = [
-        {
-            "type": "record",
-            "name": f"R{number}",
-            "fields": [{"name": f"c{n}", "type": ["null", "int"]} for n in range(4_000)],
-        }
-        for number in range(5)
-    ]
-    schema = {"type": "record", "name": "V", "fields": [{"name": own["name"], "type": own} for own in wide]}
+    wide = [avro_record({f"c{n}": ["null", "int"] for n in range(4_000)}, name=f"R{number}") for number in range(5)]
+    schema = avro_record({own["name"]: own for own in wide}, name="V")
     tracemalloc.start()
     try:
         decode = decoder_of(schema)

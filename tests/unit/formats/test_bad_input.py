@@ -217,12 +217,12 @@ def refused(case: Case) -> tuple[str, str, int, str]:
         if planned.refused:
             error = next(iter(planned.refused.values()))
             return "quarantined", error.code, 0, in_words(error)
-        found = decode(case.body, item, planned.plan)
+        decoded = decode(case.body, item, planned.plan)
     except SluiceError as error:
         assert not error.retriable and error.next_step, "a refusal says what to do"
         return "quarantined", error.code, 0, in_words(error)
-    row = found.rows[0] if found.rows else None
-    return "merged", row.code if row else "", len(found.rows), row.reason if row else ""
+    row = decoded.rows[0] if decoded.rows else None
+    return "merged", row.code if row else "", len(decoded.rows), row.reason if row else ""
 
 
 def code_of_stored(case: Case) -> bool:
@@ -259,8 +259,8 @@ def test_a_reason_names_what_the_next_step_is_about(code: str) -> None:
 def test_a_key_that_leads_nowhere_is_parked_or_ignored_with_the_reason(
     key: str, size: int, state: str, why: str
 ) -> None:
-    found = judged(key, size, good_avro(good_change()))
-    assert found[0] == state and why in found[1]
+    verdict = judged(key, size, good_avro(good_change()))
+    assert verdict[0] == state and why in verdict[1]
 
 
 def test_an_object_deleted_before_it_is_read_is_lost() -> None:
@@ -269,10 +269,8 @@ def test_an_object_deleted_before_it_is_read_is_lost() -> None:
 
 @pytest.mark.parametrize("ending", ["avro", "json", "parquet"])
 def test_an_archived_object_is_set_aside_until_restored_and_stops_no_other(ending: str) -> None:
-    assert judged(f"topics/{TOPIC}/{TOPIC}+0+1.{ending}", 10, None, Objects(Archive())) == (
-        "quarantined",
-        "object_archived",
-    )
+    expected = ("quarantined", "object_archived")
+    assert judged(f"topics/{TOPIC}/{TOPIC}+0+1.{ending}", 10, None, Objects(Archive())) == expected
     with pytest.raises(
         ObjectArchived
     ) as refused:  # and so by a run that comes after the rule did: it isn't S3's trouble, which Spark would repeat
@@ -289,7 +287,7 @@ def test_a_format_that_no_reader_has_is_refused_in_its_task() -> None:
 
 def test_every_code_that_refuses_input_has_a_case() -> None:
     summary = {case.code for case in CASES} | ELSEWHERE
-    known = {each.code for each in errors_of(SluiceError)}
+    known = {item.code for item in errors_of(SluiceError)}
     assert known - set(OF_OTHERS) - summary == set(), "a refusal that no bad input brings about"
     assert summary - known == set() and set(OF_OTHERS) - known - {"error"} == set()
     assert len(CASES) + len(KEYS) >= 50 and max(Counter(case.name for case in CASES).values()) == 1
@@ -302,12 +300,12 @@ def errors_of(root: type[SluiceError]) -> Iterator[type[SluiceError]]:
             importlib.import_module(module.name)
     pending = [root]
     while pending:
-        for each in pending.pop().__subclasses__():
-            if not issubclass(each, CommandFailed) and each.__module__.split(".")[0] in (
+        for item in pending.pop().__subclasses__():
+            if not issubclass(item, CommandFailed) and item.__module__.split(".")[0] in (
                 "sluice",
                 "sluice_aws",
                 "sluice_formats",
                 "sluice_spark",
             ):
-                yield each
-            pending.append(each)
+                yield item
+            pending.append(item)

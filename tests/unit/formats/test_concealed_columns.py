@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.bad_input import plain_parquet
 from support.builders import avro_object, change, flattened
-from support.shapes import CREATE, CREATE_SCHEMA, DELETE, item, json_rows, lines, wrapped
+from support.shapes import CREATE, CREATE_SCHEMA, DELETE, batch_plan, item, json_rows, lines, wrapped
 
 from sluice.batch.row_errors import BASE64, RowError
 from sluice.config.rules.columns import ColumnRules
@@ -49,9 +49,9 @@ def rows_of(
 ) -> list[dict[str, Any]]:
     schema = flattened(columns)
     body = avro_object(schema, [change(**{name: row.get(name) for name in columns}) for row in rows])
-    found = decoded(body, config, schema)
-    assert not found.rows, found.rows
-    return [row for batch in found.batches for row in batch.to_pylist()]
+    decoded_rows = decoded(body, config, schema)
+    assert not decoded_rows.rows, decoded_rows.rows
+    return [row for batch in decoded_rows.batches for row in batch.to_pylist()]
 
 
 ROW = {"id": 1, "email": "anne@example.org", "card": "4111111111111111", "note": "n"}
@@ -109,11 +109,11 @@ def test_a_hashed_record_key_names_the_same_row_in_every_batch():
 )
 def test_a_hash_does_not_change_with_the_width_of_the_type(narrow: tuple[Any, Any], wide: tuple[Any, Any]):
     config = table(hash=("v",), key="s/k")
-    found = {
+    actual = {
         rows_of(config, {"id": 1, "v": value}, columns={"id": ["null", "long"], "v": ["null", kind]})[0]["v"]
         for kind, value in (narrow, wide)
     }
-    assert len(found) == 1 and len(found.pop()) == 64
+    assert len(actual) == 1 and len(actual.pop()) == 64
 
 
 def test_a_value_that_the_change_leaves_out_stays_left_out():
@@ -128,12 +128,10 @@ def test_both_sides_of_an_envelope_are_concealed_and_deletions_find_their_row():
     delete = {**DELETE, "before": CREATE["after"]}
     body = lines(*wrapped(CREATE_SCHEMA, CREATE, delete))
     schemas, _ = schemas_of(body, "json", config)
-    found = decoded(body, config, schemas[0], "json")
-    rows = [row for batch in found.batches for row in batch.to_pylist()]
-    assert [(row["email"], row["__deleted"]) for row in rows] == [
-        (hashed("annek@noanswer.org"), False),
-        (hashed("annek@noanswer.org"), True),
-    ]
+    decoded_rows = decoded(body, config, schemas[0], "json")
+    rows = [row for batch in decoded_rows.batches for row in batch.to_pylist()]
+    expected = [(hashed("annek@noanswer.org"), False), (hashed("annek@noanswer.org"), True)]
+    assert [(row["email"], row["__deleted"]) for row in rows] == expected
     assert all("last_name" not in row for row in rows)
 
 
@@ -151,8 +149,8 @@ def test_the_driver_stores_what_spark_is_given():
     schema = flattened(COLUMNS)
     writer = read_writer_schema(schema)
     planned = plan_read(config, batch="b", writers=[writer], stored=None, hash_key=KEY)
-    found = decode(avro_object(schema, [change(**ROW)]), item("avro"), planned.plan)
-    (row,) = arrow_rows(found.batches, plan=planned.plan, target=column_types(planned.target)).to_pylist()
+    decoded = decode(avro_object(schema, [change(**ROW)]), item("avro"), planned.plan)
+    (row,) = arrow_rows(decoded.batches, plan=planned.plan, target=column_types(planned.target)).to_pylist()
     assert (row["email"], row["pan"]) == (hashed("anne@example.org"), "***1111") and "note" not in row
 
 
@@ -167,9 +165,9 @@ def test_a_row_set_aside_keeps_no_concealed_value():
     schema = flattened(columns)
     rule = table(exclude=("note",), hash=("email",), mask={"card": 0}, key="s/k")
     bad = {"id": None, "email": SECRET, "card": SECRET, "note": SECRET, "n": 1}
-    found = decoded(avro_object(schema, [change(**bad)]), rule, schema)
-    assert [error.code for error in found.rows] == ["null_record_key"]
-    assert SECRET not in all_of(found.rows) and hashed(SECRET) in found.rows[0].content
+    decoded_rows = decoded(avro_object(schema, [change(**bad)]), rule, schema)
+    assert [error.code for error in decoded_rows.rows] == ["null_record_key"]
+    assert SECRET not in all_of(decoded_rows.rows) and hashed(SECRET) in decoded_rows.rows[0].content
     plain = decoded(avro_object(schema, [change(**bad)]), table(), schema)
     assert SECRET in all_of(plain.rows), "a table without such columns keeps the record"
 
@@ -178,8 +176,8 @@ def test_the_statement_that_made_a_change_is_not_kept_either():
     columns = {**COLUMNS, "__query": ["null", "string"]}
     schema = flattened(columns)
     bad = change(**{**ROW, "id": None, "__query": f"update t set email = '{SECRET}'"})
-    found = decoded(avro_object(schema, [bad]), table(exclude=("email",)), schema)
-    assert found.rows and SECRET not in all_of(found.rows)
+    decoded_rows = decoded(avro_object(schema, [bad]), table(exclude=("email",)), schema)
+    assert decoded_rows.rows and SECRET not in all_of(decoded_rows.rows)
 
 
 @pytest.mark.parametrize("value", [SECRET, {SECRET: 1}, [SECRET]], ids=["text", "object", "list"])
@@ -196,8 +194,8 @@ def test_a_record_of_the_wrong_type_keeps_no_value(value: Any):
     for rules in ({"hash": ("n",), "key": "s/k"}, {"mask": {"n": 0}}, {"exclude": ("n",)}):
         config = table(**rules)
         schemas, _ = schemas_of(body, "json", config)
-        found = decoded(body, config, schemas[0], "json")
-        assert SECRET not in all_of(found.rows)
+        decoded_rows = decoded(body, config, schemas[0], "json")
+        assert SECRET not in all_of(decoded_rows.rows)
 
 
 @pytest.mark.parametrize(
@@ -213,13 +211,7 @@ def test_an_object_that_is_refused_quotes_no_value(body: str):
     config = table(exclude=("email",))
     with pytest.raises(SluiceError) as refused:
         schemas, _ = schemas_of(body.encode(), "csv", config)
-        plan = plan_read(
-            config,
-            batch="b",
-            writers=[read_writer_schema(schemas[0])],
-            stored=None,
-            inferred={item("csv").id.hash: json.dumps(schemas[0])},
-        ).plan
+        plan = batch_plan(config, schemas[0], scanned=item("csv")).plan
         decode(body.encode(), item("csv"), plan)
     assert SECRET not in f"{refused.value} {refused.value.facts}"
     assert refused.value.__cause__ is None and refused.value.next_step
@@ -227,7 +219,7 @@ def test_an_object_that_is_refused_quotes_no_value(body: str):
 
 def test_a_renamed_column_that_takes_anothers_name_refuses_the_object():
     config = table(rename={"email": "NOTE"})
-    planned = plan_read(config, batch="b", writers=[read_writer_schema(flattened(COLUMNS))], stored=None)
+    planned = batch_plan(config, flattened(COLUMNS))
     (refusal,) = planned.refused.values()
     assert "email and note would both be" in refusal.message and "rename" in refusal.next_step
 

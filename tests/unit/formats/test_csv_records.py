@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from support.shapes import config, item, picked
+from support.shapes import batch_plan, config, item, picked
 
 from sluice.batch.row_errors import RowError
 from sluice.config.csv_form import CsvForm
@@ -18,11 +18,9 @@ from sluice.config.limits import Limits
 from sluice.config.table import TableConfig
 from sluice.config.values import MIB
 from sluice.errors import EmptyObject, ExpansionLimit, SchemaTooComplex, SluiceError, Unordered, UnusableSchema
-from sluice.schema.avro import read_writer_schema
 from sluice_formats.csv_text import check_head
 from sluice_formats.decode import Decoded, decode, schemas_of
 from sluice_formats.errors import CsvWithoutHeader, DeletionsUnmarked, NotCsv, RaggedCsv, TooManyBadRows
-from sluice_spark.merge.plan import plan_read
 
 
 def decoded(body: bytes, table: TableConfig | None = None, **place: Any) -> Decoded:
@@ -30,23 +28,17 @@ def decoded(body: bytes, table: TableConfig | None = None, **place: Any) -> Deco
     table, at = table or config(), item("csv", **place)
     schemas, inferred = schemas_of(body, "csv", table)
     assert inferred
-    plan = plan_read(
-        table,
-        batch="b",
-        writers=[read_writer_schema(schema) for schema in schemas],
-        stored=None,
-        inferred={at.id.hash: json.dumps(schemas[0])},
-    ).plan
+    plan = batch_plan(table, *schemas, scanned=at).plan
     return decode(body, at, plan)
 
 
 def rows(
     body: bytes | str, table: TableConfig | None = None, bad: list[RowError] | None = None
 ) -> list[dict[str, Any]]:
-    found = decoded(body.encode() if isinstance(body, str) else body, table)
-    assert bad is not None or not found.rows, found.rows
-    (bad if bad is not None else []).extend(found.rows)
-    return [row for batch in found.batches for row in batch.to_pylist()]
+    decoded_rows = decoded(body.encode() if isinstance(body, str) else body, table)
+    assert bad is not None or not decoded_rows.rows, decoded_rows.rows
+    (bad if bad is not None else []).extend(decoded_rows.rows)
+    return [row for batch in decoded_rows.batches for row in batch.to_pylist()]
 
 
 def refused(body: bytes | str, table: TableConfig | None = None) -> SluiceError:
@@ -87,8 +79,8 @@ def test_the_schema_of_two_objects_is_equal_whatever_their_values():
     ],
 )
 def test_a_declared_type_reads_the_text_that_databases_write(kind, text, value):
-    (found,) = rows('id,v\n1,"{}"\n'.format(text.replace('"', '""')), config(json_types={"v": kind}))
-    assert found["v"] == value or value is None and found["v"] != found["v"]
+    (row,) = rows('id,v\n1,"{}"\n'.format(text.replace('"', '""')), config(json_types={"v": kind}))
+    assert row["v"] == value or value is None and row["v"] != row["v"]
 
 
 @pytest.mark.parametrize(
@@ -106,8 +98,8 @@ def test_a_declared_type_reads_the_text_that_databases_write(kind, text, value):
 )
 def test_a_value_that_is_not_of_its_type_sets_its_row_aside_alone(kind, text):
     bad: list[RowError] = []
-    found = rows(f"id,v\n1,{text}\n2,\n", config(json_types={"v": kind}), bad)
-    assert picked(found, "id", "v") == [("2", None)]
+    read_rows = rows(f"id,v\n1,{text}\n2,\n", config(json_types={"v": kind}), bad)
+    assert picked(read_rows, "id", "v") == [("2", None)]
     assert [(row.record, row.code) for row in bad] == [(0, "undecodable_value")]
     assert json.loads(bad[0].content)["v"] == text
 
@@ -162,8 +154,8 @@ def test_the_rule_names_the_columns_of_objects_without_a_header():
 @pytest.mark.parametrize("types", [{}, {"id": "long"}])
 def test_a_header_between_rows_is_set_aside_as_no_row(types: dict[str, str]):
     bad: list[RowError] = []
-    found = rows("id,v\n1,a\nid,v\n2,id\n", config(json_types=types), bad)
-    assert [str(row["id"]) for row in found] == ["1", "2"]
+    read_rows = rows("id,v\n1,a\nid,v\n2,id\n", config(json_types=types), bad)
+    assert [str(row["id"]) for row in read_rows] == ["1", "2"]
     assert ["header once more" in row.reason for row in bad] == [True]
     assert picked(rows("id\n1\nid\n"), "id") == [("1",), ("id",)], "a value alone may be the same"
 
@@ -208,8 +200,8 @@ def test_a_row_of_another_length_refuses_the_object_with_its_number(text, row, f
     ],
 )
 def test_what_is_not_csv_is_refused_with_the_reason(body, error, message):
-    found = refused(body)
-    assert isinstance(found, error) and message in str(found)
+    refusal = refused(body)
+    assert isinstance(refusal, error) and message in str(refusal)
 
 
 def test_sizes_are_bounded():
@@ -224,9 +216,9 @@ def test_sizes_are_bounded():
 
 def test_many_rows_come_in_order_and_blocks_hide_no_row():
     body = "id,v\n" + "".join(f"{number},{'x' * (number % 90)}\n" for number in range(30_000))
-    found = rows(body, config(limits=Limits(block_bytes=MIB)))
-    assert [row["id"] for row in found] == [str(number) for number in range(30_000)]
-    assert [row["_sluice_offset"] for row in found[-2:]] == [500 + 29_998, 500 + 29_999]
+    read_rows = rows(body, config(limits=Limits(block_bytes=MIB)))
+    assert [row["id"] for row in read_rows] == [str(number) for number in range(30_000)]
+    assert [row["_sluice_offset"] for row in read_rows[-2:]] == [500 + 29_998, 500 + 29_999]
 
 
 def test_an_object_of_a_header_alone_has_no_rows():
@@ -234,14 +226,14 @@ def test_an_object_of_a_header_alone_has_no_rows():
 
 
 def test_the_offset_of_the_last_record_is_counted_back():
-    found = decoded(b"id\n1\n2\n", key="x(0_51)", offset=51)
-    assert [row["_sluice_offset"] for batch in found.batches for row in batch.to_pylist()] == [50, 51]
+    rows = decoded(b"id\n1\n2\n", key="x(0_51)", offset=51)
+    assert [row["_sluice_offset"] for batch in rows.batches for row in batch.to_pylist()] == [50, 51]
 
 
 def test_changes_that_debezium_flattened_keep_their_meaning():
-    found = rows("id,__op,__lsn,__deleted\n1,c,5,false\n1,d,6,true\n")
-    assert picked(found, "id", "_sluice_op", "__deleted") == [("1", "c", False), ("1", "d", True)]
-    assert found[0]["_sluice_position"] < found[1]["_sluice_position"]
+    read_rows = rows("id,__op,__lsn,__deleted\n1,c,5,false\n1,d,6,true\n")
+    assert picked(read_rows, "id", "_sluice_op", "__deleted") == [("1", "c", False), ("1", "d", True)]
+    assert read_rows[0]["_sluice_position"] < read_rows[1]["_sluice_position"]
 
 
 SEQUENCE = "20230521061524000000000000000000001"
@@ -263,8 +255,8 @@ def test_changes_of_aws_dms_under_a_plain_rule_are_refused_with_the_next_step():
     assert isinstance(error, DeletionsUnmarked)
     assert "delete_when: {column: Op, values: [D]}" in str(error) and "quarantine retry" in (error.next_step or "")
     with pytest.raises(Unordered, match="neither a position column nor the object's name"):
-        found = decoded(changes.encode(), config(delete_when=DMS["delete_when"]), offset=None)
-        assert not found.batches
+        rows = decoded(changes.encode(), config(delete_when=DMS["delete_when"]), offset=None)
+        assert not rows.batches
 
 
 def test_admission_looks_at_the_first_bytes():

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 from support import builders
 from support.avro_containers import container
-from support.builders import avro_object, change
-from support.shapes import config, item, lines
+from support.builders import avro_object, avro_record, change
+from support.shapes import batch_plan, config, item, lines
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
@@ -62,15 +62,10 @@ def flattened(**columns: Any) -> dict[str, Any]:
 def decoded(
     schema: dict[str, Any], rows: list[dict[str, Any]], *others: dict[str, Any], item: ManifestObject = ITEM, **how: Any
 ) -> list[dict[str, Any]]:
-    plan = plan_read(
-        CONFIG,
-        batch="b",
-        writers=[read_writer_schema(json.loads(json.dumps(item))) for item in (schema, *others)],
-        stored=None,
-    ).plan
-    found = decode(avro_object(schema, rows, **how), item, plan)
-    assert found.rows == []
-    batches = found.batches
+    plan = batch_plan(CONFIG, schema, *others).plan
+    result = decode(avro_object(schema, rows, **how), item, plan)
+    assert result.rows == []
+    batches = result.batches
     assert all(batch.schema == batch_schema(plan) for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
 
@@ -123,35 +118,18 @@ def test_a_flattened_change_has_its_values_and_where_it_came_from() -> None:
 
 
 def test_an_envelope_gives_the_row_after_and_for_a_delete_the_row_before() -> None:
-    value = {
-        "type": "record",
-        "name": "Value",
-        "fields": [{"name": "id", "type": "int"}, {"name": "name", "type": ["null", "string"]}],
-    }
-    source = {
-        "type": "record",
-        "name": "Source",
-        "fields": [{"name": "ts_ms", "type": "long"}, {"name": "lsn", "type": ["null", "long"]}],
-    }
-    schema = {
-        "type": "record",
-        "name": "Envelope",
-        "fields": [
-            {"name": "before", "type": ["null", value]},
-            {"name": "after", "type": ["null", "Value"]},
-            {"name": "source", "type": source},
-            {"name": "op", "type": "string"},
-        ],
-    }
+    value = avro_record({"id": "int", "name": ["null", "string"]})
+    source = avro_record({"ts_ms": "long", "lsn": ["null", "long"]}, name="Source")
+    schema = avro_record(
+        {"before": ["null", value], "after": ["null", "Value"], "source": source, "op": "string"}, name="Envelope"
+    )
     rows = [
         {"before": None, "after": {"id": 1, "name": "new"}, "source": {"ts_ms": 5, "lsn": 9}, "op": "c"},
         {"before": {"id": 1, "name": "old"}, "after": None, "source": {"ts_ms": 6, "lsn": 10}, "op": "d"},
     ]
-    found = decoded(schema, rows)
-    assert [(row["id"], row["name"], row["__deleted"], row["_sluice_source_ts_ms"]) for row in found] == [
-        (1, "new", False, 5),
-        (1, "old", True, 6),
-    ]
+    decoded_rows = decoded(schema, rows)
+    expected = [(1, "new", False, 5), (1, "old", True, 6)]
+    assert [(row["id"], row["name"], row["__deleted"], row["_sluice_source_ts_ms"]) for row in decoded_rows] == expected
 
 
 def test_an_incremental_snapshot_row_precedes_every_change_and_restarts_no_log() -> None:
@@ -159,19 +137,19 @@ def test_an_incremental_snapshot_row_precedes_every_change_and_restarts_no_log()
     (github.com/debezium/debezium/pull/3765).
     """
     schema = flattened(id="int")
-    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    plan = batch_plan(CONFIG, schema).plan
     at = replace(ITEM, key="x+0+500.avro")
-    found = decode(
+    decoded = decode(
         avro_object(
             schema, [change(op="r", lsn=None, id=1), change(op="u", lsn=1, id=1), change(op="c", lsn=None, id=2)]
         ),
         at,
         plan,
     )
-    assert [row["_sluice_position"] for row in found.batches[0].to_pylist()] == [
+    assert [row["_sluice_position"] for row in decoded.batches[0].to_pylist()] == [
         f"0003.{lsn:020d}.{500 + lsn:020d}" for lsn in (0, 1)
     ]
-    assert [row.code for row in found.rows] == ["unordered_change"]  # only a snapshot's row may leave it out
+    assert [row.code for row in decoded.rows] == ["unordered_change"]  # only a snapshot's row may leave it out
     later = decode(
         avro_object(schema, [{**change(op="r", lsn=None, id=3), "__source_ts_ms": 9}]),
         replace(at, key="x+0+600.avro", offset=600),
@@ -187,8 +165,8 @@ def test_bytes_of_a_key_and_of_folders_names_are_base64_text() -> None:
     """MySQL's BINARY(16), which keys of UUIDs often are: Hudi takes different bytes for one key."""
     table = replace(CONFIG, record_key=("id", "n"), partition_by=("p",))
     schema = flattened(id="bytes", n="int", p=["null", {"type": "fixed", "name": "F", "size": 2}], v=["null", "bytes"])
-    planned = plan_read(table, batch="b", writers=[read_writer_schema(json.loads(json.dumps(schema)))], stored=None)
-    found = decode(
+    planned = batch_plan(table, schema)
+    decoded = decode(
         avro_object(
             schema,
             [
@@ -199,8 +177,8 @@ def test_bytes_of_a_key_and_of_folders_names_are_base64_text() -> None:
         ITEM,
         planned.plan,
     )
-    rows = [(row["id"], row["p"], row["v"]) for row in found.batches[0].to_pylist()]
-    assert rows == [("AP8=", "//8=", b"\xfe"), ("AP4=", None, None)] and not found.rows
+    rows = [(row["id"], row["p"], row["v"]) for row in decoded.batches[0].to_pylist()]
+    assert rows == [("AP8=", "//8=", b"\xfe"), ("AP4=", None, None)] and not decoded.rows
     assert {field.name: field.dataType.simpleString() for field in planned.target.fields if field.name in "id p v"} == {
         "id": "string",
         "p": "string",
@@ -229,7 +207,7 @@ def test_an_array_or_a_map_is_no_key_and_no_folder(kind: Any) -> None:
         (replace(CONFIG, record_key=("k",)), flattened(k=kind)),
         (replace(CONFIG, partition_by=("k",)), flattened(id="int", k=["null", kind])),
     ):
-        planned = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None)
+        planned = batch_plan(table, schema)
         assert [(error.code, error.facts["column"]) for error in planned.refused.values()] == [
             ("incompatible_schema", "k")
         ]
@@ -239,7 +217,7 @@ def test_an_object_that_breaks_its_reader_costs_itself(monkeypatch: pytest.Monke
     schema = flattened(id="int")
     body, plan = (
         avro_object(schema, [change(op="c", lsn=1, id=1)]),
-        plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan,
+        batch_plan(CONFIG, schema).plan,
     )
     without_type = {
         **schema,
@@ -275,15 +253,9 @@ def test_a_place_in_the_log_of_no_type_that_a_place_has_costs_its_row() -> None:
     ):
         body = lines(good, {**good, name: value})
         (schema,), _ = json_schemas(body, {}, Limits())
-        plan = plan_read(
-            config(),
-            batch="b",
-            writers=[read_writer_schema(schema)],
-            stored=None,
-            inferred={at.id.hash: json.dumps(schema)},
-        ).plan
-        found = decode(body, at, plan)
-        assert (sum(batch.num_rows for batch in found.batches), len(found.rows)) == (
+        plan = batch_plan(config(), schema, scanned=at).plan
+        decoded = decode(body, at, plan)
+        assert (sum(batch.num_rows for batch in decoded.batches), len(decoded.rows)) == (
             (2, 0) if name == "__server_id" else (1, 1)
         ), (name, value)
 
@@ -296,21 +268,21 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_records_over_many_blocks_and_chunks_keep_their_order_and_offsets(small_chunks: None) -> None:
     rows = [change(op="c", lsn=10, id=n) for n in range(4_500)]
-    found = decoded(flattened(id="int"), rows, codec="snappy", block=500)
-    assert [row["id"] for row in found] == list(range(4_500))
-    assert [row["_sluice_offset"] for row in found] == list(range(500, 5_000))
+    decoded_rows = decoded(flattened(id="int"), rows, codec="snappy", block=500)
+    assert [row["id"] for row in decoded_rows] == list(range(4_500))
+    assert [row["_sluice_offset"] for row in decoded_rows] == list(range(500, 5_000))
 
 
 def test_first_offsets_are_counted_back_from_a_name_with_the_last_offset(small_chunks: None) -> None:
     lenses = replace(ITEM, key="lake/x(0_4500).avro", offset=4_500)
-    found = decoded(
+    rows = decoded(
         flattened(id="int"),
         [change(op="c", lsn=10, id=n) for n in range(4_000)],
         item=lenses,
         codec="snappy",
         block=500,
     )
-    assert [row["_sluice_offset"] for row in found] == list(range(501, 4_501))
+    assert [row["_sluice_offset"] for row in rows] == list(range(501, 4_501))
 
 
 def test_an_object_without_records_gives_none() -> None:
@@ -339,7 +311,7 @@ def test_a_decimal_of_negative_scale_is_as_long_as_its_numbers() -> None:
         )
         for precision, scale in ((20, -2), (24, 2))
     )
-    writers = [read_writer_schema(each) for each in (schema, other)]
+    writers = [read_writer_schema(item) for item in (schema, other)]
     body = under_another_schema(
         avro_object(
             flattened(id="int", n=["null", "bytes"]),
@@ -386,11 +358,8 @@ def test_a_changed_unit_of_time_costs_no_digit_beside_the_old_one() -> None:
     (row,) = decoded(
         nanos, [change(op="c", lsn=1, id=1, at=1_700_000_000_123_456_789, t=43_200_123_456_700, l=[1, None])], millis
     )
-    assert (row["at"], row["t"], row["l"]) == (
-        "2023-11-14T22:13:20.123456789Z",
-        "12:00:00.123456700",
-        ["1970-01-01T00:00:00.000000001Z", None],
-    )
+    expected = ("2023-11-14T22:13:20.123456789Z", "12:00:00.123456700", ["1970-01-01T00:00:00.000000001Z", None])
+    assert (row["at"], row["t"], row["l"]) == expected
     (row,) = decoded(
         millis, [change(op="c", lsn=1, id=1, at=253_402_214_400_000, t=43_200_123, l=[9_223_372_036_825_200])], nanos
     )  # beyond what nanoseconds count
@@ -401,10 +370,8 @@ def test_a_changed_unit_of_time_costs_no_digit_beside_the_old_one() -> None:
         [change(op="c", lsn=1, id=1, at=-1, t=1, l=[-(2**63)]), change(op="c", lsn=2, id=2, at=late, t=None, l=None)],
         micros,
     )
-    assert [(row["at"], row["t"], row["l"]) for row in (first, second)] == [
-        (-1_000, "00:00:00.001000", [-(2**63)]),
-        (late, None, None),
-    ]
+    expected = [(-1_000, "00:00:00.001000", [-(2**63)]), (late, None, None)]
+    assert [(row["at"], row["t"], row["l"]) for row in (first, second)] == expected
 
 
 def test_a_timestamp_to_the_minute_has_its_seconds() -> None:
@@ -428,16 +395,10 @@ def test_a_key_of_more_digits_than_its_type_is_no_key_beside_another_unit_either
         [*others, nanos],
         [flattened(id=named("string", "io.debezium.time.ZonedTimestamp")), nanos],
     ):
-        plan = plan_read(
-            CONFIG,
-            batch="b",
-            writers=[read_writer_schema(json.loads(json.dumps(each))) for each in writers],
-            stored=None,
-        ).plan
-        found = decode(avro_object(nanos, rows), ITEM, plan)
-        assert [(row.code, row.record) for row in found.rows] == [("inexact_record_key", n) for n in (1, 2, 3)] and len(
-            found.batches
-        ) == 1
+        plan = batch_plan(CONFIG, *writers).plan
+        decoded = decode(avro_object(nanos, rows), ITEM, plan)
+        assert [(row.code, row.record) for row in decoded.rows] == [("inexact_record_key", n) for n in (1, 2, 3)]
+        assert len(decoded.batches) == 1
 
 
 def test_times_that_come_as_their_components_are_dates_and_timestamps() -> None:
@@ -515,8 +476,8 @@ def test_times_that_come_as_their_components_are_dates_and_timestamps() -> None:
         )[0]["ts"]
         == "1970-01-01T04:05:06.000007Z"
     )
-    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
-    found = decode(
+    plan = batch_plan(CONFIG, schema).plan
+    result = decode(
         avro_object(
             schema,
             [
@@ -527,7 +488,7 @@ def test_times_that_come_as_their_components_are_dates_and_timestamps() -> None:
         ITEM,
         plan,
     )
-    assert [row.code for row in found.rows] == ["value_out_of_range"] * 2 and not found.batches
+    assert [row.code for row in result.rows] == ["value_out_of_range"] * 2 and not result.batches
 
 
 def mongodb(**columns: Any) -> dict[str, Any]:
@@ -535,13 +496,7 @@ def mongodb(**columns: Any) -> dict[str, Any]:
     of its values' types.
     """
     meta = {"__op": "string", "__ord": "int", "__source_ts_ms": "long", "__deleted": "boolean"}
-    return {
-        "type": "record",
-        "name": "Value",
-        "fields": [
-            {"name": name, "type": ["null", kind]} for name, kind in {"_id": "string", **columns, **meta}.items()
-        ],
-    }
+    return avro_record({name: ["null", kind] for name, kind in {"_id": "string", **columns, **meta}.items()})
 
 
 def test_a_null_in_a_document_stored_as_text_has_the_known_type() -> None:
@@ -561,13 +516,11 @@ def test_a_null_in_a_document_stored_as_text_has_the_known_type() -> None:
     by_table = plan_read(table, batch="c", writers=[writers[0], writers[2]], stored=stored)
     meta = {"_id": "a", "__op": "u", "__ord": 1, "__source_ts_ms": 1000, "__deleted": False}
     for planned in (by_batch, by_table):
-        assert (
-            not planned.refused
-            and planned.target["n"].dataType.simpleString() == "int"
-            and planned.target["l"].dataType.simpleString() == "array<int>"
-        )
+        assert not planned.refused
+        assert planned.target["n"].dataType.simpleString() == "int"
+        assert planned.target["l"].dataType.simpleString() == "array<int>"
         nulls = {"n": None, "at": None, "ok": None, "raw": None, "l": [], "t": "x"}
-        found = decode(
+        decoded = decode(
             avro_object(
                 untyped,
                 [
@@ -580,8 +533,10 @@ def test_a_null_in_a_document_stored_as_text_has_the_known_type() -> None:
             ITEM,
             planned.plan,
         )
-        assert [{name: row[name] for name in nulls} for batch in found.batches for row in batch.to_pylist()] == [nulls]
-        assert [row.code for row in found.rows] == [
+        assert [{name: row[name] for name in nulls} for batch in decoded.batches for row in batch.to_pylist()] == [
+            nulls
+        ]
+        assert [row.code for row in decoded.rows] == [
             "value_out_of_range"
         ] * 3  # what is there and is something else costs its row, and is kept
         assert (
@@ -597,33 +552,15 @@ def test_names_that_only_java_takes_for_names_are_read() -> None:
     """Avro's Java library checks a type's own name and no namespace, and takes letters of any script; so do topics with
     dashes and digits in front.
     """
-    value = {
-        "type": "record",
-        "name": "Value",
-        "namespace": "my-src.1st.tävla-t",
-        "fields": [
-            {"name": "id", "type": "int"},
-            {"name": "ünïcode", "type": ["null", "string"]},
-            {"name": "日本", "type": ["string", "null"]},
-        ],
-    }
-    source = {
-        "type": "record",
-        "name": "Source",
-        "namespace": "io.debezium.connector.postgresql",
-        "fields": [{"name": "lsn", "type": ["null", "long"]}],
-    }
-    schema = {
-        "type": "record",
-        "name": "Envelope",
-        "namespace": "my-src.1st.tävla-t",
-        "fields": [
-            {"name": "before", "type": ["null", value]},
-            {"name": "after", "type": ["null", "Value"]},
-            {"name": "source", "type": source},
-            {"name": "op", "type": "string"},
-        ],
-    }
+    value = avro_record(
+        {"id": "int", "ünïcode": ["null", "string"], "日本": ["string", "null"]}, namespace="my-src.1st.tävla-t"
+    )
+    source = avro_record({"lsn": ["null", "long"]}, name="Source", namespace="io.debezium.connector.postgresql")
+    schema = avro_record(
+        {"before": ["null", value], "after": ["null", "Value"], "source": source, "op": "string"},
+        name="Envelope",
+        namespace="my-src.1st.tävla-t",
+    )
     (row,) = decoded(
         schema, [{"before": None, "after": {"id": 1, "ünïcode": "a", "日本": None}, "source": {"lsn": 9}, "op": "c"}]
     )
@@ -631,17 +568,10 @@ def test_names_that_only_java_takes_for_names_are_read() -> None:
 
 
 def test_records_maps_and_numbers_of_any_scale_are_exact_text() -> None:
-    variable = {
-        "type": "record",
-        "name": "VariableScaleDecimal",
-        "namespace": "io.debezium.data",
-        "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
-    }
-    point = {
-        "type": "record",
-        "name": "Point",
-        "fields": [{"name": "x", "type": "double"}, {"name": "wkb", "type": ["null", "bytes"]}],
-    }
+    variable = avro_record(
+        {"scale": "int", "value": "bytes"}, name="VariableScaleDecimal", namespace="io.debezium.data"
+    )
+    point = avro_record({"x": "double", "wkb": ["null", "bytes"]}, name="Point")
     schema = flattened(
         id="int",
         n=["null", variable],
@@ -658,12 +588,8 @@ def test_records_maps_and_numbers_of_any_scale_are_exact_text() -> None:
             )
         ],
     )
-    assert (row["n"], row["p"], row["h"], row["ns"]) == (
-        "-123.456",
-        '{"x":1.5,"wkb":"AQ=="}',
-        '{"a":"1","b":null}',
-        ["-123.456", None],
-    )
+    expected = ("-123.456", '{"x":1.5,"wkb":"AQ=="}', '{"a":"1","b":null}', ["-123.456", None])
+    assert (row["n"], row["p"], row["h"], row["ns"]) == expected
 
 
 def test_infinite_timestamps_do_not_refuse_their_object() -> None:
@@ -711,15 +637,15 @@ def test_a_binlog_orders_by_file_number_position_and_row() -> None:
 def test_a_change_that_cannot_be_merged_costs_its_own_row(rows: list[dict[str, Any]], error: type[SluiceError]) -> None:
     schema = flattened(id=["null", "int"])
     good = [change(op="c", lsn=5, id=n) for n in (8, 9)]
-    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
-    found = decode(avro_object(schema, [good[0], *rows, good[1]]), ITEM, plan)
-    (row,) = found.rows
+    plan = batch_plan(CONFIG, schema).plan
+    decoded = decode(avro_object(schema, [good[0], *rows, good[1]]), ITEM, plan)
+    (row,) = decoded.rows
     assert (row.code, row.record, row.offset) == (error.code, len(rows), 500 + len(rows))
     assert json.loads(row.content)["__op"] == rows[-1]["__op"] and row.encoding == "json"
     assert row.position is None if error is Unordered else row.position.endswith(str(row.offset))
-    kept = [each for batch in found.batches for each in batch.to_pylist()]
-    assert [each["id"] for each in kept] == [8, *(each["id"] for each in rows[:-1]), 9]
-    assert [each["_sluice_offset"] for each in kept] == [500 + n for n in range(len(rows) + 2) if n != len(rows)]
+    kept = [item for batch in decoded.batches for item in batch.to_pylist()]
+    assert [item["id"] for item in kept] == [8, *(item["id"] for item in rows[:-1]), 9]
+    assert [item["_sluice_offset"] for item in kept] == [500 + n for n in range(len(rows) + 2) if n != len(rows)]
 
 
 @pytest.mark.parametrize(
@@ -738,43 +664,40 @@ def test_a_value_that_its_type_cannot_hold_costs_its_own_row(kind: Any, value: A
     body = avro_object(flattened(id="int", v=["null", kind[1]["type"]]), [change(op="c", lsn=1, id=1, v=value)])
     others = [flattened(id="int", v=named("long", "io.debezium.time.NanoTimestamp"))] if "imestamp" in str(kind) else []
     for writers in ([schema], [schema, *others]):
-        plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(each) for each in writers], stored=None).plan
-        found = decode(under_another_schema(body, schema), ITEM, plan)
-        assert [(row.code, row.record) for row in found.rows] == [
-            (ValueOutOfRange.code, 0)
-        ] and "Column v" in found.rows[0].reason
-        assert found.batches == []
+        plan = batch_plan(CONFIG, *writers).plan
+        decoded = decode(under_another_schema(body, schema), ITEM, plan)
+        assert [(row.code, row.record) for row in decoded.rows] == [(ValueOutOfRange.code, 0)]
+        assert "Column v" in decoded.rows[0].reason
+        assert decoded.batches == []
 
 
 def test_text_that_is_not_utf_8_costs_its_own_row_and_keeps_its_bytes() -> None:
     schema = flattened(id="int", name="string")
     body = avro_object(schema, [change(op="c", lsn=1, id=n, name=f"name{n}") for n in range(3)])
-    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
-    found = decode(body.replace(b"name1", b"na\xff\xfe1"), ITEM, plan)
-    assert [(row.code, row.record) for row in found.rows] == [("undecodable_value", 1)]
-    assert json.loads(found.rows[0].content)["name"].encode("utf-8", "surrogateescape") == b"na\xff\xfe1"
-    assert [row["id"] for batch in found.batches for row in batch.to_pylist()] == [0, 2]
+    plan = batch_plan(CONFIG, schema).plan
+    decoded = decode(body.replace(b"name1", b"na\xff\xfe1"), ITEM, plan)
+    assert [(row.code, row.record) for row in decoded.rows] == [("undecodable_value", 1)]
+    assert json.loads(decoded.rows[0].content)["name"].encode("utf-8", "surrogateescape") == b"na\xff\xfe1"
+    assert [row["id"] for batch in decoded.batches for row in batch.to_pylist()] == [0, 2]
 
 
 def test_bad_rows_anywhere_in_a_long_object_are_found_and_all_others_kept_in_order(small_chunks: None) -> None:
     bad = {0, 1, 70, 199, 200, 4_498, 4_499}
     schema = flattened(id=["null", "int"])
-    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
-    found = decode(
+    plan = batch_plan(CONFIG, schema).plan
+    decoded = decode(
         avro_object(schema, [change(op="c", lsn=10, id=None if n in bad else n) for n in range(4_500)], block=500),
         ITEM,
         plan,
     )
-    assert {row.record for row in found.rows} == bad
-    kept = [number for batch in found.batches for number in batch.column("_sluice_offset").to_pylist()]
+    assert {row.record for row in decoded.rows} == bad
+    kept = [number for batch in decoded.batches for number in batch.column("_sluice_offset").to_pylist()]
     assert kept == [500 + n for n in range(4_500) if n not in bad]
 
 
 def test_an_object_of_more_bad_rows_than_the_limit_is_refused_whole() -> None:
     schema = flattened(id=["null", "int"])
-    plan = plan_read(
-        replace(CONFIG, limits=Limits(quarantined_rows=3)), batch="b", writers=[read_writer_schema(schema)], stored=None
-    ).plan
+    plan = batch_plan(replace(CONFIG, limits=Limits(quarantined_rows=3)), schema).plan
     rows = [change(op="c", lsn=1, id=n) for n in range(50)]
     for bad, refused in ((3, False), (4, True)):
         body = avro_object(schema, rows + [change(op="c", lsn=1, id=None)] * bad)
@@ -789,22 +712,19 @@ def test_more_records_or_more_decoded_bytes_than_the_limits_refuse_the_object() 
     schema = flattened(id="int")
     body = avro_object(schema, [change(op="c", lsn=1, id=n) for n in range(500)], codec="deflate")
     for limits in (Limits(object_rows=499), Limits(decoded_bytes=10_000)):
-        plan = plan_read(
-            replace(CONFIG, limits=limits), batch="b", writers=[read_writer_schema(schema)], stored=None
-        ).plan
+        plan = batch_plan(replace(CONFIG, limits=limits), schema).plan
         with pytest.raises(ExpansionLimit):
             decode(body, ITEM, plan)
 
 
-_HEADER = {
-    "type": "record",
-    "name": "Header",
-    "fields": [
-        {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 4}},
-        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
-        {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": 16}},
-    ],
-}
+_HEADER = avro_record(
+    {
+        "magic": {"type": "fixed", "name": "Magic", "size": 4},
+        "meta": {"type": "map", "values": "bytes"},
+        "sync": {"type": "fixed", "name": "Sync", "size": 16},
+    },
+    name="Header",
+)
 
 
 def under_another_schema(body: bytes, schema: dict[str, Any]) -> bytes:
@@ -816,43 +736,19 @@ def under_another_schema(body: bytes, schema: dict[str, Any]) -> bytes:
     return forged.getvalue() + body[source.tell() :]
 
 
-def test_bytes_cut_anywhere_inside_a_block_are_corrupt() -> None:
-    schema = flattened(id="int")
-    body = avro_object(schema, [change(op="c", lsn=1, id=n) for n in range(2_000)], codec="deflate", block=1_000)
-    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
-    for cut in (1, 10, 17, len(body) // 2, len(body) // 3):
-        with pytest.raises(CorruptObject):
-            decode(body[:-cut], ITEM, plan)
-
-
-def test_a_flipped_byte_is_corrupt() -> None:
-    schema = flattened(id="int", name="string")
-    body = bytearray(
-        avro_object(schema, [change(op="c", lsn=1, id=n, name="x" * 50) for n in range(500)], codec="snappy")
-    )
-    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
-    body[len(body) // 2] ^= 0xFF
-    with pytest.raises(CorruptObject):
-        decode(bytes(body), ITEM, plan)
-
-
-PLAIN = {
-    "type": "record",
-    "name": "Price",
-    "fields": [{"name": "id", "type": "int"}, {"name": "p", "type": "int"}, {"name": "o", "type": "int"}],
-}
+PLAIN = avro_record({"id": "int", "p": "int", "o": "int"}, name="Price")
 NO_OFFSET = replace(ITEM, kafka_partition=None, offset=None)
 
 
 def positions(
     item: ManifestObject, config: TableConfig = CONFIG, schema: dict[str, Any] = PLAIN, *rows: dict[str, Any]
 ) -> list[str]:
-    plan = plan_read(config, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
-    found = decode(
+    plan = batch_plan(config, schema).plan
+    decoded = decode(
         avro_object(schema, list(rows) or [{"id": 1, "p": 4, "o": 77}, {"id": 2, "p": 4, "o": 70}]), item, plan
     )
-    assert found.rows == []
-    return [row["_sluice_position"] for batch in found.batches for row in batch.to_pylist()]
+    assert decoded.rows == []
+    return [row["_sluice_position"] for batch in decoded.batches for row in batch.to_pylist()]
 
 
 def test_rows_that_nothing_else_orders_have_the_place_of_their_object() -> None:
@@ -869,11 +765,13 @@ def test_rows_that_nothing_else_orders_have_the_place_of_their_object() -> None:
 
 
 def test_changes_of_a_log_keep_its_position_whatever_their_object_is_called() -> None:
-    (found,) = positions(
+    (position,) = positions(
         replace(NO_OFFSET, modified_at=1_764_000_000_000), CONFIG, flattened(id="int"), change(op="c", lsn=10, id=1)
     )
-    assert found == "0003.00000000000000000010.t01764000000.6b.000.00000000000000000000"
-    assert positions(NO_OFFSET, CONFIG, flattened(id="int"), change(op="c", lsn=10, id=1))[0] < found, "earlier release"
+    assert position == "0003.00000000000000000010.t01764000000.6b.000.00000000000000000000"
+    assert positions(NO_OFFSET, CONFIG, flattened(id="int"), change(op="c", lsn=10, id=1))[0] < position, (
+        "earlier release"
+    )
 
 
 def test_a_record_that_carries_its_offset_is_ordered_by_it() -> None:
@@ -883,7 +781,7 @@ def test_a_record_that_carries_its_offset_is_ordered_by_it() -> None:
 
 
 def test_so_is_an_envelope_that_carries_it_beside_its_row() -> None:
-    value = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}]}
+    value = avro_record({"id": "int"})
     source = [{"name": name, "type": "long"} for name in ("lsn", "ts_ms")]
     fields = [
         {"name": "before", "type": ["null", value]},
@@ -894,8 +792,8 @@ def test_so_is_an_envelope_that_carries_it_beside_its_row() -> None:
     ]
     envelope = {"type": "record", "name": "Envelope", "fields": fields}
     change_at = {"before": None, "after": {"id": 1}, "source": {"lsn": 10, "ts_ms": 1}, "op": "c", "ts_ms": 5, "p": 4}
-    (found,) = positions(ITEM, replace(CONFIG, coordinates=("p", "o")), envelope, {**change_at, "o": 77})
-    assert found == f"0003.{10:020d}.{77:020d}"
+    (position,) = positions(ITEM, replace(CONFIG, coordinates=("p", "o")), envelope, {**change_at, "o": 77})
+    assert position == f"0003.{10:020d}.{77:020d}"
 
 
 def test_small_objects_are_decoded_together_as_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -933,15 +831,15 @@ def batches_of_all(items: list[ManifestObject], bodies: list[Callable[[], bytes]
     together = list(decode_each(zip(items, bodies), plan))
     assert [item for item, _ in together] == items
     made: list[dict[str, Any]] = []
-    for own, body, (_, found) in zip(items, bodies, together):
+    for own, body, (_, entry) in zip(items, bodies, together):
         try:
             alone = decode(body(), own, plan)
         except SluiceError as error:
-            assert isinstance(found, SluiceError) and (type(found), str(found)) == (type(error), str(error))
+            assert isinstance(entry, SluiceError) and (type(entry), str(entry)) == (type(error), str(error))
             continue
-        assert not isinstance(found, SluiceError) and (found.seen, found.rows) == (alone.seen, alone.rows)
+        assert not isinstance(entry, SluiceError) and (entry.seen, entry.rows) == (alone.seen, alone.rows)
         made += [row for batch in alone.batches for row in batch.to_pylist()]
-    batches = [batch for _, found in together if not isinstance(found, SluiceError) for batch in found.batches]
+    batches = [batch for _, entry in together if not isinstance(entry, SluiceError) for batch in entry.batches]
     assert sorted(map(str, made)) == sorted(str(row) for batch in batches for row in batch.to_pylist())
     return len(batches)
 
@@ -997,7 +895,7 @@ def test_a_defect_of_the_common_batch_is_raised_where_no_object_has_one(
     monkeypatch.setattr("sluice_formats.decode.record_batch", for_one)
     schema = flattened(id="int")
     items = [replace(ITEM, key=f"x+0+{n}.avro", offset=500 + n) for n in range(3)]
-    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    plan = batch_plan(CONFIG, schema).plan
     bodies = [avro_object(schema, [change(lsn=n, id=n)]) for n in range(3)]
     with pytest.raises(type(raised), match=str(raised)):
         list(decode_each(zip(items, (partial(bytes, body) for body in bodies)), plan))
@@ -1011,7 +909,7 @@ def test_a_small_object_takes_no_time_of_those_held_with_it(monkeypatch: pytest.
     bodies = [avro_object(schema, [change(lsn=n, id=n)]) for n in range(29)]
     bodies.append(avro_object(schema, [change(op="u", lsn=-1, id=29)]))  # a row to set aside: each is decoded alone
     items = [replace(ITEM, key=f"x+0+{n}.avro", offset=500 + n) for n in range(len(bodies))]
-    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    plan = batch_plan(CONFIG, schema).plan
     plan = replace(plan, limits=replace(plan.limits, object_seconds=10))
     held = decode_each(zip(items, (partial(bytes, body) for body in bodies)), plan)
     assert not [result for _, result in held if isinstance(result, SluiceError)]

@@ -10,15 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.builders import avro_object, change, flattened
-from support.shapes import config, item, json_rows, lines, picked, wrapped
+from support.shapes import batch_plan, config, item, json_rows, lines, picked, wrapped
 
 from sluice.batch.row_errors import RowError
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
-from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode
 from sluice_formats.parquet_footer import read_footer
-from sluice_spark.merge.plan import plan_read
 
 SCHEMA = flattened({"id": "int", "code": "string", "note": ["null", "string"], "n": ["null", "int"]})
 GENUINE = {
@@ -65,16 +63,16 @@ def read(form: str, *rows: dict[str, Any], table: TableConfig | None = None) -> 
         for at, (op, row) in enumerate((row.pop("op", "d"), row) for row in map(dict, rows))
     ]
     if form == "json":
-        found = json_rows(lines(*made), table, bad=bad)
+        read_rows = json_rows(lines(*made), table, bad=bad)
     elif form == "json with schema":
-        payloads = [{name: value for name, value in each.items() if name != "__source_ts_ms"} for each in made]
-        found = json_rows(lines(*wrapped(CONNECT, *payloads)), table, bad=bad)
+        payloads = [{name: value for name, value in one.items() if name != "__source_ts_ms"} for one in made]
+        read_rows = json_rows(lines(*wrapped(CONNECT, *payloads)), table, bad=bad)
     elif form == "json envelope":
-        found = json_rows(
+        read_rows = json_rows(
             lines(
                 *(
-                    envelope(op=each["__op"], lsn=each["__lsn"], **{k: v for k, v in each.items() if k[0] != "_"})
-                    for each in made
+                    envelope(op=one["__op"], lsn=one["__lsn"], **{k: v for k, v in one.items() if k[0] != "_"})
+                    for one in made
                 )
             ),
             table,
@@ -88,11 +86,11 @@ def read(form: str, *rows: dict[str, Any], table: TableConfig | None = None) -> 
             schema = read_footer(body, True).schema
         else:
             schema, body = SCHEMA, avro_object(SCHEMA, made)
-        plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+        plan = batch_plan(table, schema).plan
         decoded = decode(body, item(form), plan)
         bad = list(decoded.rows)
-        found = [row for batch in decoded.batches for row in batch.to_pylist()]
-    return picked(found, "id", "__deleted"), [row.code for row in bad]
+        read_rows = [row for batch in decoded.batches for row in batch.to_pylist()]
+    return picked(read_rows, "id", "__deleted"), [row.code for row in bad]
 
 
 FORMS = ("avro", "json", "json with schema", "json envelope", "parquet")

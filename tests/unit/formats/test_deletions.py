@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from support.bad_input import plain_parquet
-from support.builders import avro_object, change, flattened
+from support.builders import avro_object, avro_record, change, flattened
 from support.captures import play, rules
-from support.shapes import config, item, json_rows, lines, picked
+from support.shapes import batch_plan, config, item, json_rows, lines, picked
 
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.row_errors import RowError
@@ -39,7 +38,7 @@ def rows_of(
     body: bytes, table: TableConfig, at: ManifestObject = DMS_FILE, bad: list[RowError] | None = None
 ) -> list[dict[str, Any]]:
     schema = read_footer(body, True).schema if at.format == "parquet" else parse_header(Head(body, True)).schema
-    plan = plan_read(table, batch="b", writers=[read_writer_schema(json.loads(json.dumps(schema)))], stored=None).plan
+    plan = batch_plan(table, schema).plan
     decoded = decode(body, at, plan)
     (bad if bad is not None else []).extend(decoded.rows)
     return [row for batch in decoded.batches for row in batch.to_pylist()]
@@ -50,9 +49,9 @@ def film(op: str | None, id: int, sequence: str | None = SEQUENCE, **values: Any
 
 
 def test_a_row_with_the_mark_is_a_deletion_and_the_others_are_rows():
-    found = rows_of(plain_parquet(film("I", 1), film("U", 2), film("D", 3)), table())
-    assert picked(found, "id", "__deleted", "_sluice_op") == [(1, False, None), (2, False, None), (3, True, "d")]
-    assert [row["Op"] for row in found] == ["I", "U", "D"], "the column itself is stored"
+    rows = rows_of(plain_parquet(film("I", 1), film("U", 2), film("D", 3)), table())
+    assert picked(rows, "id", "__deleted", "_sluice_op") == [(1, False, None), (2, False, None), (3, True, "d")]
+    assert [row["Op"] for row in rows] == ["I", "U", "D"], "the column itself is stored"
 
 
 def test_the_change_sequence_orders_changes_after_every_row_of_the_full_load():
@@ -148,8 +147,8 @@ def test_a_rule_that_names_a_column_of_another_case_refuses_the_object():
 
 def test_debeziums_own_operations_and_marks_need_no_rule():
     rows = [change(op=op, id=id) for id, op in enumerate("rcud")]
-    found = rows_of(avro_object(flattened({"id": "long"}), rows), config("id"), item("avro"))
-    assert picked(found, "_sluice_op", "__deleted") == [("r", False), ("c", False), ("u", False), ("d", True)]
+    read_rows = rows_of(avro_object(flattened({"id": "long"}), rows), config("id"), item("avro"))
+    assert picked(read_rows, "_sluice_op", "__deleted") == [("r", False), ("c", False), ("u", False), ("d", True)]
 
 
 @pytest.mark.parametrize("deleted", ["true", "True", "TRUE", "t", "1", True, 1])
@@ -183,8 +182,8 @@ def test_operations_of_metadata_that_debezium_does_not_write_refuse_the_object()
     body = avro_object(flattened({"id": "long"}), [change(op="I", id=1), change(op="D", id=2)])
     with pytest.raises(DeletionsUnmarked, match="__op"):
         rows_of(body, config("id"), item("avro"))
-    found = rows_of(body, config("id", delete_when=DeleteWhen(column="__op", values=("D",))), item("avro"))
-    assert picked(found, "__deleted", "_sluice_op") == [(False, None), (True, "d")]
+    rows = rows_of(body, config("id", delete_when=DeleteWhen(column="__op", values=("D",))), item("avro"))
+    assert picked(rows, "__deleted", "_sluice_op") == [(False, None), (True, "d")]
 
 
 def test_a_soft_deletion_is_marked_by_true_or_a_number():
@@ -198,9 +197,7 @@ def test_a_soft_deletion_is_marked_by_true_or_a_number():
 
 def test_a_column_whose_values_have_no_plain_text_refuses_the_schema():
     with pytest.raises(Incompatible, match="delete_when"):
-        schema = read_writer_schema(
-            {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "Op", "type": "double"}]}
-        )
+        schema = read_writer_schema(avro_record({"id": "int", "Op": "double"}, name="V"))
         planned = plan_read(config("id", delete_when=DMS), batch="b", writers=[schema], stored=None)
         raise planned.refused[schema.fingerprint]
 

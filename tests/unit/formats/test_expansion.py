@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 from support.avro_containers import PACK, SCHEMA, container, deflated, encoded_long, record
+from support.builders import avro_record
+from support.shapes import batch_plan
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.limits import MIB, Limits
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit
-from sluice.schema.avro import read_writer_schema
 from sluice.schema.limits import weight_of
 from sluice_formats.decode import decode
 from sluice_formats.errors import CorruptObject
-from sluice_spark.merge.plan import plan_read
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",))
 ITEM = ManifestObject("bronze", "k", "v1", 1, None, "avro", "x", 0, 500, 0)
@@ -28,7 +28,7 @@ DEFAULT_LIMITS = Limits()
 
 
 def plan(limits: Limits = DEFAULT_LIMITS, schema: Any = SCHEMA) -> Any:
-    return plan_read(replace(CONFIG, limits=limits), batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    return batch_plan(replace(CONFIG, limits=limits), schema).plan
 
 
 @pytest.fixture(scope="module")
@@ -92,11 +92,7 @@ def test_a_length_that_no_object_has_is_corrupt() -> None:
 
 
 def test_an_array_that_declares_more_items_than_bytes_is_corrupt() -> None:
-    schema = {
-        "type": "record",
-        "name": "V",
-        "fields": [{"name": "id", "type": "int"}, {"name": "a", "type": {"type": "array", "items": "int"}}],
-    }
+    schema = avro_record({"id": "int", "a": {"type": "array", "items": "int"}}, name="V")
     with pytest.raises(CorruptObject):
         decode(
             container("null", (1, encoded_long(1) + encoded_long(2**62) + b"\x02"), schema=schema),
@@ -105,16 +101,11 @@ def test_an_array_that_declares_more_items_than_bytes_is_corrupt() -> None:
         )
 
 
-DECIMAL = {
-    "type": "record",
-    "name": "VariableScaleDecimal",
-    "namespace": "io.debezium.data",
-    "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
-}
+DECIMAL = avro_record({"scale": "int", "value": "bytes"}, name="VariableScaleDecimal", namespace="io.debezium.data")
 
 
 def test_short_encoded_numbers_with_too_many_digits_are_refused_while_rendered() -> None:
-    schema = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "n", "type": DECIMAL}]}
+    schema = avro_record({"id": "int", "n": DECIMAL}, name="V")
     one = encoded_long(1) + encoded_long(131_072) + encoded_long(1) + b"\x01"
     tracemalloc.start()
     try:
@@ -146,11 +137,7 @@ def test_short_encoded_numbers_with_too_many_digits_are_refused_while_rendered()
 )
 def test_a_list_of_very_many_items_is_refused_before_they_are_objects(items: Any, weight: int) -> None:
     for kind in ({"type": "array", "items": items}, {"type": "map", "values": items}):
-        schema = {
-            "type": "record",
-            "name": "V",
-            "fields": [{"name": "id", "type": "int"}, {"name": "a", "type": ["null", kind]}],
-        }
+        schema = avro_record({"id": "int", "a": ["null", kind]}, name="V")
         assert weight_of(schema) == weight
         with pytest.raises(ExpansionLimit):
             decode(
@@ -158,17 +145,11 @@ def test_a_list_of_very_many_items_is_refused_before_they_are_objects(items: Any
                 ITEM,
                 plan(Limits(block_bytes=MIB), schema),
             )
-    assert (
-        weight_of(SCHEMA) == weight_of({"type": "record", "name": "V", "fields": [{"name": "p", "type": DECIMAL}]}) == 1
-    )
+    assert weight_of(SCHEMA) == weight_of(avro_record({"p": DECIMAL}, name="V")) == 1
 
 
 def test_such_numbers_within_json_have_an_exponent() -> None:
-    schema = {
-        "type": "record",
-        "name": "V",
-        "fields": [{"name": "id", "type": "int"}, {"name": "n", "type": {"type": "map", "values": DECIMAL}}],
-    }
+    schema = avro_record({"id": "int", "n": {"type": "map", "values": DECIMAL}}, name="V")
     one = encoded_long(1) + encoded_long(1) + b"\x02k" + encoded_long(131_072) + encoded_long(1) + b"\x07" + b"\x00"
     (batch,) = decode(container("null", (1, one), schema=schema), ITEM, plan(schema=schema)).batches
     assert batch.column("n").to_pylist() == ['{"k":7E-131072}']
@@ -176,11 +157,7 @@ def test_such_numbers_within_json_have_an_exponent() -> None:
 
 def test_of_records_with_very_many_columns_few_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sluice_formats.records.CHUNK_CELLS", 100)
-    schema = {
-        "type": "record",
-        "name": "V",
-        "fields": [{"name": "id", "type": "int"}, *({"name": f"c{n}", "type": "boolean"} for n in range(9))],
-    }
+    schema = avro_record({"id": "int", **{f"c{n}": "boolean" for n in range(9)}}, name="V")
     batches = decode(
         container("null", (25, (b"\x02" + bytes(9)) * 25), schema=schema), ITEM, plan(schema=schema)
     ).batches

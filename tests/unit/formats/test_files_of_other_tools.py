@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.avro_containers import container, encoded_long
-from support.shapes import config, item
+from support.shapes import batch_plan, config, item
 
 from sluice.changes.hidden_columns import ROW
 from sluice.config.csv_form import CsvForm
@@ -25,14 +25,13 @@ from sluice_formats.decode import Decoded, decode, schemas_of
 from sluice_formats.errors import CsvWithoutHeader
 from sluice_formats.json import lines as json_lines
 from sluice_formats.parquet_footer import read_footer
-from sluice_spark.merge.plan import plan_read
 
 
 def read(body: bytes, format: str, table: TableConfig) -> Decoded:
     schema = schemas_of(body, format, table)[0][0] if format != "parquet" else read_footer(body, True).schema
     one = item(format)
     inferred = {one.id.hash: json.dumps(schema)}
-    plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None, inferred=inferred).plan
+    plan = batch_plan(table, schema, inferred=inferred).plan
     return decode(body, one, plan)
 
 
@@ -43,15 +42,15 @@ def values_of(found: Decoded, *names: str) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("between", ["", " ", "\n", "\r\n"])
 def test_json_records_one_after_the_other_are_read_with_and_without_line_breaks(between: str) -> None:
     records = [{"id": n, "v": 'a}{"b', "s": {"t": [{}]}} for n in range(5)]
-    found = read(between.join(map(json.dumps, records)).encode(), "json", config())
-    assert values_of(found, "id", "v", "_sluice_offset") == [(n, 'a}{"b', 500 + n) for n in range(5)]
-    assert not found.rows
+    read_rows = read(between.join(map(json.dumps, records)).encode(), "json", config())
+    assert values_of(read_rows, "id", "v", "_sluice_offset") == [(n, 'a}{"b', 500 + n) for n in range(5)]
+    assert not read_rows.rows
 
 
 def test_of_joined_records_a_damaged_one_is_set_aside_alone() -> None:
-    found = read(b'{"id":1}{"id":}{"id":3}\n{"id":4}{"id":5', "json", config())
-    assert values_of(found, "id") == [(1,), (3,), (4,)]
-    assert [(row.record, row.code) for row in found.rows] == [(1, "damaged_json"), (4, "damaged_json")]
+    read_rows = read(b'{"id":1}{"id":}{"id":3}\n{"id":4}{"id":5', "json", config())
+    assert values_of(read_rows, "id") == [(1,), (3,), (4,)]
+    assert [(row.record, row.code) for row in read_rows.rows] == [(1, "damaged_json"), (4, "damaged_json")]
 
 
 def test_quotes_without_an_end_take_no_longer_than_their_length() -> None:
@@ -92,13 +91,13 @@ HEX = ["48656C6C6F21", "DEADBEEF", "68656c6c", "0xDEADBEEF01", "cafe"]
 def test_bytes_that_are_hexadecimal_or_base64_ask_for_a_type(format: str, text: str) -> None:
     body = f"id,b\n1,{text}\n".encode() if format == "csv" else json.dumps({"id": 1, "b": text}).encode()
     types = {"id": "long"}
-    found = read(body, format, config(json_types={**types, "b": "bytes"}))
-    assert [row.code for row in found.rows] == ["undecodable_value"] and "hex bytes" in found.rows[0].reason
-    found = read(body, format, config(json_types={**types, "b": "hex bytes"}))
-    assert values_of(found, "b") == [(bytes.fromhex(text.removeprefix("0x")),)]
+    read_rows = read(body, format, config(json_types={**types, "b": "bytes"}))
+    assert [row.code for row in read_rows.rows] == ["undecodable_value"] and "hex bytes" in read_rows.rows[0].reason
+    read_rows = read(body, format, config(json_types={**types, "b": "hex bytes"}))
+    assert values_of(read_rows, "b") == [(bytes.fromhex(text.removeprefix("0x")),)]
     if not text.startswith("0x") and len(text) % 4 == 0:
-        found = read(body, format, config(json_types={**types, "b": "base64 bytes"}))
-        assert not found.rows
+        read_rows = read(body, format, config(json_types={**types, "b": "base64 bytes"}))
+        assert not read_rows.rows
 
 
 @pytest.mark.parametrize("text", ["aGVsbG8=", "SGVsbG8h", "AQ==", "abCD"])
@@ -126,9 +125,9 @@ def test_fourteen_digits_of_a_date_and_time_are_no_count(text: str, micros: int)
 
 
 def test_whole_numbers_as_pandas_writes_them_beside_nulls_are_read() -> None:
-    found = read(b"id,n\n1,1.0\n2,\n3,3.0\n4,3.5\n", "csv", config(json_types={"id": "long", "n": "long"}))
-    assert values_of(found, "id", "n") == [(1, 1), (2, None), (3, 3)]
-    assert [row.record for row in found.rows] == [3]
+    read_rows = read(b"id,n\n1,1.0\n2,\n3,3.0\n4,3.5\n", "csv", config(json_types={"id": "long", "n": "long"}))
+    assert values_of(read_rows, "id", "n") == [(1, 1), (2, None), (3, 3)]
+    assert [row.record for row in read_rows.rows] == [3]
 
 
 def test_the_default_output_of_aivens_sink_is_refused_by_its_settings() -> None:
@@ -150,7 +149,7 @@ def test_an_enum_has_symbols_of_any_text() -> None:
         for n in range(3)
     )
     body = container("null", (3, blocks), schema=schema)
-    plan = plan_read(config(), batch="b", writers=[read_writer_schema(schema)], stored=None).plan
-    found = decode(body, item("avro"), plan)
+    plan = batch_plan(config(), schema).plan
+    decoded = decode(body, item("avro"), plan)
     expected = [(n, texts[n], [texts[2 - n]], "x") for n in range(3)]
-    assert values_of(found, "id", "e", "l", "s") == expected
+    assert values_of(decoded, "id", "e", "l", "s") == expected

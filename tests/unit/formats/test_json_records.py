@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from judging.fixture_sets import SetMissing, find_set
 from pyspark.sql.types import DoubleType, FloatType, IntegerType, LongType, StringType, StructField, StructType
-from support.shapes import CREATE, CREATE_SCHEMA, DELETE, config, item, json_rows, lines, picked, wrapped
+from support.shapes import CREATE, CREATE_SCHEMA, DELETE, batch_plan, config, item, json_rows, lines, picked, wrapped
 
 from sluice.admission.routing import classify
 from sluice.batch.row_errors import RowError
@@ -173,11 +173,8 @@ def test_nan_and_the_infinities_among_numbers_without_a_schema_are_doubles_too()
         flat(id=2, d="NaN", n="-Infinity", t="NaN"),
         flat(id=3, d="-Infinity", n=None, t=None),
     )
-    assert {name: kind for name, kind in kinds(body).items() if name in "dnt"} == {
-        "d": "double",
-        "n": {"type": "string", "sluice.exact_in_double": True},
-        "t": "string",
-    }
+    expected = {"d": "double", "n": {"type": "string", "sluice.exact_in_double": True}, "t": "string"}
+    assert {name: kind for name, kind in kinds(body).items() if name in "dnt"} == expected
     assert [str(row["d"]) for row in json_rows(body)] == ["1.5", "nan", "-inf"]
     (alone,), _ = json_schemas(body, {}, DEFAULTS)
     (number,), _ = json_schemas(lines(flat(id=4, n=0.5)), {}, DEFAULTS)
@@ -224,9 +221,8 @@ def test_an_array_that_a_change_left_out_is_unchanged_where_arrays_are_json_text
         "h": {word: word},
     }
     rows = json_rows(lines(flat(id=1, t=["a"], b=["AQ=="], i=[1], u=[], h={"a": "b"}), flat("u", 8, id=1, **left_out)))
-    assert picked(rows, "_sluice_unchanged") == [(None,), (list("tbiuh"),)] and all(
-        rows[1][name] is None for name in left_out
-    )
+    assert picked(rows, "_sluice_unchanged") == [(None,), (list("tbiuh"),)]
+    assert all(rows[1][name] is None for name in left_out)
 
 
 def test_days_may_be_iso_8601_with_a_zone_and_infinite() -> None:
@@ -234,43 +230,31 @@ def test_days_may_be_iso_8601_with_a_zone_and_infinite() -> None:
     rows = json_rows(
         lines(*(flat(id=n, day=value) for n, value in enumerate(values))), config(json_types={"day": "date"})
     )
-    assert [row["day"] for row in rows] == [
-        9685,
-        9685,
-        2**31 - 1,
-        -(2**31),
-        9685,
-    ]  # what no date is becomes null and is counted
+    expected = [9685, 9685, 2**31 - 1, -(2**31), 9685]
+    assert [row["day"] for row in rows] == expected
 
 
 def test_an_object_of_truncates_alone_needs_no_columns_where_the_table_has_them() -> None:
     at, known = (
         item("json"),
-        plan_read(
-            config(),
-            batch="a",
-            writers=[read_writer_schema(json_schemas(lines(CREATE), {}, DEFAULTS)[0][0])],
-            stored=None,
-        ).target,
+        batch_plan(config(), json_schemas(lines(CREATE), {}, DEFAULTS)[0][0]).target,
     )
     truncate = {**CREATE, "before": None, "after": None, "op": "t", "source": {**CREATE["source"], "lsn": 9}}
     body = lines(truncate, {**truncate, "op": "d", "before": {}})
     (schema,), _ = json_schemas(body, {}, DEFAULTS)
     for others in ([], [json_schemas(lines(CREATE), {}, DEFAULTS)[0][0]]):
-        writers = [read_writer_schema(each) for each in (schema, *others)]
+        writers = [read_writer_schema(one) for one in (schema, *others)]
         planned = plan_read(
             config(), batch="b", writers=writers, stored=known, inferred={at.id.hash: json.dumps(schema)}
         )
-        found = decode(body, at, planned.plan)
-        assert (
-            not planned.refused
-            and planned.target == known
-            and planned.verdicts[writers[0].fingerprint].verdict == "same"
-        )
+        decoded = decode(body, at, planned.plan)
+        assert not planned.refused
+        assert planned.target == known
+        assert planned.verdicts[writers[0].fingerprint].verdict == "same"
         assert picked(
-            [row for batch in found.batches for row in batch.to_pylist()], "_sluice_op", "_sluice_position"
+            [row for batch in decoded.batches for row in batch.to_pylist()], "_sluice_op", "_sluice_position"
         ) == [("t", "0000.00000000000000000009.00000000000000000500")]
-        assert [row.code for row in found.rows] == ["null_record_key"]
+        assert [row.code for row in decoded.rows] == ["null_record_key"]
     assert plan_read(config(), batch="b", writers=writers[:1], stored=None).refused
     first = plan_read(
         config(), batch="b", writers=writers, stored=None, inferred={at.id.hash: json.dumps(schema)}
@@ -332,8 +316,8 @@ def test_types_of_schemaless_records_come_from_every_record_of_the_object() -> N
 )
 def test_numbers_keep_every_digit(numbers: list[str], kind: str, values: list[Any]) -> None:
     body = lines(*(json.dumps(flat(id=1, n="N")).replace('"N"', number) for number in numbers))
-    found = [row["n"] for row in json_rows(body)]
-    assert (found, {"long": int, "double": float, "text": str}[kind]) == (values, type(found[0]))
+    actual = [row["n"] for row in json_rows(body)]
+    assert (actual, {"long": int, "double": float, "text": str}[kind]) == (values, type(actual[0]))
 
 
 def test_numbers_inside_nested_values_keep_every_digit() -> None:
@@ -367,11 +351,11 @@ def test_whole_numbers_become_doubles_where_the_table_or_the_batch_has_doubles()
 def test_an_object_with_a_fraction_costs_no_other_object_of_its_batch(stored: Any, odd: float) -> None:
     table = StructType([StructField("id", LongType()), StructField("n", stored)])
     usual = "NaN" if stored == StringType() else 5
-    found = agreed(
+    actual = agreed(
         [json_schemas(lines(flat(id=1, n=value)), {}, DEFAULTS)[0][0] for value in (usual, odd)],
         {field.name: field.dataType.simpleString() for field in table.fields},
     )
-    writers = [read_writer_schema(schema) for schema in found]
+    writers = [read_writer_schema(schema) for schema in actual]
     planned = plan_read(config(), batch="b", writers=writers, stored=table)
     fits = isinstance(stored, (DoubleType, FloatType))
     assert list(planned.refused) == ([] if fits else [writers[1].fingerprint])
@@ -431,10 +415,8 @@ def test_metadata_that_is_null_everywhere_is_still_known_to_be_there() -> None:
 
 
 def test_records_that_leave_columns_out_have_nulls() -> None:
-    assert picked(json_rows(lines(flat(id=1, a="x"), flat(id=2, b="y"))), "id", "a", "b") == [
-        (1, "x", None),
-        (2, None, "y"),
-    ]
+    expected = [(1, "x", None), (2, None, "y")]
+    assert picked(json_rows(lines(flat(id=1, a="x"), flat(id=2, b="y"))), "id", "a", "b") == expected
 
 
 def test_first_offsets_are_counted_back_from_a_name_with_the_last_offset() -> None:
@@ -497,8 +479,8 @@ def test_tombstones_beside_envelopes_are_passed_over_and_count_as_offsets() -> N
         {"op": op, "before": None, "after": {"id": 1}, "source": source, **more}
         for op, more in (("c", {}), ("d", {"before": {"id": 1}, "after": None}))
     )
-    found = json_rows(lines("null", made, gone, "null", made))
-    assert picked(found, "_sluice_offset") == [(501,), (502,), (504,)]
+    rows = json_rows(lines("null", made, gone, "null", made))
+    assert picked(rows, "_sluice_offset") == [(501,), (502,), (504,)]
     bad: list[RowError] = []
     assert picked(json_rows(lines("null", ONE, "null"), bad=bad), "_sluice_offset") == [(501,)]
     assert [(row.record, row.code, row.content_bytes) for row in bad] == [(at, "not_json_lines", 4) for at in (0, 2)]
@@ -617,13 +599,8 @@ def test_names_beyond_ascii_are_stored_under_names_that_avro_allows() -> None:
     values = {"id": 1, "größe": 3, "grüße": "x", "naïve": True, "maß": 1.5, "länge": 2}
     for record in (flat(**values), {**CREATE, "after": values}):
         (row,) = json_rows(lines(record), table)
-        assert {name: value for name, value in row.items() if not name.startswith(("_sluice_", "__"))} == {
-            "id": 1,
-            "gr_u00fc_u00dfe": "***",
-            "naive": True,
-            "ma_u00df": Decimal("1.50"),
-            "l_u00e4nge": 2,
-        }
+        expected = {"id": 1, "gr_u00fc_u00dfe": "***", "naive": True, "ma_u00df": Decimal("1.50"), "l_u00e4nge": 2}
+        assert {name: value for name, value in row.items() if not name.startswith(("_sluice_", "__"))} == expected
 
 
 def test_broken_records_before_the_first_schema_are_set_aside_alone() -> None:
@@ -689,13 +666,13 @@ def test_every_recorded_json_object_is_read_with_its_kafka_offsets(name: str) ->
         },
     )
     offsets = []
-    for found in manifest["objects"]:
-        route = classify(found["key"], found["size"])
-        at = item("json", found["key"].removesuffix(".json"), offset=route.offset)
-        rows = json_rows((folder / "bronze" / found["key"]).read_bytes(), table, at=at)
-        assert len(rows) == found["records"]
+    for entry in manifest["objects"]:
+        route = classify(entry["key"], entry["size"])
+        at = item("json", entry["key"].removesuffix(".json"), offset=route.offset)
+        rows = json_rows((folder / "bronze" / entry["key"]).read_bytes(), table, at=at)
+        assert len(rows) == entry["records"]
         offsets += [row["_sluice_offset"] for row in rows]
-        if "(" not in found["key"]:
+        if "(" not in entry["key"]:
             assert rows[0]["_sluice_offset"] == route.offset
     assert len(set(offsets)) == len(offsets) == 175
 
@@ -718,5 +695,10 @@ def test_a_declared_timestamp_may_be_any_text_of_iso_8601(text: str, stored: str
 
 def test_a_flattened_row_with_the_columns_of_an_envelope_is_its_own_row() -> None:
     row = {"id": 1, "op": "c", "source": {"a": 1}, "before": {"x": 1}, "__op": "u", "__deleted": "false"}
-    (found,) = json_rows(lines(row))
-    assert (found["id"], found["op"], found["_sluice_op"], json.loads(found["before"])) == (1, "c", "u", {"x": 1})
+    (read_row,) = json_rows(lines(row))
+    assert (read_row["id"], read_row["op"], read_row["_sluice_op"], json.loads(read_row["before"])) == (
+        1,
+        "c",
+        "u",
+        {"x": 1},
+    )

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 from support.builders import avro_object, change, flattened
-from support.shapes import config, item, json_rows, lines, picked
+from support.shapes import batch_plan, config, item, json_rows, lines, picked
 
-from sluice.schema.avro import read_writer_schema
 from sluice.schema.meaning import number_key
 from sluice_formats.decode import decode
 from sluice_formats.json.records import json_schemas
 from sluice_formats.json.schema import agreed
-from sluice_spark.merge.plan import plan_read
 
 NUMBER = {
     "type": "record",
@@ -50,11 +48,11 @@ def test_numbers_with_a_scale_are_one_key_and_keep_their_form_elsewhere() -> Non
     schema = flattened({"id": NUMBER, "v": ["null", "io.debezium.data.VariableScaleDecimal"]})
     forms = [(b"\x64", 0), (b"\x01", -2), (b"\x27\x10", 2)]
     rows = [change(op="u", id={"scale": s, "value": v}, v={"scale": s, "value": v}) for v, s in forms]
-    plan = plan_read(config("id"), batch="b", writers=[read_writer_schema(schema)], stored=None).plan
-    found = [
+    plan = batch_plan(config("id"), schema).plan
+    actual = [
         row for batch in decode(avro_object(schema, rows), item("avro"), plan).batches for row in batch.to_pylist()
     ]
-    assert picked(found, "id", "v") == [("100", "100"), ("100", "100"), ("100", "100.00")]
+    assert picked(actual, "id", "v") == [("100", "100"), ("100", "100"), ("100", "100.00")]
 
 
 def test_text_that_looks_like_a_number_stays_a_text_key() -> None:
@@ -88,7 +86,7 @@ def test_a_declared_whole_number_may_have_a_point() -> None:
 
 def test_a_key_of_empty_bytes_is_set_aside_as_one_of_empty_text() -> None:
     schema = flattened({"id": "bytes"})
-    plan = plan_read(config("id"), batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    plan = batch_plan(config("id"), schema).plan
     decoded = decode(avro_object(schema, [change(id=b""), change(id=b"\0")]), item("avro"), plan)
     assert [row.code for row in decoded.rows] == ["unusable_record_key"]
     assert [row["id"] for batch in decoded.batches for row in batch.to_pylist()] == ["AA=="]

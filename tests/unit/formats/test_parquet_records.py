@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.bad_input import not_utf8
-from support.builders import change
+from support.builders import avro_record, change
 from support.hostile_objects import NO_GROUPS, ROWS, SCHEMA, binary, footer_of_structs, group, structs
 from support.hostile_objects import parquet as parquet_of
-from support.shapes import CREATE, DELETE, config, item, picked
+from support.shapes import CREATE, DELETE, batch_plan, config, item, picked
 
 from sluice.batch.row_errors import RowError
 from sluice.config.limits import Limits
@@ -26,7 +26,6 @@ from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode
 from sluice_formats.errors import DamagedParquet, NotParquet, UnsupportedParquet
 from sluice_formats.parquet_footer import MAX_FOOTER_BYTES, MAX_VALUES, footer_bytes, read_footer
-from sluice_spark.merge.plan import plan_read
 
 KEY = pa.field("id", pa.int32(), nullable=False)
 META = [
@@ -53,9 +52,7 @@ DEFAULT_LIMITS = Limits()
 
 
 def rows_of(body: bytes, *, limits: Limits = DEFAULT_LIMITS, bad: list[RowError] | None = None) -> list[dict[str, Any]]:
-    plan = plan_read(
-        config(limits=limits), batch="b", writers=[read_writer_schema(read_footer(body, True).schema)], stored=None
-    ).plan
+    plan = batch_plan(config(limits=limits), read_footer(body, True).schema).plan
     decoded = decode(body, item("parquet"), plan)
     if bad is not None:
         bad += decoded.rows
@@ -74,12 +71,10 @@ def test_every_codec_of_the_sinks_is_read_over_row_groups_and_chunks(
 ) -> None:
     monkeypatch.setattr("sluice_formats.records.CHUNK_ROWS", 2_000)
     body = parquet([KEY, *META], [good_row(lsn=n, id=n) for n in range(4_500)], compression=codec, row_group_size=1_000)
-    found = rows_of(body)
-    assert [row["id"] for row in found] == list(range(4_500))
-    assert (found[-1]["_sluice_offset"], found[-1]["_sluice_position"]) == (
-        4_999,
-        "0000.00000000000000004499.00000000000000004999",
-    )
+    rows = rows_of(body)
+    assert [row["id"] for row in rows] == list(range(4_500))
+    expected = (4_999, "0000.00000000000000004499.00000000000000004999")
+    assert (rows[-1]["_sluice_offset"], rows[-1]["_sluice_position"]) == expected
 
 
 # The types of https://github.com/apache/parquet-format/blob/master/LogicalTypes.md, as pyarrow writes them.
@@ -269,24 +264,13 @@ def test_semantic_types_of_the_connector_come_from_the_schema_in_the_footer() ->
     body = parquet(fields, [good_row(day=9685, at=10**15, price=Decimal("12.34"))], avro=AVRO)
     assert read_footer(body, True).schema == AVRO  # so its fingerprint is that of the same schema in an Avro object
     writer = read_writer_schema(read_footer(body, True).schema)
-    assert {column.name: column.kind for column in writer.row.columns} == {
-        "id": "int",
-        "day": "date",
-        "at": "timestamp_micros",
-        "price": "decimal",
-    }
+    expected = {"id": "int", "day": "date", "at": "timestamp_micros", "price": "decimal"}
+    assert {column.name: column.kind for column in writer.row.columns} == expected
     assert picked(rows_of(body), "day", "at", "price") == [(9685, 10**15, Decimal("12.34"))]
 
 
 def test_a_time_is_in_the_unit_that_the_sinks_schema_says() -> None:
-    avro = {
-        "type": "record",
-        "name": "V",
-        "fields": [
-            {"name": "id", "type": "int"},
-            {"name": "v", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}]},
-        ],
-    }
+    avro = avro_record({"id": "int", "v": ["null", {"type": "long", "logicalType": "timestamp-millis"}]}, name="V")
     assert picked(
         rows_of(
             parquet(
@@ -406,23 +390,17 @@ def test_a_file_whose_columns_come_to_too_much_is_refused_before_it_is_read() ->
 def test_a_row_that_cannot_be_read_costs_itself_and_is_kept_with_its_bytes() -> None:
     bad: list[RowError] = []
     rows = rows_of(not_utf8(), bad=bad)
-    assert picked(rows, "id") == [(120,), (121,)] and [(row.record, row.code) for row in bad] == [
-        (1, "undecodable_value")
-    ]
+    assert picked(rows, "id") == [(120,), (121,)]
+    assert [(row.record, row.code) for row in bad] == [(1, "undecodable_value")]
     kept = json.loads(bad[0].content)
     assert (kept["id"], kept["name"]) == (1, {"base64": base64.b64encode(b"\xff\xfe").decode()})
     assert bad[0].position == "0000.00000000000000000007.00000000000000000501"
 
 
 def test_a_time_that_its_unit_does_not_hold_costs_its_row() -> None:
-    avro = {
-        "type": "record",
-        "name": "V",
-        "fields": [
-            {"name": "id", "type": "int"},
-            {"name": "v", "type": ["null", {"type": "long", "connect.name": "io.debezium.time.NanoTimestamp"}]},
-        ],
-    }
+    avro = avro_record(
+        {"id": "int", "v": ["null", {"type": "long", "connect.name": "io.debezium.time.NanoTimestamp"}]}, name="V"
+    )
     bad: list[RowError] = []
     rows = rows_of(
         parquet([KEY, pa.field("v", pa.timestamp("us"))], [{"id": 1, "v": 10**6}, {"id": 2, "v": 2**62}], avro=avro),

@@ -6,7 +6,7 @@ from zlib import crc32
 
 import pytest
 from support.builders import avro_object, change, flattened
-from support.shapes import config, item, json_rows, lines
+from support.shapes import batch_plan, config, item, json_rows, lines
 
 from sluice.config.rules.partition_fields import partition_field
 from sluice.errors import Incompatible
@@ -16,7 +16,6 @@ from sluice.schema.evolution import evolve_table
 from sluice.schema.made_columns import partition_value
 from sluice.schema.table_row import row_for_table
 from sluice_formats.decode import decode
-from sluice_spark.merge.plan import plan_read
 
 MICROS = ["null", {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}]
 DATE = ["null", {"type": "int", "connect.name": "io.debezium.time.Date"}]
@@ -32,7 +31,7 @@ def rows_of(
     schema: Any, *changes: dict[str, Any], key: tuple[str, ...] = ("id",), **settings: Any
 ) -> list[dict[str, Any]]:
     """The rows as a read task gives them."""
-    plan = plan_read(config(*key, **settings), batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    plan = batch_plan(config(*key, **settings), schema).plan
     decoded = decode(avro_object(schema, changes), item("avro"), plan)
     assert not decoded.rows, decoded.rows
     return [row for batch in decoded.batches for row in batch.to_pylist()]
@@ -64,9 +63,9 @@ def test_buckets_are_the_keys_checksum_whatever_type_its_number_has():
     schema = flattened({"id": "int", "shop": "string"})
     long = flattened({"id": "long", "shop": "string"})
     changes = [change(id=number, shop=f"s{number % 7}") for number in range(400)]
-    found = [rows_of(of, *changes, partition_by=("bucket(16)",)) for of in (schema, long)]
-    assert found[0] == found[1] and {row["key_bucket"] for row in found[0]} == set(range(16))
-    assert found[0][200]["key_bucket"] == crc32(b"200") % 16
+    actual = [rows_of(of, *changes, partition_by=("bucket(16)",)) for of in (schema, long)]
+    assert actual[0] == actual[1] and {row["key_bucket"] for row in actual[0]} == set(range(16))
+    assert actual[0][200]["key_bucket"] == crc32(b"200") % 16
     several = rows_of(schema, *changes, key=("id", "shop"), partition_by=("bucket(4)",))
     assert several[200]["key_bucket"] == crc32(b"200,s4") % 4
 
@@ -82,8 +81,8 @@ def test_rows_have_the_columns_in_raw_form_and_deletions_by_key_alone_have_none(
 
 def test_json_has_them_of_the_types_that_the_rule_declares():
     table = config("id", partition_by=("day(at)",), json_types={"at": "timestamp_millis"})
-    found = json_rows(lines({"id": 1, "at": 86_400_000}, {"id": 2, "at": None}), table)
-    assert [row["at_day"] for row in found] == [1, None]
+    rows = json_rows(lines({"id": 1, "at": 86_400_000}, {"id": 2, "at": None}), table)
+    assert [row["at_day"] for row in rows] == [1, None]
 
 
 def test_a_value_that_a_change_leaves_unchanged_leaves_its_partition_unchanged():
@@ -120,5 +119,5 @@ def test_a_column_of_the_source_under_the_name_is_refused():
 def test_a_first_batch_without_the_source_column_is_refused_by_its_name():
     schema = flattened({"id": "int"})
     table = config("id", partition_by=("day(at)",))
-    (refused,) = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None).refused.values()
+    (refused,) = batch_plan(table, schema).refused.values()
     assert refused.facts["column"] == "at"

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.builders import avro_object
-from support.shapes import CREATE, config, item, lines
+from support.shapes import CREATE, batch_plan, config, item, lines
 
 from sluice.config.key_pattern import folder_values
 from sluice.config.table import TableConfig
@@ -24,7 +24,6 @@ from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.decode import Decoded, decode, schemas_of
 from sluice_formats.errors import UndecodableValue
 from sluice_formats.parquet_footer import read_footer
-from sluice_spark.merge.plan import plan_read
 
 KEY = "exports/sales/region=e%20u/dt=2026-11-20/part-0"
 TABLE = config("region", "id", path_columns=("region", "dt"), json_types={"dt": "date", "id": "long"})
@@ -55,7 +54,7 @@ def read(body: bytes, format: str, key: str, table: TableConfig = TABLE) -> Deco
         schema = schemas_of(body, format, table)[0][0]
     one = replace(item(format), key=key)
     inferred = {one.id.hash: json.dumps(schema)}
-    plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None, inferred=inferred).plan
+    plan = batch_plan(table, schema, inferred=inferred).plan
     return decode(body, one, plan)
 
 
@@ -66,17 +65,17 @@ def rows_of(found: Decoded) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("format", BODIES)
 def test_a_table_takes_the_columns_of_its_objects_folders(format: str) -> None:
     for key in (KEY, KEY.replace("region", "Region").replace("dt", "DT")):
-        found = read(BODIES[format], format, key)
-        assert not found.rows
-        rows = [(row["id"], row["region"], row["dt"]) for row in rows_of(found)]
+        read_rows = read(BODIES[format], format, key)
+        assert not read_rows.rows
+        rows = [(row["id"], row["region"], row["dt"]) for row in rows_of(read_rows)]
         assert rows == [(1, "e u", 20_777), (2, "e u", 20_777)]
 
 
 def test_a_column_of_the_rows_is_theirs_and_a_missing_folder_is_null() -> None:
     body = parquet([{"id": 1, "region": "own"}])
     assert [(row["region"], row["dt"]) for row in rows_of(read(body, "parquet", KEY))] == [("own", 20_777)]
-    found = read(BODIES["parquet"], "parquet", "exports/sales/dt=__HIVE_DEFAULT_PARTITION__/part-0")
-    assert not found.batches and {row.code for row in found.rows} == {"null_record_key"}
+    read_rows = read(BODIES["parquet"], "parquet", "exports/sales/dt=__HIVE_DEFAULT_PARTITION__/part-0")
+    assert not read_rows.batches and {row.code for row in read_rows.rows} == {"null_record_key"}
 
 
 def test_a_folder_that_is_not_of_its_type_refuses_the_object() -> None:
@@ -86,8 +85,8 @@ def test_a_folder_that_is_not_of_its_type_refuses_the_object() -> None:
 
 def test_the_rows_of_an_envelope_get_the_columns_too() -> None:
     table = config("id", path_columns=("region",))
-    found = read(lines(CREATE), "json", "exports/region=eu/part-0", table)
-    assert [row["region"] for row in rows_of(found)] == ["eu"]
+    rows = read(lines(CREATE), "json", "exports/region=eu/part-0", table)
+    assert [row["region"] for row in rows_of(rows)] == ["eu"]
 
 
 def test_folders_are_read_as_hive_writes_them() -> None:
@@ -102,7 +101,7 @@ def test_push_says_which_columns_of_folders_a_rule_leaves_out() -> None:
         SampledRow({"id": 1, "v": v, "region": region, "dt": "2026-11-20"}) for v, region in enumerate(("eu", "us"))
     )
     sample = TopicSample("t", 1, 1, 1, ("parquet",), writer, rows=rows, path_columns=("region", "dt"))
-    said = [each.text for each in misfits(sample, config("id", position="v"))]
+    said = [item.text for item in misfits(sample, config("id", position="v"))]
     assert "region, dt: columns that the objects' folders alone hold are left out, without `path_columns`" in said
     taken = misfits(sample, config("region", "id", position="v", path_columns=("region", "dt")))
-    assert not any("path_columns" in each.text or "region" in each.text for each in taken)
+    assert not any("path_columns" in item.text or "region" in item.text for item in taken)

@@ -6,31 +6,30 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.builders import avro_object, change, flattened
-from support.shapes import config, item, json_rows, lines
+from support.builders import avro_object, avro_record, change, flattened
+from support.shapes import batch_plan, config, item, json_rows, lines
 
 from sluice.config.placeholders import DEFAULT, placeholders
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.arrow_batches import without_placeholders
 from sluice_formats.arrow_columns import raw_array
 from sluice_formats.decode import decode
-from sluice_spark.merge.plan import plan_read
 
 RAW = DEFAULT.encode()
 
 
 def test_the_placeholder_has_a_form_for_every_way_in_which_a_value_is_written():
-    found = placeholders()
+    unchanged = placeholders()
     # io.debezium.connector.postgresql.UnchangedToastedPlaceholder lists the values by type.
     assert {
         DEFAULT,
         "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
         RAW.hex(),
         f'{{"{DEFAULT}":"{DEFAULT}"}}',
-    } <= found.texts
+    } <= unchanged.texts
     java = hashlib.md5(RAW).digest()
-    assert str(uuid.UUID(bytes=java, version=3)) in found.texts
-    assert (found.bytes_, found.codes, found.pair) == ({RAW}, tuple(RAW), (DEFAULT, DEFAULT))
+    assert str(uuid.UUID(bytes=java, version=3)) in unchanged.texts
+    assert (unchanged.bytes_, unchanged.codes, unchanged.pair) == ({RAW}, tuple(RAW), (DEFAULT, DEFAULT))
 
 
 @pytest.mark.parametrize(
@@ -64,9 +63,7 @@ def test_the_placeholder_of_a_geometry_is_a_point_that_is_nowhere(fields, value)
         "connect.name": "io.debezium.data.geometry.Geometry",
         "fields": [{"name": name, "type": of} for name, of in fields.items()],
     }
-    column = read_writer_schema(
-        {"type": "record", "name": "V", "fields": [{"name": "g", "type": ["null", kind]}]}
-    ).row.column("g")
+    column = read_writer_schema(avro_record({"g": ["null", kind]}, name="V")).row.column("g")
     for configured in (DEFAULT, "another placeholder"):
         kept, unchanged = without_placeholders(
             [raw_array([value, {**value, "srid": 4258}], column, column)],
@@ -74,16 +71,14 @@ def test_the_placeholder_of_a_geometry_is_a_point_that_is_nowhere(fields, value)
             marks=placeholders(configured),
             never=(),
         )
-        assert (
-            unchanged.to_pylist() == [["g"], None]
-            and kept[0].to_pylist()[0] is None
-            and kept[0].to_pylist()[1] is not None
-        )
+        assert unchanged.to_pylist() == [["g"], None]
+        assert kept[0].to_pylist()[0] is None
+        assert kept[0].to_pylist()[1] is not None
 
 
 def test_a_placeholder_may_be_given_in_hexadecimal_digits():
-    found = placeholders("hex:ff00ff00ff00ff00")
-    assert (found.bytes_, found.codes[:2]) == ({bytes.fromhex("ff00ff00ff00ff00")}, (-1, 0))
+    unchanged = placeholders("hex:ff00ff00ff00ff00")
+    assert (unchanged.bytes_, unchanged.codes[:2]) == ({bytes.fromhex("ff00ff00ff00ff00")}, (-1, 0))
     for wrong in ("hex:xyz", "hex:", ""):
         with pytest.raises(ValueError):
             placeholders(wrong)
@@ -105,8 +100,8 @@ def test_placeholders_become_null_and_their_columns_are_named_by_row():
     assert unchanged.to_pylist() == [["text", "texts", "codes", "pairs"], ["raw"], None, None]
     for name, before, after in zip(ARRAYS, ARRAYS.values(), kept):
         assert after.type == before.type
-        for row, (was, found) in enumerate(zip(before.to_pylist(), after.to_pylist())):
-            assert found == (None if name in (unchanged[row].as_py() or ()) else was)
+        for row, (was, now) in enumerate(zip(before.to_pylist(), after.to_pylist())):
+            assert now == (None if name in (unchanged[row].as_py() or ()) else was)
 
 
 def test_columns_without_a_placeholder_are_left_unchanged():
@@ -122,7 +117,7 @@ def unchanged_in(*changes: dict[str, Any], **settings: Any) -> list[Any]:
     """The names of the columns that each change leaves out."""
     schema = flattened({"id": "int", "v": VECTOR, "n": ["null", "int"]})
     table = config("id", **settings)
-    plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    plan = batch_plan(table, schema).plan
     decoded = decode(avro_object(schema, changes), item("avro"), plan)
     assert not decoded.rows
     return [row["_sluice_unchanged"] for batch in decoded.batches for row in batch.to_pylist()]
@@ -144,11 +139,11 @@ def test_a_null_of_an_update_is_an_unchanged_value_where_the_rule_says_so():
 @pytest.mark.parametrize("row", [{"id": 1, "n": None}, {"id": 1, "n": None, "__op": "u", "__deleted": "false"}])
 def test_a_null_of_json_is_an_unchanged_value_too(row: dict[str, Any]):
     first = {**row, "id": 2, "n": 7}  # or the column has no type
-    found = json_rows(lines(first, row), config("id", null_is_unchanged=("n", "absent")))
-    assert [each["_sluice_unchanged"] for each in found] == [None, ["n"]]
+    rows = json_rows(lines(first, row), config("id", null_is_unchanged=("n", "absent")))
+    assert [item["_sluice_unchanged"] for item in rows] == [None, ["n"]]
 
 
 def test_a_column_that_an_object_lacks_is_unchanged_too_where_the_table_has_it():
     rows = [{"id": 1, "n": 5, "__op": "c"}, {"id": 1, "m": 1, "__op": "u"}]
-    found = json_rows(lines(*rows), config("id", null_is_unchanged=("n", "misspelt")))
-    assert [row["_sluice_unchanged"] for row in found] == [None, ["n"]]
+    read_rows = json_rows(lines(*rows), config("id", null_is_unchanged=("n", "misspelt")))
+    assert [row["_sluice_unchanged"] for row in read_rows] == [None, ["n"]]

@@ -6,16 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.builders import avro_object
+from support.builders import avro_object, avro_record
+from support.shapes import batch_plan
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
 from sluice.config.values import SOURCE_COLUMNS
-from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode
-from sluice_spark.merge.plan import plan_read
 
 ITEM = ManifestObject("bronze", "k", "v1", 1, None, "avro", "x", 0, 500, 0)
 TEXT = ["null", "string"]
@@ -24,24 +23,23 @@ WORDS = ("name", "db", "schema", "table")
 
 
 def envelope(*words: str) -> dict[str, Any]:
-    value = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "v", "type": TEXT}]}
+    value = avro_record({"id": "int", "v": TEXT}, name="V")
     fields = [*({"name": word, "type": TEXT} for word in words), {"name": "lsn", "type": "long"}]
     fields.append({"name": "ts_ms", "type": "long"})
-    return {
-        "type": "record",
-        "name": "E",
-        "fields": [
-            {"name": "before", "type": ["null", value]},
-            {"name": "after", "type": ["null", "V"]},
-            {"name": "source", "type": {"type": "record", "name": "S", "fields": fields}},
-            {"name": "op", "type": "string"},
-        ],
-    }
+    return avro_record(
+        {
+            "before": ["null", value],
+            "after": ["null", "V"],
+            "source": {"type": "record", "name": "S", "fields": fields},
+            "op": "string",
+        },
+        name="E",
+    )
 
 
 def flattened(*fields: str) -> dict[str, Any]:
     names = {"id": "int", "v": TEXT, "__op": "string", "__lsn": "long", **dict.fromkeys(fields, TEXT)}
-    return {"type": "record", "name": "V", "fields": [{"name": name, "type": kind} for name, kind in names.items()]}
+    return avro_record(names, name="V")
 
 
 def wrapped(op: str, row: dict[str, Any] | None, **source: str) -> dict[str, Any]:
@@ -50,9 +48,9 @@ def wrapped(op: str, row: dict[str, Any] | None, **source: str) -> dict[str, Any
 
 
 def read(schema: dict[str, Any], records: list[dict[str, Any]], config: TableConfig = CONFIG, **plan: Any) -> Any:
-    planned = plan_read(config, batch="b", writers=[read_writer_schema(schema)], stored=None)
-    found = decode(avro_object(schema, records), ITEM, replace(planned.plan, **plan))
-    return [row for batch in found.batches for row in batch.to_pylist()], found.rows, planned
+    planned = batch_plan(config, schema)
+    decoded = decode(avro_object(schema, records), ITEM, replace(planned.plan, **plan))
+    return [row for batch in decoded.batches for row in batch.to_pylist()], decoded.rows, planned
 
 
 PLACE = {"name": "srv", "db": "d", "schema": "public", "table": "t"}
@@ -72,21 +70,16 @@ def test_changes_and_deletions_of_two_databases_have_keys_of_their_own(shape: st
             for op in "cd"
         ]
     rows, bad, planned = read(schema, records)
-    assert [(row["__db"], row["id"], row["__deleted"]) for row in rows] == [
-        ("d1", 1, False),
-        ("d1", 1, True),
-        ("d2", 1, False),
-        ("d2", 1, True),
-    ]
+    expected = [("d1", 1, False), ("d1", 1, True), ("d2", 1, False), ("d2", 1, True)]
+    assert [(row["__db"], row["id"], row["__deleted"]) for row in rows] == expected
     assert bad == [] and [row[hidden.SOURCE] for row in rows] == ["d1..t"] * 2 + ["d2..t"] * 2
     assert set(planned.target.names) >= {"__db", "id", "v"} and "__table" not in planned.target.names
 
 
 def test_a_truncate_carries_its_source_table_and_needs_no_key() -> None:
     rows, bad, _ = read(envelope(*WORDS), [wrapped("t", None, **PLACE)])
-    assert bad == [] and [(row[hidden.OP], row[hidden.SOURCE], row["id"]) for row in rows] == [
-        ("t", "d.public.t", None)
-    ]
+    assert bad == []
+    assert [(row[hidden.OP], row[hidden.SOURCE], row["id"]) for row in rows] == [("t", "d.public.t", None)]
 
 
 def test_the_columns_of_a_rule_are_subject_to_its_column_rules() -> None:
@@ -100,17 +93,13 @@ def test_the_columns_of_a_rule_are_subject_to_its_column_rules() -> None:
             [{**row, "__op": "c", "__lsn": 1, **{f"__{word}": text for word, text in PLACE.items()}}],
         ),
     ):
-        (found,), bad, _ = read(schema, records, config)
-        assert (found["shard"], found["__name"], found["id"], found["v"]) == ("d", "srv", 1, "***c") and bad == []
-        assert found[hidden.SOURCE] == "d.public.t"
+        (rows,), bad, _ = read(schema, records, config)
+        assert (rows["shard"], rows["__name"], rows["id"], rows["v"]) == ("d", "srv", 1, "***c") and bad == []
+        assert rows[hidden.SOURCE] == "d.public.t"
 
 
 def test_rows_of_no_log_keep_columns_of_these_names() -> None:
-    schema = {
-        "type": "record",
-        "name": "R",
-        "fields": [{"name": "__db", "type": "string"}, {"name": "id", "type": "int"}],
-    }
+    schema = avro_record({"__db": "string", "id": "int"}, name="R")
     rows, bad, planned = read(schema, [{"__db": "own", "id": 1}])
     assert (rows[0]["__db"], bad, hidden.SOURCE in planned.target.names) == ("own", [], False)
 
@@ -146,5 +135,5 @@ def test_the_key_and_the_partitions_name_columns_without_a_setting() -> None:
 def test_an_object_names_its_log_where_the_key_does(databases: tuple[str, ...], log: str) -> None:
     schema, records = envelope(*WORDS), [wrapped("c", {"id": 1, "v": "a"}, **{**PLACE, "db": db}) for db in databases]
     for config, wanted in ((CONFIG, log), (replace(CONFIG, record_key=("id",)), None)):
-        planned = plan_read(config, batch="b", writers=[read_writer_schema(schema)], stored=None)
+        planned = batch_plan(config, schema)
         assert decode(avro_object(schema, records), ITEM, planned.plan).seen.log == wanted

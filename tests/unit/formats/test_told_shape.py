@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.builders import avro_object
+from support.builders import avro_object, avro_record
 from support.shapes import config, item, lines
 
 from sluice.config.delete_when import DeleteWhen
@@ -21,17 +21,16 @@ from sluice_formats.parquet_footer import read_footer
 from sluice_spark.merge.plan import plan_read
 
 ROWS: list[dict[str, Any]] = [{"id": 1, "op": "u", "source": {"app": "till"}, "before": {"price": 5}, "v": 7}]
-SCHEMA = {
-    "type": "record",
-    "name": "Audit",
-    "fields": [
-        {"name": "id", "type": "int"},
-        {"name": "op", "type": "string"},
-        {"name": "source", "type": {"type": "record", "name": "By", "fields": [{"name": "app", "type": "string"}]}},
-        {"name": "before", "type": {"type": "record", "name": "Old", "fields": [{"name": "price", "type": "int"}]}},
-        {"name": "v", "type": "int"},
-    ],
-}
+SCHEMA = avro_record(
+    {
+        "id": "int",
+        "op": "string",
+        "source": avro_record({"app": "string"}, name="By"),
+        "before": avro_record({"price": "int"}, name="Old"),
+        "v": "int",
+    },
+    name="Audit",
+)
 
 
 def parquet() -> bytes:
@@ -62,13 +61,13 @@ def test_a_row_with_the_fields_of_an_envelope_is_a_row_where_the_rule_says_so(fo
     plan = plan_read(
         table, batch="b", writers=[writer], stored=None, inferred={item(format).id.hash: json.dumps(schema)}
     ).plan
-    found = decode(BODIES[format], item(format), plan)
-    (row,) = [row for batch in found.batches for row in batch.to_pylist()]
-    assert not found.rows and (row["id"], row["op"], row["v"]) == (1, "u", 7)
+    decoded = decode(BODIES[format], item(format), plan)
+    (row,) = [row for batch in decoded.batches for row in batch.to_pylist()]
+    assert not decoded.rows and (row["id"], row["op"], row["v"]) == (1, "u", 7)
     assert json.loads(row["before"]) == {"price": 5} and json.loads(row["source"]) == {"app": "till"}
 
 
 def test_a_row_without_an_envelopes_fields_is_no_envelope_whatever_the_rule_says() -> None:
-    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}
+    schema = avro_record({"id": "int"}, name="R")
     with pytest.raises(UnusableSchema, match="no envelopes"):
         read_writer_schema(schema, ENVELOPE)

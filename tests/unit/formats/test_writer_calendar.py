@@ -10,16 +10,15 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.shapes import config, item
+from support.builders import avro_record
+from support.shapes import batch_plan, config, item
 
 from sluice.config.table import TableConfig
-from sluice.schema.avro import read_writer_schema
 from sluice.schema.temporal import civil_of, days_of_civil
 from sluice.schema.writer_calendar import proleptic_day, writer_calendar
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.decode import Decoded, decode
 from sluice_formats.parquet_footer import read_footer
-from sluice_spark.merge.plan import plan_read
 
 EPOCH = dt.datetime(1970, 1, 1)
 # The counts that Spark's legacy mode writes for days by their names: 0001-01-01 is two days before the proleptic one.
@@ -33,7 +32,7 @@ def micros(year: int, month: int = 1, day: int = 1) -> int:
 
 def read(body: bytes, format: str, table: TableConfig) -> Decoded:
     schema = read_footer(body, True).schema if format == "parquet" else parse_header(Head(body, True)).schema
-    plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    plan = batch_plan(table, schema).plan
     return decode(body, item(format), plan)
 
 
@@ -58,17 +57,17 @@ def test_int96_holds_every_year_also_in_lists_and_structs() -> None:
     fields = {"v": US, "l": pa.list_(US), "s": pa.struct([pa.field("t", US)])}
     body = int96(fields, [{"id": n, "v": at, "l": [at, None], "s": {"t": at}} for n, at in enumerate(FAR)])
     assert {chunk.int96_of for chunk in read_footer(body, True).chunks} == {None, *fields}
-    found = read(body, "parquet", config())
-    assert not found.rows
-    for row, at in zip(rows_of(found), FAR):
+    read_rows = read(body, "parquet", config())
+    assert not read_rows.rows
+    for row, at in zip(rows_of(read_rows), FAR):
         count = (at - EPOCH) // dt.timedelta(microseconds=1)
         assert (row["v"], row["l"]) == (count, [count, None])
         assert row["s"] == f'{{"t":"{at.isoformat()}Z"}}'
 
 
 def test_int96_orders_rows_over_all_years() -> None:
-    found = read(int96({"v": US}, [{"id": 1, "v": at} for at in FAR]), "parquet", config(position="v"))
-    places = [row["_sluice_position"] for row in rows_of(found)]
+    rows = read(int96({"v": US}, [{"id": 1, "v": at} for at in FAR]), "parquet", config(position="v"))
+    places = [row["_sluice_position"] for row in rows_of(rows)]
     assert places == sorted(places) and len(set(places)) == 4
 
 
@@ -80,16 +79,16 @@ def test_an_int96_that_64_bits_cant_count_sets_its_row_aside(inside: bool) -> No
     )
     day = (2_440_588 + days_of_civil(2262, 4, 12)).to_bytes(4, "little")
     assert body.count(bytes(8) + day) >= 1
-    found = read(body.replace(bytes(8) + day, bytes(8) + b"\xff" * 4), "parquet", config())
-    assert [row["id"] for row in rows_of(found)] == [0, 1, 3]
-    assert [(row.record, row.code) for row in found.rows] == [(2, "undecodable_value")]
+    read_rows = read(body.replace(bytes(8) + day, bytes(8) + b"\xff" * 4), "parquet", config())
+    assert [row["id"] for row in rows_of(read_rows)] == [0, 1, 3]
+    assert [(row.record, row.code) for row in read_rows.rows] == [(2, "undecodable_value")]
 
 
 def test_a_raw_int96_keeps_its_nanoseconds() -> None:
     body = int96({"v": US}, [{"id": n, "v": at} for n, at in enumerate([EPOCH.replace(year=2026), FAR[3]])])
-    found = read(body, "parquet", config(raw=("v",)))
-    assert [row["v"] for row in rows_of(found)] == [micros(2026) * 1000]
-    assert [row.code for row in found.rows] == ["value_out_of_range"]
+    read_rows = read(body, "parquet", config(raw=("v",)))
+    assert [row["v"] for row in rows_of(read_rows)] == [micros(2026) * 1000]
+    assert [row.code for row in read_rows.rows] == ["value_out_of_range"]
 
 
 def test_julian_days_keep_their_names() -> None:
@@ -113,8 +112,8 @@ def test_julian_days_keep_their_names() -> None:
     ],
 )
 def test_a_files_metadata_tell_its_calendar(metadata: dict[bytes, bytes], dates: bool, int96: bool) -> None:
-    found = writer_calendar(metadata)
-    assert (found.dates, found.int96) == (dates, int96)
+    actual = writer_calendar(metadata)
+    assert (actual.dates, actual.int96) == (dates, int96)
 
 
 LEGACY = {
@@ -159,14 +158,10 @@ def legacy_parquet(metadata: dict[str, str], *, int96: bool = False) -> bytes:
 
 def legacy_avro(metadata: dict[str, str]) -> bytes:
     date, time = {"type": "int", "logicalType": "date"}, {"type": "long", "logicalType": "timestamp-micros"}
-    inner = {
-        "type": "record",
-        "name": "S",
-        "fields": [{"name": "d", "type": date}, {"name": "t", "type": ["null", time]}],
-    }
+    inner = avro_record({"d": date, "t": ["null", time]}, name="S")
     fields = {"id": "long", "d": ["null", date], "t": time, "l": {"type": "array", "items": date}, "s": inner}
     fields["n"] = {"type": "long", "logicalType": "local-timestamp-micros"}
-    schema = {"type": "record", "name": "topLevelRecord", "fields": [{"name": n, "type": k} for n, k in fields.items()]}
+    schema = avro_record(fields, name="topLevelRecord")
     rows = [
         {"id": n, "d": day, "t": (at := day * MICROS_A_DAY + 5), "l": [day], "s": {"d": day, "t": at}, "n": at}
         for n, day in enumerate(DAYS)
@@ -189,11 +184,11 @@ def in_proleptic_days(found: Decoded) -> tuple[list[Any], ...]:
 @pytest.mark.parametrize("format", ["parquet", "avro"])
 def test_dates_and_times_of_a_legacy_writer_keep_their_names(format: str) -> None:
     body = legacy_parquet(LEGACY) if format == "parquet" else legacy_avro(LEGACY)
-    found = read(body, format, config())
-    assert not found.rows
-    assert in_proleptic_days(found) == (NAMED, NAMED, NAMED)
+    read_rows = read(body, format, config())
+    assert not read_rows.rows
+    assert in_proleptic_days(read_rows) == (NAMED, NAMED, NAMED)
     # Spark rebases no timestamp without a zone.
-    assert [row["n"] for row in rows_of(found)] == [day * MICROS_A_DAY + 5 for day in DAYS]
+    assert [row["n"] for row in rows_of(read_rows)] == [day * MICROS_A_DAY + 5 for day in DAYS]
 
 
 @pytest.mark.parametrize("format", ["parquet", "avro"])
@@ -215,6 +210,6 @@ def test_int96_has_a_mark_of_its_own() -> None:
 def test_a_legacy_time_of_another_zone_sets_its_row_aside(format: str) -> None:
     zoned = {**LEGACY, "org.apache.spark.timeZone": "America/Los_Angeles"}
     body = legacy_parquet(zoned) if format == "parquet" else legacy_avro(zoned)
-    found = read(body, format, config())
-    assert [row["id"] for row in rows_of(found)] == [5]
-    assert [row.code for row in found.rows] == ["undecodable_value"] * 5
+    read_rows = read(body, format, config())
+    assert [row["id"] for row in rows_of(read_rows)] == [5]
+    assert [row.code for row in read_rows.rows] == ["undecodable_value"] * 5

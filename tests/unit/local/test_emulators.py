@@ -19,11 +19,8 @@ def python(folder, answer):
 
 
 def test_a_stack_runs_on_ministack_unless_the_environment_names_the_other():
-    assert (chosen({}), chosen({"SLUICE_EMULATOR": ""}), chosen({"SLUICE_EMULATOR": "localstack"})) == (
-        Kind.MINISTACK,
-        Kind.MINISTACK,
-        Kind.LOCALSTACK,
-    )
+    expected = (Kind.MINISTACK, Kind.MINISTACK, Kind.LOCALSTACK)
+    assert (chosen({}), chosen({"SLUICE_EMULATOR": ""}), chosen({"SLUICE_EMULATOR": "localstack"})) == expected
 
 
 def test_localstack_listens_where_it_is_told_and_is_reached_from_this_machine(tmp_path):

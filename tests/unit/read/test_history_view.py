@@ -48,26 +48,18 @@ def states(*changes: Any) -> list[tuple[Any, ...]]:
 
 
 def test_each_state_ends_where_the_next_change_of_its_row_begins() -> None:
-    assert states(change(1, 1, "a"), change(2, 2, "x"), change(1, 3, "b")) == [
-        (1, "a", 1, 3, False),
-        (1, "b", 3, None, True),
-        (2, "x", 2, None, True),
-    ]
+    expected = [(1, "a", 1, 3, False), (1, "b", 3, None, True), (2, "x", 2, None, True)]
+    assert states(change(1, 1, "a"), change(2, 2, "x"), change(1, 3, "b")) == expected
 
 
 def test_a_change_that_comes_late_is_put_between_the_others_by_its_position() -> None:
-    assert states(change(1, 5, "c"), change(1, 1, "a"), change(1, 3, "b")) == [
-        (1, "a", 1, 3, False),
-        (1, "b", 3, 5, False),
-        (1, "c", 5, None, True),
-    ]
+    expected = [(1, "a", 1, 3, False), (1, "b", 3, 5, False), (1, "c", 5, None, True)]
+    assert states(change(1, 5, "c"), change(1, 1, "a"), change(1, 3, "b")) == expected
 
 
 def test_a_deletion_ends_a_state_and_a_row_that_is_made_again_begins_one() -> None:
-    assert states(change(1, 1, "a"), change(1, 2, None, deleted=True), change(1, 4, "b")) == [
-        (1, "a", 1, 2, False),
-        (1, "b", 4, None, True),
-    ]
+    expected = [(1, "a", 1, 2, False), (1, "b", 4, None, True)]
+    assert states(change(1, 1, "a"), change(1, 2, None, deleted=True), change(1, 4, "b")) == expected
     assert states(change(1, 1, "a"), change(1, 2, None, deleted=True)) == [(1, "a", 1, 2, False)]
 
 
@@ -111,8 +103,8 @@ def test_a_query_shows_states_and_with_lineage_the_changes_themselves(tmp_path: 
         text.replace("hoodie.table.recordkey.fields=id", "hoodie.table.recordkey.fields=id,_sluice_position")
     )
     place = SilverFolder(tmp_path)
-    with run_query(place, "select id, name, valid_to, is_current from crm.user_history order by id") as (_, found):
-        assert found.fetchall() == [(1, "ann", None, True), (2, "bob", None, True)]
-    with run_query(place, "select * from crm.user_history", lineage=True, with_deleted=True) as (_, found):
-        assert "_sluice_position" in found.columns and "valid_from" not in found.columns
-        assert len(found.fetchall()) == 3
+    with run_query(place, "select id, name, valid_to, is_current from crm.user_history order by id") as (_, result):
+        assert result.fetchall() == [(1, "ann", None, True), (2, "bob", None, True)]
+    with run_query(place, "select * from crm.user_history", lineage=True, with_deleted=True) as (_, result):
+        assert "_sluice_position" in result.columns and "valid_from" not in result.columns
+        assert len(result.fetchall()) == 3

@@ -11,6 +11,7 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 from botocore.exceptions import ClientError
+from support.builders import avro_record
 from support.silver_tables import SILVER_FOLDER, SilverFolder, kept_change, put_history, rows_by_id
 
 from sluice.schema.history import StoredColumns, stored_key
@@ -42,43 +43,23 @@ from sluice_read.sql import run_query
 FAR_MS = 32_503_680_000_000  # the year 3000
 LOADED, MOVED, NOTED = "20261121080011861", "20261121080012602", "20261121080013968"  # the commits of moma.works
 ARTISTS_LOADED, ARTISTS_MOVED = "20261121080005027", "20261121080008725"
-CLEANED = {
-    "type": "record",
-    "name": "HoodieCleanMetadata",
-    "fields": [
-        {"name": "earliestCommitToRetain", "type": "string"},
-        {"name": "lastCompletedCommitTimestamp", "type": "string"},
-    ],
-}
-PLANNED = {
-    "type": "record",
-    "name": "HoodieCleanerPlan",
-    "fields": [
-        {
-            "name": "earliestInstantToRetain",
-            "type": ["null", {"type": "record", "name": "A", "fields": [{"name": "timestamp", "type": "string"}]}],
-        }
-    ],
-}
-ROLLED_BACK = {
-    "type": "record",
-    "name": "HoodieRollbackMetadata",
-    "fields": [
-        {"name": "commitsRollback", "type": {"type": "array", "items": "string"}},
-        {"name": "partitionMetadata", "type": {"type": "map", "values": "string"}},
-        {
-            "name": "instantsRollback",
-            "type": {
-                "type": "array",
-                "items": {
-                    "type": "record",
-                    "name": "I",
-                    "fields": [{"name": "commitTime", "type": "string"}, {"name": "action", "type": "string"}],
-                },
-            },
+CLEANED = avro_record(
+    {"earliestCommitToRetain": "string", "lastCompletedCommitTimestamp": "string"}, name="HoodieCleanMetadata"
+)
+PLANNED = avro_record(
+    {"earliestInstantToRetain": ["null", avro_record({"timestamp": "string"}, name="A")]}, name="HoodieCleanerPlan"
+)
+ROLLED_BACK = avro_record(
+    {
+        "commitsRollback": {"type": "array", "items": "string"},
+        "partitionMetadata": {"type": "map", "values": "string"},
+        "instantsRollback": {
+            "type": "array",
+            "items": avro_record({"commitTime": "string", "action": "string"}, name="I"),
         },
-    ],
-}
+    },
+    name="HoodieRollbackMetadata",
+)
 
 
 @pytest.fixture
@@ -273,8 +254,8 @@ WHOLE = (*CREATED, kept_change(3, "c", 1), kept_change(3, None, 3, "d"))
 
 def states_of(place, minute, sql="select id, name from crm.user order by id", **how):
     notes = []
-    with run_query(place, sql, span=span_of(as_of=BEFORE.format(minute)), note=notes.append, **how) as (_, found):
-        return found.fetchall(), notes
+    with run_query(place, sql, span=span_of(as_of=BEFORE.format(minute)), note=notes.append, **how) as (_, result):
+        return result.fetchall(), notes
 
 
 @pytest.mark.parametrize(
@@ -289,8 +270,8 @@ def states_of(place, minute, sql="select id, name from crm.user order by id", **
 def test_before_its_files_begin_a_table_is_read_from_its_history_table(own, minute, rows):
     place, folder = own
     put_history(folder, reversed(WHOLE))
-    found, (note,) = states_of(place, minute)
-    assert found == rows
+    states, (note,) = states_of(place, minute)
+    assert states == rows
     assert "crm.user as of 197001010" in note and "by the source's times, from crm.user_history" in note
     assert states_of(place, minute, "select count(*) from crm.user")[0] == [(len(rows),)]
     assert [column[0] for column in states_of(place, minute, "describe crm.user")[0]] == ["id", "date", "name"]
@@ -357,8 +338,8 @@ def test_a_history_table_is_found_by_the_name_that_its_table_has_noted(own):
     with pytest.raises(NotRetained, match="history: true"):
         states_of(place, 1)
     note.write_text(StoredColumns("crm.user", {}, "log").to_json())
-    found, (sentence,) = states_of(place, 1)
-    assert found == [(1, "ann"), (3, "c")] and "from crm.log" in sentence
+    states, (sentence,) = states_of(place, 1)
+    assert states == [(1, "ann"), (3, "c")] and "from crm.log" in sentence
 
 
 @pytest.mark.parametrize(("code", "refused"), [("AccessDenied", None), ("SlowDown", ClientError)])
@@ -634,11 +615,8 @@ def test_a_table_without_a_commit_is_reported(own):
 
 def test_changes_are_rows_as_their_last_change_left_them_with_deletions(silver):
     rows = rows_by_id(read_table(silver, "moma.works", span=span_of(since=LOADED, until=MOVED)))
-    assert {number: (row["name"], row["__deleted"]) for number, row in rows.items()} == {
-        1: ("one moved", False),
-        2: (None, True),
-        6: ("six b", False),
-    }
+    expected = {1: ("one moved", False), 2: (None, True), 6: ("six b", False)}
+    assert {number: (row["name"], row["__deleted"]) for number, row in rows.items()} == expected
     assert sorted(rows_by_id(read_table(silver, "moma.works", span=span_of(since=MOVED)))) == [6, 7]
     assert sorted(rows_by_id(read_table(silver, "moma.works", span=span_of(until=LOADED)))) == [1, 2, 3, 4, 5, 6]
     assert read_table(silver, "moma.works", span=span_of(since=NOTED)).num_rows == 0
@@ -660,16 +638,18 @@ def test_columns_are_chosen_and_unknown_or_hidden_ones_are_named(silver):
 
 def test_a_difference_names_the_columns_and_knows_a_moved_row_for_the_same(silver):
     first, last = (open_table(silver, "moma.works", span=Span(as_of=moment)) for moment in (LOADED, NOTED))
-    with differences(first, last) as found:
-        described = {item.key[0]: (item.kind, item.columns if item.kind == "changed" else None) for item in found}
+    with differences(first, last) as differences_found:
+        described = {
+            item.key[0]: (item.kind, item.columns if item.kind == "changed" else None) for item in differences_found
+        }
     assert described == {
         1: ("changed", ("nationality", "name")),
         2: ("removed", None),
         6: ("changed", ("name", "note")),
         7: ("added", None),
     }
-    with differences(last, last) as found:
-        assert list(found) == []
+    with differences(last, last) as differences_found:
+        assert list(differences_found) == []
 
 
 def test_read_writes_json_csv_and_parquet_in_which_null_and_empty_text_differ(on_silver, capsys, tmp_path):
@@ -751,10 +731,8 @@ def test_a_table_is_shown_with_its_columns_commits_files_and_costs(on_silver, ca
         stats["older_versions"]["files"],
         stats["commits"],
     ) == (4, 5, 2, 2, 3)
-    assert (
-        stats["bytes_written"] == sum(row["bytes_written"] for row in describe("commits", "moma.works", "--all"))
-        and stats["write_amplification"] >= 1
-    )
+    assert stats["bytes_written"] == sum(row["bytes_written"] for row in describe("commits", "moma.works", "--all"))
+    assert stats["write_amplification"] >= 1
     for verb in ("show", "commits", "files", "stats"):
         assert run(["table", verb, "moma.works"]) == 0
     assert capsys.readouterr().out
@@ -776,7 +754,7 @@ def test_the_python_api_reads_what_the_command_reads(silver):
     assert tables.as_of("moma.works", moment_of(LOADED), columns=["name"]).read_all().num_rows == 6
     assert sorted(rows_by_id(tables.changes("moma.works", since=LOADED, until=MOVED).read_all())) == [1, 2, 6]
     assert rows_by_id(tables.changes("moma.works").read_all())[2]["__deleted"] is True
-    with tables.differences("moma.works", MOVED) as found:
-        assert [item.key for item in found if item.kind == CHANGED] == [(6,)]
+    with tables.differences("moma.works", MOVED) as differences_found:
+        assert [item.key for item in differences_found if item.kind == CHANGED] == [(6,)]
     with pytest.raises(NotRetained):
         tables.as_of("moma.works", "2020-01-01T00:00:00Z")

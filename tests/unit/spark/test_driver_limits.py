@@ -8,18 +8,16 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from support.shapes import config, item
+from support.shapes import batch_plan, config, item
 
 from sluice.batch.manifest import ManifestObject
 from sluice.objects import ObjectId
-from sluice.schema.avro import read_writer_schema
 from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_formats.json.records import json_schemas
 from sluice_spark.merge import driver_limits
 from sluice_spark.merge.by_arrow.driver_read import decoded_objects
 from sluice_spark.merge.by_arrow.rewrite import FileWork
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
-from sluice_spark.merge.plan import plan_read
 from sluice_spark.merge.schemas import scan_in_driver
 
 TABLE = config(json_types={"id": "long"})
@@ -45,8 +43,8 @@ class Stored:
 
     def decoded(self) -> Any:
         schemas, _ = json_schemas(ROW, {"id": "long"}, TABLE.limits)
-        plan = plan_read(TABLE, batch="b", writers=[read_writer_schema(schemas[0])], stored=None).plan
-        inferred = {each.id.hash: json.dumps(schemas[0]) for each in self.items}
+        plan = batch_plan(TABLE, schemas[0]).plan
+        inferred = {item.id.hash: json.dumps(schemas[0]) for item in self.items}
         work = FileWork(cast(Any, None), self.s3, cast(ObjectSource, None), in_tasks=False)
         return decoded_objects(work, [cast("list[ManifestObject]", self.items)], replace(plan, inferred=inferred))
 
@@ -70,7 +68,7 @@ def test_all_objects_of_a_part_share_the_text_that_the_driver_reads() -> None:
 
 def test_more_bad_rows_than_the_driver_keeps_are_left_to_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_limits, "BAD_ROWS_IN_DRIVER", 2)
-    assert [len(each.rows) for each in Stored(ROW + b"no\n" * 2).decoded().objects] == [2]
+    assert [len(item.rows) for item in Stored(ROW + b"no\n" * 2).decoded().objects] == [2]
     with pytest.raises(LeftToSpark, match="too_many_bad_rows"):
         Stored(ROW + b"no\n" * 3).decoded()
 

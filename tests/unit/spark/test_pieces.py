@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 from support import builders
-from support.builders import change, flattened
-from support.shapes import config
+from support.builders import avro_record, change, flattened
+from support.shapes import batch_plan, config
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes.log_restart import SeenObject, joined
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.limits import Limits
-from sluice.schema.avro import read_writer_schema
 from sluice_aws.s3.objects import ObjectSource
 from sluice_formats import avro
 from sluice_formats.decode import Decoded, decode
@@ -25,7 +24,6 @@ from sluice_formats.records import ReaderPlan
 from sluice_spark.merge.by_arrow.large import pieces
 from sluice_spark.merge.by_arrow.large.pieces import ObjectPiece, divided_objects
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
-from sluice_spark.merge.plan import plan_read
 
 ITEM = ManifestObject("bronze", "topics/x/x+0+500.avro", "v1", 0, None, "avro", "x", 0, 500, 0)
 UNNAMED = replace(ITEM, offset=None, kafka_partition=None, modified_at=1_700_000_000_000)
@@ -74,7 +72,7 @@ def avro_object(schema: dict[str, Any], rows: list[dict[str, Any]], **how: Any) 
 
 
 def plan_of(schema: dict[str, Any] = SCHEMA, **settings: Any) -> ReaderPlan:
-    return plan_read(config(**settings), batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    return batch_plan(config(**settings), schema).plan
 
 
 def whole(body: bytes, item: ManifestObject, plan: ReaderPlan) -> tuple[list[dict[str, Any]], SeenObject]:
@@ -98,18 +96,18 @@ def test_pieces_of_any_size_are_the_object(item: ManifestObject, codec: str, mon
         own = replace(item, size=len(body))
         bucket = Bucket(body, monkeypatch)
         size = random_.randint(20, 600)
-        found, others = bucket.divided(own, plan, size)
-        assert bool(found) == (2 * size < len(body)) == (not others)
-        if found:
-            assert bucket.read(found, plan) == whole(body, own, plan), seed
+        parts, others = bucket.divided(own, plan, size)
+        assert bool(parts) == (2 * size < len(body)) == (not others)
+        if parts:
+            assert bucket.read(parts, plan) == whole(body, own, plan), seed
 
 
 def test_a_piece_takes_its_own_bytes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     body = avro_object(SCHEMA, [change(id=number, note=bytes([1]) * 90) for number in range(2_000)], block=500)
     bucket, plan = Bucket(body, monkeypatch), plan_of()
-    found, others = bucket.divided(replace(ITEM, size=len(body)), plan, 10_000)
-    bucket.read(found, plan)
-    assert not others and len(found) >= len(body) // 10_000 - 1
+    parts, others = bucket.divided(replace(ITEM, size=len(body)), plan, 10_000)
+    bucket.read(parts, plan)
+    assert not others and len(parts) >= len(body) // 10_000 - 1
     assert max(bucket.ranges) < 11_000
 
 
@@ -119,9 +117,9 @@ def test_an_object_with_a_damaged_block_is_read_whole(at: float, monkeypatch: py
     place = body.index(b"n" * 50, int(at * len(body)))
     body[place - 1] = 0x7F  # a longer text than the block holds
     bucket, plan = Bucket(bytes(body), monkeypatch), plan_of()
-    found, _ = bucket.divided(replace(ITEM, size=len(body)), plan, 2_000)
+    parts, _ = bucket.divided(replace(ITEM, size=len(body)), plan, 2_000)
     with pytest.raises(LeftToSpark, match="pieces"):
-        bucket.read(found, plan)
+        bucket.read(parts, plan)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +153,7 @@ def test_an_object_of_too_many_blocks_is_read_whole(monkeypatch: pytest.MonkeyPa
 
 
 def test_plain_rows_are_divided_only_where_no_column_may_mark_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
-    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}, {"name": "s", "type": "string"}]}
+    schema = avro_record({"id": "int", "s": "string"}, name="R")
     body = avro_object(schema, [{"id": number, "s": "iud"[number // 167]} for number in range(500)], block=100)
     bucket, item = Bucket(body, monkeypatch), replace(ITEM, size=len(body))
     plan = plan_of(schema)
@@ -169,35 +167,34 @@ def test_a_piece_with_a_row_that_cannot_be_merged_is_left(monkeypatch: pytest.Mo
     rows[400]["__op"] = "x"
     body = avro_object(SCHEMA, rows, block=500)
     bucket, plan = Bucket(body, monkeypatch), plan_of()
-    found, _ = bucket.divided(replace(ITEM, size=len(body)), plan, 2_000)
+    parts, _ = bucket.divided(replace(ITEM, size=len(body)), plan, 2_000)
     with pytest.raises(LeftToSpark, match="pieces"):
-        bucket.read(found, plan)
+        bucket.read(parts, plan)
 
 
 def test_a_record_of_two_changes_leaves_its_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """The changes behind it have other numbers than the records before them say."""
-    value = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}]}
-    source = {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": ["null", "long"]}]}
-    envelope = {
-        "type": "record",
-        "name": "Envelope",
-        "fields": [
-            {"name": "before", "type": ["null", value]},
-            {"name": "after", "type": ["null", "Value"]},
-            {"name": "source", "type": source},
-            {"name": "op", "type": "string"},
-            {"name": "ts_ms", "type": ["null", "long"]},
-        ],
-    }
+    value = avro_record({"id": "int"})
+    source = avro_record({"lsn": ["null", "long"]}, name="Source")
+    envelope = avro_record(
+        {
+            "before": ["null", value],
+            "after": ["null", "Value"],
+            "source": source,
+            "op": "string",
+            "ts_ms": ["null", "long"],
+        },
+        name="Envelope",
+    )
     rows = [
         {"before": {"id": number - (number == 300)}, "after": {"id": number}, "source": {"lsn": number}, "op": "u"}
         for number in range(1, 500)
     ]
     body = avro_object(envelope, rows, block=200)
     bucket, plan = Bucket(body, monkeypatch), plan_of(envelope)
-    found, _ = bucket.divided(replace(ITEM, size=len(body)), plan, 500)
+    parts, _ = bucket.divided(replace(ITEM, size=len(body)), plan, 500)
     with pytest.raises(LeftToSpark, match="pieces"):
-        bucket.read(found, plan)
+        bucket.read(parts, plan)
 
 
 @pytest.mark.parametrize(

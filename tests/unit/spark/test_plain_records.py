@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.builders import avro_record
 from support.shapes import config, item, json_rows, lines, picked
 
 from sluice.batch.row_errors import RowError
@@ -76,9 +77,8 @@ def test_a_row_without_capture_order_is_set_aside_alone_with_the_next_step() -> 
         lines(address(1, "a", None), address(2, "b", 5)), config("address_id", position="last_update"), bad=bad
     )
     assert picked(rows, "address_id") == [(2,)]
-    assert [(row.record, row.code) for row in bad] == [(0, "unordered_change")] and "last_update is null" in bad[
-        0
-    ].reason
+    assert [(row.record, row.code) for row in bad] == [(0, "unordered_change")]
+    assert "last_update is null" in bad[0].reason
 
 
 def test_capture_order_is_the_same_in_every_unit_and_text_form() -> None:
@@ -138,21 +138,16 @@ def test_a_column_that_cannot_order_rows_refuses_the_schema() -> None:
 
 
 def test_a_schema_without_the_position_column_is_refused_and_the_rest_goes_on() -> None:
-    schemas = [
-        read_writer_schema(
-            {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": name, "type": "long"}]}
-        )
-        for name in ("seq", "other")
-    ]
+    schemas = [read_writer_schema(avro_record({"id": "int", name: "long"}, name="V")) for name in ("seq", "other")]
     planned = plan_read(config(position="seq"), batch="b", writers=schemas, stored=None)
     assert list(planned.refused) == [schemas[1].fingerprint]
     assert "The position column seq is not a column" in str(planned.refused[schemas[1].fingerprint])
 
 
 def append(**settings: Any) -> TableConfig:
-    found = Configuration((TableRule("db.t", topic="x", append_only=True, **settings),)).table_for_topic("x")
-    assert found is not None
-    return found
+    result = Configuration((TableRule("db.t", topic="x", append_only=True, **settings),)).table_for_topic("x")
+    assert result is not None
+    return result
 
 
 def test_an_append_only_row_is_known_by_its_object_and_its_place_in_it() -> None:
@@ -250,10 +245,8 @@ def test_rows_with_kafka_coordinates_are_identified_by_them_in_any_object() -> N
     config = append(coordinates=("p", "o"))
     bad: list[RowError] = []
     first = json_rows(lines({"a": 1, "p": 0, "o": 41}, {"a": 2, "p": 0, "o": 44}, {"a": 3, "p": 0}), config, bad=bad)
-    assert picked(first, "a", ROW, "_sluice_partition", "_sluice_offset") == [
-        (1, "x#0#00000000000000000041", 0, 41),
-        (2, "x#0#00000000000000000044", 0, 44),
-    ]
+    expected = [(1, "x#0#00000000000000000041", 0, 41), (2, "x#0#00000000000000000044", 0, 44)]
+    assert picked(first, "a", ROW, "_sluice_partition", "_sluice_offset") == expected
     assert [(row.record, row.code) for row in bad] == [(2, "no_coordinates")]
     again = json_rows(
         lines({"a": 2, "p": 0, "o": 44}), config, at=replace(item("json"), key="x+0+700.json", offset=700)

@@ -12,6 +12,7 @@ from pyspark.sql.types import (
     StructField,
     StructType,
 )
+from support.builders import avro_record
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes.hidden_columns import HIDDEN, NAMES
@@ -24,13 +25,7 @@ CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_ke
 
 
 def writer(**columns):
-    return read_writer_schema(
-        {
-            "type": "record",
-            "name": "V",
-            "fields": [{"name": name, "type": ["null", kind]} for name, kind in columns.items()],
-        }
-    )
+    return read_writer_schema(avro_record({name: ["null", kind] for name, kind in columns.items()}, name="V"))
 
 
 def stored(**columns) -> StructType:

@@ -71,26 +71,20 @@ def test_a_row_takes_the_place_of_the_stored_one_and_new_rows_follow(
 ) -> None:
     monkeypatch.setattr(base_file, "_ROWS_AT_ONCE", rows_at_once)
     body = stored(rows((5, "a"), (3, "b"), (9, "c"), (1, None)))
-    found, updated = after(body, rows((8, "new"), (3, "B"), (1, "D"), (7, None)))
+    outcome, updated = after(body, rows((8, "new"), (3, "B"), (1, "D"), (7, None)))
     assert updated == 2
-    assert [(row["id"], row["name"]) for row in found] == [
-        (5, "a"),
-        (3, "B"),
-        (9, "c"),
-        (1, "D"),
-        (8, "new"),
-        (7, None),
-    ]
-    assert [row["_hoodie_record_key"] for row in found] == ["5", "3", "9", "1", "8", "7"]
-    assert [row["_hoodie_commit_time"] for row in found] == [FIRST, SECOND, FIRST, SECOND, SECOND, SECOND]
-    assert {row["_hoodie_file_name"] for row in found} == {"new"}
-    assert len({row["_hoodie_commit_seqno"] for row in found}) == 6
+    expected = [(5, "a"), (3, "B"), (9, "c"), (1, "D"), (8, "new"), (7, None)]
+    assert [(row["id"], row["name"]) for row in outcome] == expected
+    assert [row["_hoodie_record_key"] for row in outcome] == ["5", "3", "9", "1", "8", "7"]
+    assert [row["_hoodie_commit_time"] for row in outcome] == [FIRST, SECOND, FIRST, SECOND, SECOND, SECOND]
+    assert {row["_hoodie_file_name"] for row in outcome} == {"new"}
+    assert len({row["_hoodie_commit_seqno"] for row in outcome}) == 6
 
 
 def test_an_older_file_gets_the_tables_columns_and_types() -> None:
     old = rows((5, "a"), (3, "b"), kind="int32").drop_columns(["name"])
-    found, updated = after(stored(old), rows((3, "B")))
-    assert [(row["id"], row["name"]) for row in found] == [(5, None), (3, "B")]
+    outcome, updated = after(stored(old), rows((3, "B")))
+    assert [(row["id"], row["name"]) for row in outcome] == [(5, None), (3, "B")]
     assert updated == 1
 
 
@@ -184,12 +178,12 @@ def test_many_short_columns_are_held_in_parts(monkeypatch: pytest.MonkeyPatch) -
 def test_floats_of_an_older_file_become_doubles_as_hudi_makes_them() -> None:
     values = [0.1, 16777216.0, 3.4028235e38, -0.0, float("inf"), float("nan"), None]
     old, new = (
-        rows(*[(id, None) for id in range(count)]).append_column("f", pa.array(found, kind))
-        for count, found, kind in ((len(values), values, pa.float32()), (1, [0.2], pa.float64()))
+        rows(*[(id, None) for id in range(count)]).append_column("f", pa.array(item, kind))
+        for count, item, kind in ((len(values), values, pa.float32()), (1, [0.2], pa.float64()))
     )
     new = new.set_column(0, "id", pa.array([99], pa.int64()))
-    found, _ = after(stored(old), new)
-    assert [str(row["f"]) for row in found] == [str(value) for value in (*values, 0.2)]
+    item, _ = after(stored(old), new)
+    assert [str(row["f"]) for row in item] == [str(value) for value in (*values, 0.2)]
 
 
 def work(tmp_path: Path, *files: FileRows) -> Rewrite:
@@ -208,10 +202,8 @@ def test_files_keep_their_group_and_a_new_one_is_a_group_of_its_own(tmp_path: Pa
         FileRows(f"file:{tmp_path}/{name}", held, keys(held), 1),
         FileRows(None, new, keys(new), 0),
     ).write(NEW)
-    assert [(file.before, file.rows, file.updated, file.inserted) for file in made] == [
-        (name, 3, 1, 1),
-        (None, 1, 0, 1),
-    ]
+    expected = [(name, 3, 1, 1), (None, 1, 0, 1)]
+    assert [(file.before, file.rows, file.updated, file.inserted) for file in made] == expected
     assert made[0].file_id == "group-0" and made[1].file_id != "group-0"
     assert all(file.name.endswith(f"_{SECOND}.parquet") for file in made)
     assert all((tmp_path / file.name).stat().st_size == file.bytes for file in made)

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from support.builders import avro_record
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.rules.columns import ColumnRules
@@ -33,11 +34,7 @@ class Notes:
 
 
 def schema(**columns: str) -> dict:
-    return {
-        "type": "record",
-        "name": "V",
-        "fields": [{"name": name, "type": ["null", kind]} for name, kind in columns.items()],
-    }
+    return avro_record({name: ["null", kind] for name, kind in columns.items()}, name="V")
 
 
 def test_expected_columns_that_neither_the_table_nor_an_object_has_are_noted() -> None:
@@ -58,7 +55,7 @@ def test_misspelt_columns_rules_are_noted_of_a_first_batch() -> None:
 
 def test_of_inferred_schemas_only_those_that_change_the_table_are_noted() -> None:
     carried, part, more = schema(id="long", b="string"), schema(id="long", a="long"), schema(id="long", new="string")
-    writers = [read_writer_schema(each) for each in (carried, part, more)]
+    writers = [read_writer_schema(item) for item in (carried, part, more)]
     verdicts = {
         writer.fingerprint: evolve(STORED, writer.row, record_key=("id",), partition_by=()) for writer in writers
     }
@@ -89,7 +86,7 @@ class Schemas:
 
     def __init__(self, *names: str) -> None:
         self.of = {name: schema(id="long", **{name: "string"}) for name in names}
-        self._texts = {schema_key(fingerprint(each)): json.dumps(each) for each in self.of.values()}
+        self._texts = {schema_key(fingerprint(item)): json.dumps(item) for item in self.of.values()}
 
     def get(self, bucket: str, key: str) -> Document:
         return Document(self._texts[key].encode(), "etag")
@@ -99,9 +96,9 @@ class Schemas:
         return ManifestObject("b", key, "v", 1, fingerprint(self.of[name]), "avro", "x", partition, offset, at)
 
     def order(self, *items: ManifestObject) -> list[str]:
-        names = {fingerprint(each): name for name, each in self.of.items()}
-        found = writer_schemas(self, "silver", items, scan=lambda _: pytest.fail("nothing to scan"))
-        return [names[writer.fingerprint] for writer in found.in_order]
+        names = {fingerprint(item): name for name, item in self.of.items()}
+        result = writer_schemas(self, "silver", items, scan=lambda _: pytest.fail("nothing to scan"))
+        return [names[writer.fingerprint] for writer in result.in_order]
 
 
 def test_schemas_of_one_kafka_partition_come_in_the_order_of_its_offsets() -> None:

@@ -46,12 +46,8 @@ def sample(records, writer=SALES, topic="tickit.ecomm.sale", **more):
 
 def test_a_unique_column_named_as_its_table_is_the_likely_key():
     proposal = propose(sample(sales(40)))
-    assert (proposal.table.value, proposal.record_key.value, proposal.record_key.confidence, proposal.open) == (
-        ("ecomm.sale",),
-        ("salesid",),
-        LIKELY,
-        (),
-    )
+    expected = (("ecomm.sale",), ("salesid",), LIKELY, ())
+    assert (proposal.table.value, proposal.record_key.value, proposal.record_key.confidence, proposal.open) == expected
     assert "unique and never null in 40 rows" in proposal.record_key.evidence
 
 
@@ -149,10 +145,8 @@ def test_the_lines_of_orders_get_a_key_of_two_columns_and_never_a_measure(topic,
     assert (record_key.value, record_key.confidence) == (("order_id", "product_id"), LIKELY)
     assert not any("created again" in reason for reason in record_key.evidence) and record_key.alternatives == ()
     few = propose(sample(order_lines(8, op), LINES, topic=topic)).record_key
-    assert (few.value, few.confidence) == (
-        ("order_id", "product_id"),
-        AMBIGUOUS,
-    ) and "8 rows are too few" in few.evidence
+    assert (few.value, few.confidence) == (("order_id", "product_id"), AMBIGUOUS)
+    assert "8 rows are too few" in few.evidence
     (rule,) = read_tables(whole_text([propose(sample(order_lines(40, op), LINES, topic=topic))])).rules
     assert rule.record_key == ("order_id", "product_id")
 
@@ -174,11 +168,8 @@ def test_three_columns_are_a_key_where_no_two_are_and_a_day_is_left_to_the_opera
         for b in range(3)
         for c in range(3)
     ]
-    assert propose(sample(rows, three, topic="s.public.stock")).record_key.value == (
-        "store_id",
-        "product_id",
-        "batch_no",
-    )
+    expected = ("store_id", "product_id", "batch_no")
+    assert propose(sample(rows, three, topic="s.public.stock")).record_key.value == expected
     day = {"type": "int", "connect.name": "io.debezium.time.Date"}
     days = schema(("store_id", "int"), ("sales_date", day), ("total", "long"))
     rows = [{"store_id": n % 4, "sales_date": n // 4, "total": n, "__op": "r", "__lsn": 5} for n in range(24)]
@@ -366,8 +357,8 @@ def test_versions_of_a_row_in_one_object_are_warned_of_with_their_position():
     plain = schema(("id", "int"), ("ts", "long"), meta=[])
     rows = sample([{"id": id, "ts": ts} for id, ts in ((1, 10), (1, 11), (2, 10))], plain, offsets_named=False)
     table = TableConfig("s.f", "s", "f", "public.film", ("id",))
-    (found,) = misfits(rows, table)
-    assert found.endswith("3 rows of a snapshot; if they are versions of a row, `position: ts` orders them")
+    (misfit,) = misfits(rows, table)
+    assert misfit.endswith("3 rows of a snapshot; if they are versions of a row, `position: ts` orders them")
     assert misfits(rows, replace(table, position="ts")) == ()
 
 
@@ -379,8 +370,8 @@ def test_a_configuration_is_warned_of_operations_that_nothing_orders():
     table = TableConfig(
         "s.f", "s", "f", "public.film", ("film_id",), delete_when=DeleteWhen(column="Op", values=("D",))
     )
-    (found,) = fit.misfits(NUMBERED, table)
-    assert found.consequence == (
+    (misfit,) = fit.misfits(NUMBERED, table)
+    assert misfit.consequence == (
         "delete_when: nothing orders the changes; name the column that does in `position`, such as seq: "
         "its objects are quarantined as unordered_change"
     )
@@ -412,9 +403,9 @@ def test_a_configuration_is_warned_of_a_key_that_is_not_unique():
 def test_a_configuration_is_warned_of_a_key_with_nulls():
     table = TableConfig("ecomm.sale", "ecomm", "sale", "x", ("salesid", "note"))
     rows = [{**row, "note": "x" if row["salesid"] > 4 else None} for row in sales(40)]
-    (found,) = fit.misfits(sample(rows), table)
-    assert found.consequence == "record_key: note is null in 4 of 40 rows: rows without it are quarantined"
-    assert found.setting == "record_key"
+    (misfit,) = fit.misfits(sample(rows), table)
+    assert misfit.consequence == "record_key: note is null in 4 of 40 rows: rows without it are quarantined"
+    assert misfit.setting == "record_key"
     assert fit.misfits(sample(sales(40, note="x")), table) == ()
 
 

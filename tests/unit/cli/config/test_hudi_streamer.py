@@ -141,8 +141,8 @@ def rule_of(name, **given):
     ],
 )
 def test_a_published_configuration_becomes_a_rule_with_its_gaps_named(name, rule, still_open):
-    found = rule_of(name)
-    assert (dict(found.rule), len(found.open)) == ({"table_type": "cow", **rule}, still_open)
+    actual = rule_of(name)
+    assert (dict(actual.rule), len(actual.open)) == ({"table_type": "cow", **rule}, still_open)
 
 
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
@@ -245,18 +245,12 @@ def test_the_command_writes_a_usable_rule_and_hides_the_values_it_leaves_out(tmp
     file = tmp_path / "tables.yaml"
     assert run(["config", "import", str(source), "--table-type", "MERGE_ON_READ", "--write", "--file", str(file)]) == 0
     out, err = capsys.readouterr()
-    assert (
-        "secret" not in out + err
-        and "left out: sasl.jaas.config:" in err
-        and "left out: hoodie.upsert.shuffle.parallelism:" in err
-    )
+    assert "secret" not in out + err
+    assert "left out: sasl.jaas.config:" in err
+    assert "left out: hoodie.upsert.shuffle.parallelism:" in err
     (rule,) = read_tables(file.read_text()).rules
-    assert (rule.table, rule.table_type, rule.partition_by, rule.hudi["hoodie.parquet.small.file.limit"]) == (
-        "moma_mor.artworks",
-        "mor",
-        ("classification",),
-        "134217728",
-    )
+    expected = ("moma_mor.artworks", "mor", ("classification",), "134217728")
+    assert (rule.table, rule.table_type, rule.partition_by, rule.hudi["hoodie.parquet.small.file.limit"]) == expected
 
 
 def test_what_is_open_is_commented_out_and_not_written(tmp_path, capsys):
@@ -300,13 +294,9 @@ def test_the_tables_of_a_multi_table_streamer_become_rules(tmp_path, capsys):
     file = tmp_path / "tables.yaml"
     assert run(["config", "import", str(several(tmp_path)), "--write", "--file", str(file)]) == 0
     rules = read_tables(file.read_text()).rules
-    assert [(rule.topic, rule.table, rule.record_key) for rule in rules] == [
-        ("shop.public.orders", "shop.orders", ("id",)),
-        ("shop.public.items", "default.items", ("id", "line")),
-    ]
-    assert [dict(rule.hudi) for rule in rules] == [
-        {"hoodie.parquet.max.file.size": "64000000"},
-        {"hoodie.parquet.max.file.size": "32000000"},
-    ]
+    expected = [("shop.public.orders", "shop.orders", ("id",)), ("shop.public.items", "default.items", ("id", "line"))]
+    assert [(rule.topic, rule.table, rule.record_key) for rule in rules] == expected
+    expected = [{"hoodie.parquet.max.file.size": "64000000"}, {"hoodie.parquet.max.file.size": "32000000"}]
+    assert [dict(rule.hudi) for rule in rules] == expected
     err = capsys.readouterr().err
     assert "orders.properties: sasl.jaas.config" in err and "secret" not in err

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from support.builders import avro_record
 
 from sluice.admission.layouts import DLT, DMS, FOLDER, NUMBERED, SPARK, layout_of, needs_format
 from sluice.config.key_pattern import KEY_PATTERN
@@ -50,11 +51,7 @@ def test_partition_and_offset_of_numbered_objects_are_read():
 
 def test_the_proposed_rule_is_read_back_with_its_pattern_and_its_null():
     writer = read_writer_schema(
-        {
-            "type": "record",
-            "name": "R",
-            "fields": [{"name": name, "type": ["null", "string"]} for name in ("Op", "employee_id", "note", "seq")],
-        }
+        avro_record({name: ["null", "string"] for name in ("Op", "employee_id", "note", "seq")}, name="R")
     )
     rows = tuple(
         SampledRow({"Op": "I" if number else "D", "employee_id": str(number), "note": "NULL", "seq": f"{number:035d}"})

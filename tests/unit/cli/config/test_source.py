@@ -47,9 +47,9 @@ tables:
 
 
 def mistakes(text):
-    with pytest.raises(ConfigurationMistakes) as found:
+    with pytest.raises(ConfigurationMistakes) as raised:
         read_tables(text)
-    return {(mistake.line, mistake.where): mistake.message for mistake in found.value.mistakes}
+    return {(mistake.line, mistake.where): mistake.message for mistake in raised.value.mistakes}
 
 
 def rule(**keys):
@@ -237,26 +237,17 @@ tables:
     generation: 2
     hudi: {hoodie.parquet.a: 2}
 """).table_for_topic("a.b")
-    assert (table.record_key, table.table_type, table.freshness_s, table.time_travel_h, table.delete_mode) == (
-        ("id",),
-        "mor",
-        90,
-        24,
-        "hard",
-    )
-    assert (table.hudi, table.keep_deleted_values, table.generation, table.lane) == (
-        {"hoodie.parquet.a": "2", "hoodie.parquet.b": "true"},
-        True,
-        2,
-        "big",
-    )
+    expected = (("id",), "mor", 90, 24, "hard")
+    assert (table.record_key, table.table_type, table.freshness_s, table.time_travel_h, table.delete_mode) == expected
+    expected = ({"hoodie.parquet.a": "2", "hoodie.parquet.b": "true"}, True, 2, "big")
+    assert (table.hudi, table.keep_deleted_values, table.generation, table.lane) == expected
 
 
 def test_columns_are_named_as_the_source_and_the_rest_of_a_rule_names_the_tables():
     written = {"exclude": "note", "rename": {"eml": "email"}, "hash": "eml", "mask": ["card"], "key": "shop/customers"}
-    (found,) = read_tables(rule(record_key="email", columns=written)).rules
-    assert found.columns == ColumnRules(("note",), {"eml": "email"}, ("eml",), "shop/customers", {"card": 0})
-    assert Configuration.from_json(Configuration((found,)).to_json()).rules == (found,)
+    (parsed,) = read_tables(rule(record_key="email", columns=written)).rules
+    assert parsed.columns == ColumnRules(("note",), {"eml": "email"}, ("eml",), "shop/customers", {"card": 0})
+    assert Configuration.from_json(Configuration((parsed,)).to_json()).rules == (parsed,)
     (masked,) = read_tables(rule(columns={"mask": {"card": 4}})).rules
     assert masked.columns.mask == {"card": 4}
 
@@ -264,12 +255,12 @@ def test_columns_are_named_as_the_source_and_the_rest_of_a_rule_names_the_tables
 def test_expectations_are_numbers_dates_values_and_patterns_by_column():
     numbers, days = {"min": 0, "max": 1.5, "not_null": True}, {"min": date(2024, 1, 1)}
     written = {"n": numbers, "day": days, "s": {"in": ["a", 1, True], "matches": "a+?|(?i:b)"}}
-    (found,) = read_tables(rule(expect={"failures": "report", "columns": written})).rules
-    expected = {expectation.column: expectation for expectation in found.expect.all()}
+    (parsed,) = read_tables(rule(expect={"failures": "report", "columns": written})).rules
+    expected = {expectation.column: expectation for expectation in parsed.expect.all()}
     assert (expected["n"].least, expected["n"].most, expected["n"].not_null) == (Decimal(0), Decimal("1.5"), True)
     assert expected["day"].least == "2024-01-01"
     assert (expected["s"].among, expected["s"].pattern) == (("a", "1", "true"), "a+?|(?i:b)")
-    assert Configuration.from_json(Configuration((found,)).to_json()).rules == (found,)
+    assert Configuration.from_json(Configuration((parsed,)).to_json()).rules == (parsed,)
 
 
 def test_limits_are_inherited_one_by_one_and_defaults_are_not_written():
@@ -279,12 +270,11 @@ def test_limits_are_inherited_one_by_one_and_defaults_are_not_written():
         "tables:\n  - {topic: a.b, table: a.b, limits: {quarantined_rows: 0, schema_depth: 8}}\n"
     )
     configuration = read_tables(text)
-    (found,) = configuration.rules
-    assert found.limits == Limits(object_bytes=1024**3, quarantined_rows=0, schema_depth=8)
-    assert (
-        Configuration.from_json(configuration.to_json()) == configuration and found.apply("a.b").limits == found.limits
-    )
-    assert TableConfig.from_dict(found.apply("a.b").to_dict()) == found.apply("a.b")
+    (parsed,) = configuration.rules
+    assert parsed.limits == Limits(object_bytes=1024**3, quarantined_rows=0, schema_depth=8)
+    assert Configuration.from_json(configuration.to_json()) == configuration
+    assert parsed.apply("a.b").limits == parsed.limits
+    assert TableConfig.from_dict(parsed.apply("a.b").to_dict()) == parsed.apply("a.b")
     assert "limits" not in read_tables(rule()).to_json()
     assert [where for _, where in mistakes(rule(limits={"schema_depth": 500}))] == ["tables[0].limits.schema_depth"]
 
@@ -309,8 +299,8 @@ def test_limits_that_a_task_of_the_lane_has_no_memory_for_are_a_mistake():
     ],
 )
 def test_lineage_is_on_off_or_a_list(written, words):
-    (found,) = read_tables(rule(lineage=written)).rules
-    assert found.lineage == words == TableConfig.from_dict(found.apply("a.b").to_dict()).lineage
+    (parsed,) = read_tables(rule(lineage=written)).rules
+    assert parsed.lineage == words == TableConfig.from_dict(parsed.apply("a.b").to_dict()).lineage
     configuration = read_tables(rule(lineage=written))
     assert Configuration.from_json(configuration.to_json()) == configuration
 
@@ -451,10 +441,8 @@ tables:
       hoodie.foo.bar: 1
 """
     says = "is not an option that Sluice knows, and may have no effect"
-    assert read_with_warnings(text)[1] == (
-        f"line 2: defaults: hudi: hoodie.some.default {says}",
-        f"line 10: c.d: hudi: hoodie.foo.bar {says}",
-    )
+    expected = (f"line 2: defaults: hudi: hoodie.some.default {says}", f"line 10: c.d: hudi: hoodie.foo.bar {says}")
+    assert read_with_warnings(text)[1] == expected
 
 
 def delete_when(written, defaults=""):
@@ -488,9 +476,9 @@ def test_a_deletion_may_be_marked_by_null_or_by_any_other_value():
     ],
 )
 def test_a_mark_of_deletions_that_says_nothing_or_two_things_is_a_mistake(written, said):
-    with pytest.raises(ConfigurationMistakes) as found:
+    with pytest.raises(ConfigurationMistakes) as raised:
         delete_when(written)
-    assert said in str(found.value)
+    assert said in str(raised.value)
 
 
 def test_a_rules_own_mark_of_deletions_replaces_that_of_the_defaults():

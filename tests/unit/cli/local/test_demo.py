@@ -23,15 +23,13 @@ def test_a_made_change_is_later_than_every_bundled_one_and_has_the_newest_schema
     bundled = sorted(BRONZE.rglob("tickit.ecomm.sale+*.avro"))
     newest = fastavro.reader(bundled[-1].open("rb"))
     rows = [record for path in bundled for record in fastavro.reader(path.open("rb"))]
-    assert [(name.topic, name.offset) for name in names] == [
-        ("tickit.ecomm.sale", names[0].offset),
-        ("tickit.ecomm.sale", names[0].offset + 1),
-    ]
+    expected = [("tickit.ecomm.sale", names[0].offset), ("tickit.ecomm.sale", names[0].offset + 1)]
+    assert [(name.topic, name.offset) for name in names] == expected
     assert names[0].offset == classify(bundled[-1].name, 1).offset + len(list(newest))
-    found = [fastavro.reader(io.BytesIO(body)) for _, body in made]
-    assert {reader.writer_schema["name"] for reader in found} == {newest.writer_schema["name"]}
-    assert read_writer_schema(found[0].writer_schema).row == read_writer_schema(newest.writer_schema).row
-    (changed,), (deleted,) = (list(reader) for reader in found)
+    actual = [fastavro.reader(io.BytesIO(body)) for _, body in made]
+    assert {reader.writer_schema["name"] for reader in actual} == {newest.writer_schema["name"]}
+    assert read_writer_schema(actual[0].writer_schema).row == read_writer_schema(newest.writer_schema).row
+    (changed,), (deleted,) = (list(reader) for reader in actual)
     assert (changed["qtysold"], changed["__op"], deleted["__op"], deleted["__deleted"]) == (7, "u", "d", "true")
     assert max(record["__pos"] for record in rows) < changed["__pos"] < deleted["__pos"]
 

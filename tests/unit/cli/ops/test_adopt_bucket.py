@@ -23,13 +23,10 @@ OTHERS = {
 def test_all_else_stays_and_a_second_time_changes_nothing(arn):
     once = with_stack(OTHERS, "sluice-s", arn)
     assert with_stack(once, "sluice-s", arn) == once
-    assert (
-        once["TopicConfigurations"] == OTHERS["TopicConfigurations"]
-        and once["QueueConfigurations"][0] == OTHERS["QueueConfigurations"][0]
-    )
-    assert ("EventBridgeConfiguration" in once) is (arn is None) and len(once["QueueConfigurations"]) == (
-        1 if arn is None else 2
-    )
+    assert once["TopicConfigurations"] == OTHERS["TopicConfigurations"]
+    assert once["QueueConfigurations"][0] == OTHERS["QueueConfigurations"][0]
+    assert ("EventBridgeConfiguration" in once) is (arn is None)
+    assert len(once["QueueConfigurations"]) == (1 if arn is None else 2)
 
 
 @pytest.mark.parametrize(

@@ -50,12 +50,8 @@ def test_a_runs_whole_cost_is_divided_among_its_tables_by_bytes():
         [batch("r1", a=3 * 10**9), batch("r1", b=10**9), batch("r2", a=0, b=0), batch("older", a=1)],
         Assumptions(),
     )
-    assert summary["a"] == {
-        "gb": 3.0,
-        "usd": pytest.approx(0.75 + 0.25),
-        "usd_per_gb": pytest.approx(1 / 3),
-        "files_usd": 0.0,
-    }
+    expected = {"gb": 3.0, "usd": pytest.approx(0.75 + 0.25), "usd_per_gb": pytest.approx(1 / 3), "files_usd": 0.0}
+    assert summary["a"] == expected
     assert summary["(idle)"]["usd"] == 0.2 and sum(one["usd"] for one in summary.values()) == pytest.approx(1.7)
 
 

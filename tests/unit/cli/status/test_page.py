@@ -65,7 +65,7 @@ def healthy():
         "lanes": [lane for lane in status["lanes"] if lane["state"] in ("running", "idle")],
         "tables": [{**table, **calm} for table in status["tables"]],
         "services": [],
-        "set_aside": {name: {**found, "objects": 0, "reasons": []} for name, found in status["set_aside"].items()},
+        "set_aside": {name: {**item, "objects": 0, "reasons": []} for name, item in status["set_aside"].items()},
         "quarantined_rows": {"rows": 0, "objects": 0, "more": False, "reasons": []},
     }
 
@@ -124,10 +124,8 @@ def test_blocked_and_paused_tables_are_named():
         sample_table("a.b", "main", 7, 1, 1, 1, blocked="the table went back\nmore"),
         sample_table("c.d", "main", 7, 1, 1, 1, paused=True),
     ]
-    assert [(trouble.name, trouble.text) for trouble in troubles(status)] == [
-        ("blocked", "Table a.b: the table went back"),
-        ("paused", "Table c.d: 7 objects pending"),
-    ]
+    expected = [("blocked", "Table a.b: the table went back"), ("paused", "Table c.d: 7 objects pending")]
+    assert [(trouble.name, trouble.text) for trouble in troubles(status)] == expected
 
 
 def test_late_tables_are_one_trouble():
@@ -162,10 +160,10 @@ def test_a_command_that_a_reason_names_is_set_as_code_and_the_rest_is_escaped():
 @COLOURS
 def test_text_has_the_contrast_of_wcag_aa(colours):
     assert {
-        (name, ground): round(found, 2)
+        (name, ground): round(actual, 2)
         for name in TEXT
         for ground in GROUNDS
-        if (found := contrast(colours[name], colours[ground])) < 4.5
+        if (actual := contrast(colours[name], colours[ground])) < 4.5
     } == {}
 
 
@@ -210,10 +208,10 @@ def test_every_link_leads_to_a_part_of_the_page(shown):
 
 def test_rows_lead_to_commands_that_exist(shown):
     wrong = [
-        (text, found)
+        (text, actual)
         for text in shown.commands
         for command in commands_in(f"    {text}\n", "page")
-        if (found := problem(command.words))
+        if (actual := problem(command.words))
     ]
     assert wrong == []
     verbs = {tuple(text.split()[3:4]) for text in shown.commands}

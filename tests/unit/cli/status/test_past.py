@@ -100,10 +100,8 @@ def test_a_replay_that_changes_nothing_counts_no_commit_object_or_change():
         batch("b-2", "r", 90_000, 10_000, 15_000, readable=99_000, **REPLAY),
     ]
     (table,) = table_pasts(known)
-    assert [(commit.objects, commit.changes, commit.no_change) for commit in table.commits] == [
-        (2, 5, False),
-        (0, 0, True),
-    ]
+    expected = [(2, 5, False), (0, 0, True)]
+    assert [(commit.objects, commit.changes, commit.no_change) for commit in table.commits] == expected
     assert [commit.waited_ms for commit in table.commits] == [20_000, None]
     assert (table.p50_ms, table.p95_ms, table.slowest) == (20_000, 20_000, "b-1-10000")
     assert backlog(known, [], WINDOW) == backlog(known[:1], [], WINDOW)
@@ -119,10 +117,8 @@ def test_objects_of_a_rebuilt_table_came_once_and_wait_again_since_the_rebuild()
     manifest = replace(again.manifest, tables={"crm.user": replace(part, objects=objects)})
     known = [first, PastBatch(manifest, again.outcomes)]
     (table,) = table_pasts(known)
-    assert [(commit.objects, commit.changes, commit.waited_ms) for commit in table.commits] == [
-        (2, 5, 20_000),
-        (0, 0, None),
-    ]
+    expected = [(2, 5, 20_000), (0, 0, None)]
+    assert [(commit.objects, commit.changes, commit.waited_ms) for commit in table.commits] == expected
     assert (table.p95_ms, table.slowest) == (20_000, "b-1-10000")
     bins = backlog(known, [], WINDOW)
     assert [bins[at] for at in (9, 20, 31, 59, 61, 98, 100)] == [0, 2, 0, 0, 2, 2, 0]
@@ -146,14 +142,8 @@ def test_a_run_is_described_from_its_item_or_later_from_its_batches():
     known = {"run-1": {"lane": "main", "requested_at": T + 1_100, "started_at": T + 1_900, "state": "running"}}
     old, new = runs(batches, known, T + 9_000)
     assert (old.run, old.began_at, old.ended_at, old.state) == ("run-0", T - 9_000, T - 8_000, "ended")
-    assert (new.run, new.requested_at, new.began_at, new.ended_at, new.batches, new.changes) == (
-        "run-1",
-        T + 1_100,
-        T + 1_900,
-        None,
-        1,
-        5,
-    )
+    expected = ("run-1", T + 1_100, T + 1_900, None, 1, 5)
+    assert (new.run, new.requested_at, new.began_at, new.ended_at, new.batches, new.changes) == expected
 
 
 def test_changes_count_with_the_run_that_took_the_batch_over():
@@ -165,10 +155,8 @@ def test_changes_count_with_the_run_that_took_the_batch_over():
     page = runs(batches, {item["run"]: item for item in items}, T + 9_000)
     assert [(run.run, run.batches, run.changes) for run in page] == [("run-1", 1, 0), ("run-2", 1, 5)]
     newer, older = summaries(items, batches, T + 9_000)
-    assert [[run[name] for name in ("batches", "objects", "changes")] for run in (newer, older)] == [
-        [1, 1, 5],
-        [1, 0, 0],
-    ]
+    expected = [[1, 1, 5], [1, 0, 0]]
+    assert [[run[name] for name in ("batches", "objects", "changes")] for run in (newer, older)] == expected
     (only_failed,) = summaries(items[1:], batches, T + 9_000)
     assert only_failed["changes"] == 0
 

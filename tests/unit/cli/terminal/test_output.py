@@ -67,13 +67,8 @@ def test_equal_column_names_are_distinguished():
 
 def test_sizes_and_ages_are_printed_briefly():
     assert [human_bytes(size) for size in (0, 1023, 1536, 5 * 1024**4)] == ["0 B", "1023 B", "1.5 KiB", "5.0 TiB"]
-    assert [human_age(age) for age in (-5, 999, 95_000, 3_600_000, 90_000_000)] == [
-        "0 s",
-        "0 s",
-        "1 min 35 s",
-        "1 h",
-        "1 d 1 h",
-    ]
+    expected = ["0 s", "0 s", "1 min 35 s", "1 h", "1 d 1 h"]
+    assert [human_age(age) for age in (-5, 999, 95_000, 3_600_000, 90_000_000)] == expected
     assert (counted(1, "object"), counted(2000, "object")) == ("1 object", "2,000 objects")
 
 
@@ -120,13 +115,8 @@ def test_a_narrow_table_shortens_ids_and_keys_in_the_middle(monkeypatch, capsys)
 def test_a_key_that_fits_beside_nothing_stands_whole_below_its_row(monkeypatch, capsys):
     rows = [(ID, "crm.user", KEY), (ID, "b", "-")]
     lines = printed(monkeypatch, capsys, ("id", "table", "key"), rows, paths=(2,), width=40)
-    assert [line.rstrip() for line in lines] == [
-        "id            table",
-        "  key",
-        f"{ID}  crm.user",
-        f"  {KEY}",
-        f"{ID}  b",
-    ]
+    expected = ["id            table", "  key", f"{ID}  crm.user", f"  {KEY}", f"{ID}  b"]
+    assert [line.rstrip() for line in lines] == expected
 
 
 FIX = "Check what the log says of its last run, then run `sluice quarantine retry --code not_avro --table crm.user`"
@@ -191,18 +181,12 @@ def test_nothing_is_left_out_of_a_table_in_a_pipe(capsys):
 
 
 def test_lines_of_a_message_stay_apart_and_a_copied_text_stays_whole():
-    assert wrapped("tables.yaml has 1 mistake:\n\nline 2: an unknown key", 30) == [
-        "tables.yaml has 1 mistake:",
-        "",
-        "line 2: an unknown key",
-    ]
+    expected = ["tables.yaml has 1 mistake:", "", "line 2: an unknown key"]
+    assert wrapped("tables.yaml has 1 mistake:\n\nline 2: an unknown key", 30) == expected
     command = "`sluice quarantine retry --code x`"
     assert wrapped(f"retry it with {command} afterwards", 30) == ["retry it with", f"  {command}", "  afterwards"]
-    assert wrapped("won  dt=2026 01/a b.avro offset 7", 21, "dt=2026 01/a b.avro") == [
-        "won",
-        "  dt=2026 01/a b.avro",
-        "  offset 7",
-    ]
+    expected = ["won", "  dt=2026 01/a b.avro", "  offset 7"]
+    assert wrapped("won  dt=2026 01/a b.avro offset 7", 21, "dt=2026 01/a b.avro") == expected
     assert wrapped("東京 東京 東京", 10) == ["東京 東京", "  東京"]
 
 

@@ -46,11 +46,8 @@ def life_of(key, *, instants=(LOADED, MOVED, NOTED), purged=False):
 
 def test_every_version_of_a_row_is_read_from_the_table_with_the_change_that_it_is():
     life = life_of("6")
-    assert [(item.instant, item.row.position) for item in life.versions] == [
-        (LOADED, position_of(6)),
-        (MOVED, position_of(13)),
-        (NOTED, position_of(22)),
-    ]
+    expected = [(LOADED, position_of(6)), (MOVED, position_of(13)), (NOTED, position_of(22))]
+    assert [(item.instant, item.row.position) for item in life.versions] == expected
     assert [item.row.values["name"] for item in life.versions] == ["six", "six b", "six c"]
     change = life.versions[-1].change
     assert (change.key, change.version, change.offset, change.op) == ("topics/t/t+0+0000000000.avro", "v1", 22, "u")
@@ -130,7 +127,7 @@ LIFE = RowLife((version("20", "2"), version("40", "3")), "20")
 
 def opened(instant, *, counts=CLEAN, life=LIFE, config=CONFIG, checked=(), quarantined_rows=()):
     outcome = Outcome("b", "t", COMMITTED, 1, instant, counts=counts, quarantined_rows=quarantined_rows)
-    return [found.key for found in objects_to_open(ITEMS, outcome, config, life, set(checked))]
+    return [item.key for item in objects_to_open(ITEMS, outcome, config, life, set(checked))]
 
 
 def test_no_object_is_opened_if_every_change_of_the_batch_won_and_is_in_the_table():
@@ -170,8 +167,8 @@ def test_a_story_takes_from_the_table_what_no_object_was_opened_for():
         MergedBatch("b4", "50", 4, ()),
     ]
     chapters = story(batches, columns=(), life=LIFE, from_the_start=False)
-    found = [[(judged.verdict, judged.change.key) for judged in chapter.judged] for chapter in chapters]
-    assert found == [[("newest", "2")], [("lost", "late")], [("won", "3")]]
+    actual = [[(judged.verdict, judged.change.key) for judged in chapter.judged] for chapter in chapters]
+    assert actual == [[("newest", "2")], [("lost", "late")], [("won", "3")]]
     assert [chapter.row.values for chapter in chapters] == [{"a": "20"}, {"a": "20"}, {"a": "40"}]
     assert "20" in chapters[2].judged[0].why
 

@@ -43,7 +43,7 @@ def test_a_later_change_that_lost_says_what_to_do(counted):
         return FoundChange("k", "v", offset, 0, encode(0, kind, parts, offset), "u", False, at, {"a": offset})
 
     def why(*changes):
-        told = [MergedBatch(f"b{at}", f"2026{at}", at, (each,), (), counted) for at, each in enumerate(changes)]
+        told = [MergedBatch(f"b{at}", f"2026{at}", at, (one,), (), counted) for at, one in enumerate(changes)]
         together = story([MergedBatch("b", "2026", 1, changes, (), counted)], columns=["a"])
         reasons = {item.why for chapter in (story(told, columns=["a"])[-1], *together) for item in chapter.judged}
         return sum("raise the table's `generation`" in text for text in reasons)
@@ -121,16 +121,13 @@ def test_an_ignored_deletion_keeps_the_values():
     chapters = story(
         [batch("b1", 1, change("1", "c", a=1)), batch("b2", 2, change("2", "d"))], columns=["a"], ignore_deletes=True
     )
-    assert (
-        verdicts(chapters)[1] == [("2", "ignored")]
-        and chapters[1].row.values == {"a": 1}
-        and not chapters[1].row.deleted
-    )
+    assert verdicts(chapters)[1] == [("2", "ignored")]
+    assert chapters[1].row.values == {"a": 1}
+    assert not chapters[1].row.deleted
 
 
 @pytest.mark.parametrize("value", [None, "", "NULL", "qu\"o'te", "東京/=+&", "\x00\x1b"])
 def test_any_value_survives(value):
     (chapter,) = story([batch("b1", 1, change("1", "c", a=value))], columns=["a"])
-    assert describe(chapter)["row"]["values"] == {"a": value} and describe(chapter)["changes"][0]["values"] == {
-        "a": value
-    }
+    assert describe(chapter)["row"]["values"] == {"a": value}
+    assert describe(chapter)["changes"][0]["values"] == {"a": value}

@@ -128,11 +128,8 @@ def test_rows_that_were_committed_before_a_retry_stay_readable():
 
 
 def test_an_object_that_met_a_living_run_waited_for_its_next_look():
-    assert spans(trace_of(replace(FACTS, run={"requested_at": T - 60_000, "started_at": T - 50_000})))[:3] == [
-        ("notice", 50, 350),
-        ("wait", 400, 8_600),
-        ("open", 9_000, 200),
-    ]
+    expected = [("notice", 50, 350), ("wait", 400, 8_600), ("open", 9_000, 200)]
+    assert spans(trace_of(replace(FACTS, run={"requested_at": T - 60_000, "started_at": T - 50_000})))[:3] == expected
 
 
 def test_a_batch_that_was_taken_over_names_the_wait_and_the_run():
@@ -146,9 +143,9 @@ def test_a_batch_that_was_taken_over_names_the_wait_and_the_run():
 
 def test_a_commit_that_another_run_found_was_readable_before():
     dead = {"requested_at": T + 420, "started_at": T + 8_000, "ended_at": T + 12_600, "state": "lapsed"}
-    found = replace(OUTCOME, committed_at=T + 43_000, stages=(Stage("commit", T + 11_000, 1_500),))
+    changed = replace(OUTCOME, committed_at=T + 43_000, stages=(Stage("commit", T + 11_000, 1_500),))
     later = {"batch": {"committed_at": T + 43_050, "announced_at": T + 43_400}, "part": {"settled_at": T + 43_040}}
-    facts = replace(FACTS, outcome=found, run=dead, finished_by="run-2", **later)
+    facts = replace(FACTS, outcome=changed, run=dead, finished_by="run-2", **later)
     trace = trace_of(facts)
     assert spans(trace)[4:8] == [
         ("merge", 9_000, 2_000),
@@ -158,7 +155,7 @@ def test_a_commit_that_another_run_found_was_readable_before():
     ]
     assert trace.spans[6].note == "its run ended before it recorded the commit, until run-2 found it"
     assert trace.readable_at == T + 12_500
-    assert taken_over_at(found, dead) == T + 12_600 and taken_over_at(OUTCOME, {"ended_at": T + 13_100}) is None
+    assert taken_over_at(changed, dead) == T + 12_600 and taken_over_at(OUTCOME, {"ended_at": T + 13_100}) is None
 
 
 def test_it_is_readable_with_its_commit_and_not_with_the_housekeeping_behind_it():
@@ -171,21 +168,13 @@ def test_it_is_readable_with_its_commit_and_not_with_the_housekeeping_behind_it(
 
 def test_a_replay_is_apart_and_the_rows_are_readable_since_the_first_commit():
     trace, first = trace_of(REPLAYED), trace_of(FACTS)
-    assert (trace.readable_at, trace.to_readable_ms, trace.batch, trace.instant) == (
-        first.readable_at,
-        12_450,
-        "b-1",
-        "20260101000000000",
-    )
+    expected = (first.readable_at, 12_450, "b-1", "20260101000000000")
+    assert (trace.readable_at, trace.to_readable_ms, trace.batch, trace.instant) == expected
     assert trace.spans == first.spans
     replay = trace.replay
     assert (replay.at, replay.batch, replay.run, replay.result) == (T + DAY, "b-2", "run-2", "no change of the table")
-    assert [(span.name, span.began_at - T - DAY, span.ms) for span in replay.spans] == [
-        ("wait", 0, 500),
-        ("open", 500, 100),
-        ("read", 600, 300),
-        ("settle", 900, 50),
-    ]
+    expected = [("wait", 0, 500), ("open", 500, 100), ("read", 600, 300), ("settle", 900, 50)]
+    assert [(span.name, span.began_at - T - DAY, span.ms) for span in replay.spans] == expected
     notes = {moment.name: moment.note for moment in trace.moments}
     assert notes["replayed"] == "no change of the table" and "rebuilt" not in " ".join(notes.values())
     assert "replayed 2023-11-15T22:13:20Z" in summary(trace)
@@ -268,8 +257,8 @@ TRIED = ("wait", 400, 1_600, "until a batch set it aside")
 def test_quarantine_has_its_true_stretch_beside_a_rebuild(rebuilt, set_aside_at, expected):
     record = replace(RECORD, replayed_at=rebuilt)
     trace = trace_of(replace(FACTS, record=record, decisions=(RETRY,), set_aside_at=set_aside_at, run={}))
-    found = [(span.name, span.began_at - T, span.ms, span.note) for span in trace.spans]
-    assert found[1 : 1 + len(expected)] == expected
+    actual = [(span.name, span.began_at - T, span.ms, span.note) for span in trace.spans]
+    assert actual[1 : 1 + len(expected)] == expected
     assert sum(span.ms for span in trace.spans) == trace.spans[-1].ended_at - trace.put_at
     assert all(before.ended_at == after.began_at for before, after in zip(trace.spans, trace.spans[1:], strict=False))
 

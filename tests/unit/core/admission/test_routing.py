@@ -44,14 +44,8 @@ DATA = Path(__file__).resolve().parents[3] / "data"
 )
 def test_a_change_files_name_gives_topic_partition_and_offset(key, topic, partition, offset, offset_is):
     route = classify(key, 100)
-    assert (route.kind, route.topic, route.kafka_partition, route.offset, route.offset_is, route.format) == (
-        "change_file",
-        topic,
-        partition,
-        offset,
-        offset_is,
-        "avro",
-    )
+    expected = ("change_file", topic, partition, offset, offset_is, "avro")
+    assert (route.kind, route.topic, route.kafka_partition, route.offset, route.offset_is, route.format) == expected
 
 
 # Where the sinks put their objects, by their own documentation:
@@ -140,14 +134,8 @@ def test_a_change_files_name_gives_topic_partition_and_offset(key, topic, partit
 )
 def test_the_topic_is_found_with_any_partitioner_and_depth(key, partition, offset, offset_is, file_format):
     route = classify(key, 1)
-    assert (route.kind, route.topic, route.kafka_partition, route.offset, route.offset_is, route.format) == (
-        "change_file",
-        "src.s.t",
-        partition,
-        offset,
-        offset_is,
-        file_format,
-    )
+    expected = ("change_file", "src.s.t", partition, offset, offset_is, file_format)
+    assert (route.kind, route.topic, route.kafka_partition, route.offset, route.offset_is, route.format) == expected
 
 
 @pytest.mark.parametrize(
@@ -162,13 +150,8 @@ def test_the_topic_is_found_with_any_partitioner_and_depth(key, partition, offse
 )
 def test_partition_and_offset_are_found_with_another_file_delimiter(key, topic):
     route = classify(key, 1)
-    assert (route.kind, route.topic, route.kafka_partition, route.offset, route.offset_is) == (
-        "change_file",
-        topic,
-        3,
-        12,
-        "first",
-    )
+    expected = ("change_file", topic, 3, 12, "first")
+    assert (route.kind, route.topic, route.kafka_partition, route.offset, route.offset_is) == expected
     assert classify(key.replace(".avro", ".keys.avro"), 1).rule == "keys_file"
 
 

@@ -103,7 +103,7 @@ class TestTurns:
     def test_a_long_backlog_of_one_table_does_not_starve_another(self):
         pending = [waiting(n, "shop.many") for n in range(100)] + [waiting(200, "shop.few"), waiting(201, "shop.few")]
         plan = planned(pending, Budget(6, 1 << 40))
-        assert {table: len(found) for table, found in plan.objects.items()} == {"shop.many": 4, "shop.few": 2}
+        assert {table: len(item) for table, item in plan.objects.items()} == {"shop.many": 4, "shop.few": 2}
 
     def test_the_table_that_waits_longest_goes_first_and_its_oldest_object_first(self):
         plan = planned([waiting(3, "shop.b"), waiting(2, "shop.a"), waiting(1, "shop.b")], Budget(1, 1 << 40))
@@ -114,7 +114,7 @@ class TestTurns:
             [waiting(1, "shop.a", 6), waiting(2, "shop.b", 3), waiting(3, "shop.a", 6), waiting(4, "shop.b", 1)],
             Budget(10, 10),
         )
-        assert [item.offset for found in plan.objects.values() for item in found] == [1, 2, 4]
+        assert [item.offset for value in plan.objects.values() for item in value] == [1, 2, 4]
         assert plan.next_due_at == NOW
 
     def test_rows_are_estimated_from_earlier_objects_and_limit_a_table_as_bytes_do(self):
@@ -124,10 +124,8 @@ class TestTurns:
         )
         pending = [waiting(n, "shop.a", 10) for n in range(4)] + [waiting(n, "shop.b", 10) for n in (5, 6)]
         plan = planned(pending, Budget(1_000, 1 << 40, rows=70), (dense, unknown))
-        assert {table: len(found) for table, found in plan.objects.items()} == {
-            "shop.a": 2,
-            "shop.b": 2,
-        } and plan.next_due_at == NOW
+        assert {table: len(item) for table, item in plan.objects.items()} == {"shop.a": 2, "shop.b": 2}
+        assert plan.next_due_at == NOW
         assert (
             len(
                 planned([waiting(1, size=100), waiting(2, size=1)], Budget(9, 1 << 40, rows=1), (dense,)).objects[

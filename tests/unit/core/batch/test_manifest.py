@@ -64,7 +64,5 @@ def test_the_same_objects_taken_back_in_are_another_batch():
         )
         for attempt in (0, 1)
     )
-    assert (
-        Manifest.from_json(first.to_json()).batch != again.batch
-        and Manifest.from_json(again.to_json()).objects[0].attempt == 1
-    )
+    assert Manifest.from_json(first.to_json()).batch != again.batch
+    assert Manifest.from_json(again.to_json()).objects[0].attempt == 1

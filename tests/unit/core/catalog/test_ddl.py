@@ -64,10 +64,8 @@ def test_a_views_statement_gives_the_living_rows_and_no_hidden_column():
             "'c', null)"
         )
         result = connection.execute(view_sql(asked, asked.names.entries[0]))
-        assert [column[0].lower() for column in result.description] == ["id", "order"] and result.fetchall() == [
-            ("1", "a"),
-            ("3", "c"),
-        ]
+        assert [column[0].lower() for column in result.description] == ["id", "order"]
+        assert result.fetchall() == [("1", "a"), ("3", "c")]
 
 
 def test_the_view_of_a_history_table_shows_states_with_their_times():

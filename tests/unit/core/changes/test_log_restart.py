@@ -62,12 +62,12 @@ def mysql(first: int, file: str, at: int, **described: Any) -> SeenObject:
 def parked(*batches: list[SeenObject], generation: int = 0) -> list[str]:
     """The objects that are parked, over several batches of one table."""
     marks: dict[int, Mark] = {}
-    found: list[str] = []
+    collected: list[str] = []
     for batch in batches:
         judged = judge(marks, batch, generation=generation)
         marks = {partition: Mark.from_dict(mark.to_dict()) for partition, mark in judged.marks.items()}
-        found += sorted(judged.parked)
-    return found
+        collected += sorted(judged.parked)
+    return collected
 
 
 @pytest.mark.parametrize("split", [False, True])
@@ -91,13 +91,13 @@ def test_objects_without_offsets_are_judged_by_their_time_in_s3(topic: str) -> N
         [pg(5_000, 2 * GB, 130, last=5_000), pg(6_000, 3 * GB, 140, last=6_000)],
         [pg(7_000, 50 * GB, 150, last=7_000)],
     ]
-    watch, found = KafkaWatch(), list[str]()
+    watch, actual = KafkaWatch(), list[str]()
     for batch in batches:
         seen = [replace(item, partition=BY_TIME, topic=topic) for item in batch]
         judged = watched(watch, seen, CONFIG if topic != "src.other" else merged)
-        watch, found = KafkaWatch.from_dict(json.loads(json.dumps(judged.watch.to_dict()))), found + [*judged.parked]
+        watch, actual = KafkaWatch.from_dict(json.loads(json.dumps(judged.watch.to_dict()))), actual + [*judged.parked]
         assert all("objects without an offset at 1970-01-01 00:00:05" in why for why in judged.parked.values())
-    assert found == ["o0-5000", "o0-6000", "o0-7000"]
+    assert actual == ["o0-5000", "o0-6000", "o0-7000"]
     own = [replace(item, partition=BY_TIME) for batch in batches for item in batch]
     assert not watched(KafkaWatch(), own, replace(CONFIG, merged=True)).parked
 
@@ -109,10 +109,8 @@ def test_a_binlog_that_comes_late_without_offsets_is_no_restart() -> None:
 
 
 def test_what_follows_stays_parked_also_when_the_new_log_has_grown_past_the_old_one() -> None:
-    assert parked([pg(0, 40 * GB, 100)], [pg(10, GB, 200)], [pg(20, 50 * GB, 300)], [pg(5, 39 * GB, 90)]) == [
-        "o0-10",
-        "o0-20",
-    ]
+    expected = ["o0-10", "o0-20"]
+    assert parked([pg(0, 40 * GB, 100)], [pg(10, GB, 200)], [pg(20, 50 * GB, 300)], [pg(5, 39 * GB, 90)]) == expected
 
 
 def test_a_raised_generation_starts_over() -> None:
@@ -140,14 +138,8 @@ def test_a_single_kafka_partition_is_distinguished_from_none_and_several() -> No
 def test_objects_after_a_log_restart_are_recognized_before_reading() -> None:
     marks = judge({}, [pg(0, 40 * GB, 100), pg(10, GB, 200)], generation=0).marks
     known = [(0, 10), (0, 20), (0, 9), (1, 20), (None, 20), (0, None)]
-    assert [began_again(marks, partition, offset, generation=0) for partition, offset in known] == [
-        True,
-        True,
-        False,
-        False,
-        False,
-        False,
-    ]
+    expected = [True, True, False, False, False, False]
+    assert [began_again(marks, partition, offset, generation=0) for partition, offset in known] == expected
     assert not began_again(marks, 0, 20, generation=1)
 
 
@@ -286,12 +278,12 @@ def test_partitions_beyond_the_limit_are_forgotten_oldest_first_unless_one_waits
 def test_a_log_that_goes_on_after_a_fall_is_one_of_several_in_its_partition() -> None:
     marks: dict[int, Mark] = {}
     came = [pg(0, 50 * GB, 100), pg(10, 2 * GB, 105), pg(20, 50 * GB + 1000, 110), pg(30, 2 * GB + 1000, 115)]
-    found = []
+    collected = []
     for item in came:
         judged = judge(marks, [item], generation=0)
         marks = {partition: Mark.from_dict(mark.to_dict()) for partition, mark in judged.marks.items()}
-        found.append((sorted(judged.parked), has_several_logs(marks, 0, generation=0)))
-    assert found == [([], False), (["o0-10"], False), ([], True), ([], True)]
+        collected.append((sorted(judged.parked), has_several_logs(marks, 0, generation=0)))
+    assert collected == [([], False), (["o0-10"], False), ([], True), ([], True)]
     assert not has_several_logs(marks, 0, generation=1) and not has_several_logs(marks, 1, generation=0)
     assert judge(marks, [came[1]], generation=0).parked == {}
 

@@ -33,13 +33,8 @@ CONFIGURATION = Configuration(rules=RULES, lanes=(LaneConfig(), LaneConfig(name=
 
 def test_the_first_rule_that_takes_a_topic_counts():
     table = CONFIGURATION.table_for_topic("shop.sales.order")
-    assert (table.table, table.database, table.name, table.record_key, table.lane) == (
-        "sales.orders",
-        "sales",
-        "orders",
-        ("orderid", "line"),
-        "big",
-    )
+    expected = ("sales.orders", "sales", "orders", ("orderid", "line"), "big")
+    assert (table.table, table.database, table.name, table.record_key, table.lane) == expected
 
 
 def test_a_pattern_names_table_and_key_from_the_parts_of_the_topic():

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from support.builders import avro_record
 
 from sluice.config.table import TableConfig
 from sluice.errors import NotAdoptable
@@ -73,12 +74,8 @@ def test_the_properties_of_flink_in_version_8_are_described() -> None:
     ]
     described = foreign_table(FLINK, names)
 
-    assert (described.version, described.merge_on_read, described.ordering, described.key_generator) == (
-        "8",
-        True,
-        "ts",
-        "SIMPLE_AVRO",
-    )
+    expected = ("8", True, "ts", "SIMPLE_AVRO")
+    assert (described.version, described.merge_on_read, described.ordering, described.key_generator) == expected
     assert described.payload == "EventTimeAvroPayload" and described.pending == ("20240101000000002",)
 
 
@@ -161,9 +158,7 @@ def test_columns_that_sluice_stores_in_other_letters_are_refused() -> None:
 def test_the_unit_of_a_moment_is_the_other_tables_own() -> None:
     local = {"type": "long", "logicalType": "local-timestamp-millis"}
     fields = {"id": "long", "seen": ["null", local], "kept": local, "day": local, "at": {"type": "long"}, "gone": local}
-    schema = json.dumps(
-        {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
-    )
+    schema = json.dumps(avro_record(fields, name="r"))
     own = {"id": "bigint", "seen": "timestamp", "kept": "bigint", "day": "date", "at": "timestamp"}
     source = {name: Column(name, TIMESTAMP_MICROS, "timestamp") for name in ("seen", "at")}
 
@@ -171,7 +166,7 @@ def test_the_unit_of_a_moment_is_the_other_tables_own() -> None:
 
     assert {name: column.kind for name, column in stated.items()} == {"seen": TIMESTAMP_MILLIS}
     assert stated_moments("", own) == {}
-    found = {"id": "bigint", "seen": "bigint", "at": "bigint"}
-    assert adopted_columns(found, own, table(), {**source, **stated}).raw == ("seen", "at")
+    actual = {"id": "bigint", "seen": "bigint", "at": "bigint"}
+    assert adopted_columns(actual, own, table(), {**source, **stated}).raw == ("seen", "at")
     without_source = adopted_columns({"id": "bigint", "seen": "bigint"}, own, table(), stated)
     assert without_source.raw == ("seen",), "the source's type may be text, or unknown"

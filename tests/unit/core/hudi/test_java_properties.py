@@ -5,14 +5,8 @@ from sluice.hudi.java_properties import parse_properties
 
 def test_properties_are_read_as_java_reads_them():
     text = "# c\n! c\na=1\nb : two words \nc three\nlong=x,\\\n   y\n\\u0061\\=b=v\\\\\n\nempty=\n"
-    assert parse_properties(text) == {
-        "a": "1",
-        "b": "two words ",
-        "c": "three",
-        "long": "x,y",
-        "a=b": "v\\",
-        "empty": "",
-    }
+    expected = {"a": "1", "b": "two words ", "c": "three", "long": "x,y", "a=b": "v\\", "empty": ""}
+    assert parse_properties(text) == expected
 
 
 def test_lines_end_as_in_java_and_nowhere_else():

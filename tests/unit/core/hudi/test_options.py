@@ -27,12 +27,8 @@ def test_both_names_of_the_ordering_field_are_in_a_tables_properties() -> None:
 
 def test_a_key_is_never_made_by_the_complex_generator() -> None:
     configs = [table(), table(partition_by=("a",)), table(partition_by=("a", "b")), table(record_key=("id", "n"))]
-    assert [hudi_options.key_generator(config).rsplit(".", 1)[1] for config in configs] == [
-        "NonpartitionedKeyGenerator",
-        "CustomKeyGenerator",
-        "CustomKeyGenerator",
-        "NonpartitionedKeyGenerator",
-    ]
+    expected = ["NonpartitionedKeyGenerator", "CustomKeyGenerator", "CustomKeyGenerator", "NonpartitionedKeyGenerator"]
+    assert [hudi_options.key_generator(config).rsplit(".", 1)[1] for config in configs] == expected
     assert hudi_options.partition_fields(table(partition_by=("a", "b"))) == "a:SIMPLE,b:SIMPLE"
 
 
@@ -141,21 +137,19 @@ def test_a_partitioned_tables_file_differs_from_a_table_without_partitions() -> 
         table_properties.wanted_properties(table(partition_by=("place",))),
         table_properties.wanted_properties(table()),
     )
-    found = {**parted.fixed, **parted.readers}
-    assert table_properties.differing(whole, found) == {"hoodie.table.partition.fields": ("place", "")}
+    actual = {**parted.fixed, **parted.readers}
+    assert table_properties.differing(whole, actual) == {"hoodie.table.partition.fields": ("place", "")}
 
 
 def test_a_rebuilt_table_keeps_sluices_notes_but_nothing_of_its_configuration() -> None:
-    found = {
+    actual = {
         "sluice.truncated_at": "5",
         "hoodie.table.metadata.partitions": "files",
         "hoodie.table.recordkey.fields": "idd",
         "hoodie.table.type": "MERGE_ON_READ",
     }
-    assert table_properties.kept_when_anew(found) == {
-        "sluice.truncated_at": "5",
-        "hoodie.table.metadata.partitions": "files",
-    }
+    expected = {"sluice.truncated_at": "5", "hoodie.table.metadata.partitions": "files"}
+    assert table_properties.kept_when_anew(actual) == expected
 
 
 def test_a_commit_carries_batch_table_and_run_under_the_prefix_that_hudi_copies() -> None:

@@ -25,11 +25,8 @@ def test_a_widened_column_is_as_stored_once_every_file_is_newer_than_the_change(
 def test_a_later_change_is_noted_beside_the_earlier_ones():
     noted = with_widened(with_widened(NONE_WIDENED, ["n"], newest=BEFORE), ["id", "größe"], newest=WIDENED)
     between = "20260101120000000"
-    assert [are_as_stored(noted, {name: "bigint"}, oldest_file=between) for name in ("n", "id", "größe")] == [
-        True,
-        False,
-        False,
-    ]
+    expected = [True, False, False]
+    assert [are_as_stored(noted, {name: "bigint"}, oldest_file=between) for name in ("n", "id", "größe")] == expected
 
 
 @pytest.mark.parametrize("kind", ["bigint", "double", "decimal(18,4)", "array<bigint>", "array<array<double>>"])

@@ -28,9 +28,8 @@ def test_the_record_index_starts_at_a_size_stays_and_excludes_purged_tables() ->
         wants_record_index(table(), has=has, rows=rows)
         for has, rows in ((False, few), (False, None), (False, many), (True, few))
     ] == [False, False, True, True]
-    assert wants_record_index(table(index="record"), has=False, rows=0) and not wants_record_index(
-        table(index="simple"), has=True, rows=many
-    )
+    assert wants_record_index(table(index="record"), has=False, rows=0)
+    assert not wants_record_index(table(index="simple"), has=True, rows=many)
     assert not any(
         wants_record_index(table(index=index, delete_mode="hard"), has=True, rows=many) for index in ("auto", "record")
     )

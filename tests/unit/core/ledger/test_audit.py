@@ -106,7 +106,7 @@ def lives(draw):
         if after == "rests":
             break
         if after == "rebuilt" and end == COMMITTED:
-            parts = [replace(each, part=replace(each.part, void=True)) for each in parts]
+            parts = [replace(item, part=replace(item.part, void=True)) for item in parts]
         attempt += 1
         entry = record(PENDING, None, attempt)
     return entry, tuple(parts)
@@ -115,20 +115,20 @@ def lives(draw):
 @given(lives())
 @pytest.mark.long
 def test_a_life_by_the_rules_has_no_contradiction(life):
-    found, parts = life
-    assert code(found, *parts) is None
+    contradiction, parts = life
+    assert code(contradiction, *parts) is None
 
 
 @given(lives())
 def test_a_lost_outcome_of_a_committed_object_is_found(life):
-    found, parts = life
-    if found.state != COMMITTED:
+    contradiction, parts = life
+    if contradiction.state != COMMITTED:
         return
     broken = [
-        replace(each, end=None, part=replace(each.part, state=None)) if each.part.batch == found.batch else each
-        for each in parts
+        replace(item, end=None, part=replace(item.part, state=None)) if item.part.batch == contradiction.batch else item
+        for item in parts
     ]
-    assert code(found, *broken) == audit.NO_OUTCOME
+    assert code(contradiction, *broken) == audit.NO_OUTCOME
     assert code(None, *parts) == audit.LOST_RECORD
 
 
@@ -173,12 +173,9 @@ def test_an_outcome_must_name_the_only_commit_of_its_batch():
 
 
 def test_a_commit_of_an_unknown_batch_is_found_and_services_have_none():
-    (found,) = audit.without_outcome(TABLE, COMMITS, ["b-1"])
-    assert (found.code, found.batch, found.instant) == (
-        audit.COMMIT_WITHOUT_OUTCOME,
-        "b-2",
-        "20240101000000003",
-    )
+    (contradiction,) = audit.without_outcome(TABLE, COMMITS, ["b-1"])
+    expected = (audit.COMMIT_WITHOUT_OUTCOME, "b-2", "20240101000000003")
+    assert (contradiction.code, contradiction.batch, contradiction.instant) == expected
     assert audit.without_outcome(TABLE, COMMITS, ["b-1", "b-2"]) == ()
 
 

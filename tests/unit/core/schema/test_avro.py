@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from judging.fixture_sets import shared_folders
+from support.builders import avro_record
 
 from sluice.changes.position import PositionFields
 from sluice.errors import UnsupportedType, UnusableSchema
@@ -34,8 +35,8 @@ def record(*fields, meta=META, **rest):
 
 
 def column(kind):
-    (found,) = read_writer_schema(record(("c", kind))).row.columns
-    return found
+    (result,) = read_writer_schema(record(("c", kind))).row.columns
+    return result
 
 
 def named(base, name, **more):
@@ -77,8 +78,8 @@ def test_an_envelope_has_the_columns_of_the_record_that_after_refers_to():
 
 
 def test_an_envelope_whose_after_comes_first_is_the_same():
-    value = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}]}
-    source = {"type": "record", "name": "Source", "namespace": "io.x", "fields": [{"name": "lsn", "type": "long"}]}
+    value = avro_record({"id": "int"})
+    source = avro_record({"lsn": "long"}, name="Source", namespace="io.x")
     fields = [
         {"name": "op", "type": "string"},
         {"name": "source", "type": source},
@@ -91,12 +92,8 @@ def test_an_envelope_whose_after_comes_first_is_the_same():
 
 def test_a_record_without_metadata_is_plain():
     schema = read_writer_schema(record(("id", "long"), ("op", "string"), meta=()))
-    assert (schema.shape, schema.row.names, schema.meta.op, schema.meta.position.kind) == (
-        "plain",
-        ("id", "op"),
-        None,
-        "offset",
-    )
+    expected = ("plain", ("id", "op"), None, "offset")
+    assert (schema.shape, schema.row.names, schema.meta.op, schema.meta.position.kind) == expected
 
 
 def test_metadata_under_another_prefix_is_found_by_its_company():
@@ -197,23 +194,16 @@ def test_an_optional_record_is_the_record():
 
 def test_the_sides_of_an_envelope_may_differ_in_what_does_not_change_a_value():
     def side(name, *, null):
-        point = {"type": "record", "name": f"{name}Point", "fields": [{"name": "x", "type": "double"}]}
+        point = avro_record({"x": "double"}, name=f"{name}Point")
         return {
             "name": name,
             "type": [
                 "null",
-                {
-                    "type": "record",
-                    "name": f"{name}Value",
-                    "fields": [
-                        {"name": "id", "type": ["null", "int"] if null else "int"},
-                        {"name": "p", "type": point},
-                    ],
-                },
+                avro_record({"id": ["null", "int"] if null else "int", "p": point}, name=f"{name}Value"),
             ],
         }
 
-    source = {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": "long"}]}
+    source = avro_record({"lsn": "long"}, name="Source")
     fields = [
         side("before", null=True),
         side("after", null=False),
@@ -225,11 +215,7 @@ def test_the_sides_of_an_envelope_may_differ_in_what_does_not_change_a_value():
 
 def test_documents_that_mongodbs_connector_writes_as_text_are_refused_with_advice():
     text = {"type": "string", "connect.name": "io.debezium.data.Json"}
-    source = {
-        "type": "record",
-        "name": "Source",
-        "fields": [{"name": "ts_ms", "type": "long"}, {"name": "ord", "type": "int"}],
-    }
+    source = avro_record({"ts_ms": "long", "ord": "int"}, name="Source")
     fields = [
         {"name": "before", "type": ["null", text]},
         {"name": "after", "type": ["null", text]},
@@ -314,15 +300,10 @@ def test_position_fields_named_with_their_struct_are_found():
             "string",
         ),
         (
-            {
-                "type": "record",
-                "name": "VariableScaleDecimal",
-                "namespace": "io.debezium.data",
-                "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
-            },
+            avro_record({"scale": "int", "value": "bytes"}, name="VariableScaleDecimal", namespace="io.debezium.data"),
             "string",
         ),
-        ({"type": "record", "name": "R", "fields": [{"name": "x", "type": "double"}]}, "string"),
+        (avro_record({"x": "double"}, name="R"), "string"),
         ({"type": "map", "values": ["null", "string"]}, "string"),
         ({"type": "array", "items": {"type": "map", "values": "int"}}, "array<string>"),
         (named("bytes", "io.debezium.data.Bits"), "binary"),
@@ -357,7 +338,7 @@ def test_a_type_is_stored_as_what_it_means_nullable_in_either_order(kind, expect
         5,
         None,
         {"type": "long", "logicalType": "duration-of-my-own"},
-        {"type": "record", "name": "R", "fields": [{"name": "again", "type": ["null", "R"]}]},
+        avro_record({"again": ["null", "R"]}, name="R"),
     ],
 )
 def test_a_type_that_cannot_be_stored_is_refused_by_column_and_type(kind):
@@ -407,11 +388,7 @@ def test_types_that_use_each_other_without_end_are_refused_and_not_followed():
     fields, name = [{"name": "leaf", "type": "int"}], "T0"
     types = {"type": "record", "name": name, "fields": fields}
     for number in range(1, 25):  # each has two of the one before: 2**24 leaves in 25 definitions
-        types = {
-            "type": "record",
-            "name": f"T{number}",
-            "fields": [{"name": "a", "type": types}, {"name": "b", "type": f"T{number - 1}"}],
-        }
+        types = avro_record({"a": types, "b": f"T{number - 1}"}, name=f"T{number}")
     with pytest.raises(UnsupportedType, match="too many"):
         column(types)
 
@@ -454,9 +431,9 @@ def test_a_source_column_with_a_hidden_columns_name_is_refused(name):
     ],
 )
 def test_a_column_is_called_as_its_table_can_call_it_and_found_under_its_own_name(name, stored):
-    (found,) = read_writer_schema(record((name, "int"), meta=())).row.columns
-    assert (found.name, found.written_name) == (stored, name)
-    assert COLUMN.fullmatch(found.name), "tables.yaml can't name the column, or a reader of Avro refuses the table"
+    (actual,) = read_writer_schema(record((name, "int"), meta=())).row.columns
+    assert (actual.name, actual.written_name) == (stored, name)
+    assert COLUMN.fullmatch(actual.name), "tables.yaml can't name the column, or a reader of Avro refuses the table"
 
 
 def test_names_of_other_scripts_stay_distinct():
@@ -486,7 +463,7 @@ def test_columns_that_differ_in_case_only_are_refused():
         {"type": "record", "name": "R", "fields": [5]},
         record(),
         record(("a", "int"), ("a", "int")),
-        {"type": "record", "name": "R", "fields": [{"name": f"c{n}", "type": "int"} for n in range(5000)]},
+        avro_record({f"c{n}": "int" for n in range(5000)}, name="R"),
     ],
 )
 def test_what_is_no_record_of_columns_is_refused(schema):
@@ -564,7 +541,7 @@ def test_a_number_under_the_name_of_a_text_of_the_connector_is_a_column():
 
 
 def test_a_flattened_row_with_the_columns_of_an_envelope_is_no_envelope():
-    record = {"type": "record", "name": "B", "fields": [{"name": "x", "type": "int"}]}
+    record = avro_record({"x": "int"}, name="B")
     own = [("id", "int"), ("op", "string"), ("source", "string"), ("before", ["null", record])]
     fields = [{"name": name, "type": kind} for name, kind in (*own, ("__op", "string"), ("__deleted", "string"))]
     schema = read_writer_schema({"type": "record", "name": "V", "fields": fields})

@@ -87,11 +87,8 @@ def test_a_column_that_no_type_holds_is_refused_by_name_and_types(first, second)
 
 def test_a_column_of_one_only_is_nullable_and_keeps_its_place():
     first, second = RowSchema((plain("int", "a"), plain("int", "b"))), RowSchema((plain("int", "c"), plain("int", "a")))
-    assert [(c.name, c.nullable) for c in merge_schemas(first, second).columns] == [
-        ("a", False),
-        ("b", True),
-        ("c", True),
-    ]
+    expected = [("a", False), ("b", True), ("c", True)]
+    assert [(c.name, c.nullable) for c in merge_schemas(first, second).columns] == expected
 
 
 def test_columns_that_differ_in_case_only_are_refused():

@@ -33,7 +33,5 @@ def test_a_verdict_is_added_only_where_a_schema_changes_sides():
     bad = judged(BAD)
     assert bad.judged_again(judged(BAD, at=5).judged[-1]) is bad
     let_in = bad.judged_again(judged(BAD, stored={"id": "bigint", "price": "string"}, at=7).judged[-1])
-    assert [(verdict.verdict, verdict.at) for verdict in let_in.judged] == [
-        ("incompatible", 1),
-        ("same", 7),
-    ] and let_in.verdict == "same"
+    assert [(verdict.verdict, verdict.at) for verdict in let_in.judged] == [("incompatible", 1), ("same", 7)]
+    assert let_in.verdict == "same"

@@ -1,7 +1,7 @@
 """The effect of a writer schema on a table, column by column, and the changes a stored type allows."""
 
 import pytest
-from support.builders import flattened
+from support.builders import avro_record, flattened
 
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.rules.columns import ColumnRules
@@ -73,20 +73,20 @@ def test_a_stored_type_becomes_what_holds_both(stored, written, becomes, change)
     ],
 )
 def test_a_verdict_names_the_column_the_old_and_the_new_type_and_what_to_do(stored, written):
-    with pytest.raises(Incompatible) as found:
+    with pytest.raises(Incompatible) as raised:
         widen("c", stored, written)
-    assert found.value.facts["column"] == "c"
-    described = str(found.value)
+    assert raised.value.facts["column"] == "c"
+    described = str(raised.value)
     assert "Column c" in described and "Change it back" in described and "retry" in described
-    assert all(part in described for part in found.value.facts["types"])
+    assert all(part in described for part in raised.value.facts["types"])
 
 
 def test_a_type_that_the_rule_declares_is_corrected_in_the_rule_or_by_a_rebuild():
     table = TableConfig("shop.rental", "shop", "rental", "x", ("id",), json_types={"day": "date"}, lane="big")
-    with pytest.raises(Incompatible) as found:
+    with pytest.raises(Incompatible) as raised:
         evolve_table({"id": "int", "day": "bigint"}, row(id="int", day="date"), table)
-    assert found.value.facts["types"] == ["bigint", "date"]
-    described = str(found.value)
+    assert raised.value.facts["types"] == ["bigint", "date"]
+    described = str(raised.value)
     assert "Column day is date and the table has bigint. The rule's `types` declares it as date" in described
     assert "`sluice pause big`, `sluice rebuild table shop.rental`, push again, `sluice resume big`" in described
     assert "at the source" not in described
@@ -96,16 +96,12 @@ def test_a_type_that_the_rule_declares_is_corrected_in_the_rule_or_by_a_rebuild(
 
 def test_a_type_that_the_rule_no_longer_declares_can_be_restored():
     table = TableConfig("shop.rental", "shop", "rental", "x", ("id",), lane="big")
-    csv = {
-        "type": "record",
-        "name": "sluice.csv.Row",
-        "fields": [{"name": "id", "type": "int"}, {"name": "day", "type": ["null", "string"]}],
-    }
+    csv = avro_record({"id": "int", "day": ["null", "string"]}, name="sluice.csv.Row")
     for name, untyped in (("sluice.csv.Row", True), ("sluice.json.Value", True), ("crm.Value", False)):
         writer = read_writer_schema({**csv, "name": name})
-        with pytest.raises(Incompatible) as found:
+        with pytest.raises(Incompatible) as raised:
             evolve_table({"id": "int", "day": "date"}, writer.row, table, untyped=writer.untyped)
-        described = str(found.value)
+        described = str(raised.value)
         assert "Column day is string and the table has date" in described
         assert ("Change it back to date at the source" in described) is not untyped
         restore = "the rule's `types` has no entry for day. Add one that makes it date, run `sluice config push`"
@@ -161,9 +157,9 @@ def test_the_verdict_is_the_strongest_of_the_columns(columns, expected):
 
 
 def test_a_wrong_key_of_a_table_without_data_is_to_be_corrected_in_the_file():
-    with pytest.raises(Incompatible, match="record key id is not a column") as found:
+    with pytest.raises(Incompatible, match="record key id is not a column") as raised:
         verdict(None, n="int")
-    assert found.value.next_step == (
+    assert raised.value.next_step == (
         "Correct `record_key` in tables.yaml, run `sluice config push`, then "
         "`sluice quarantine retry --code incompatible_schema`"
     )
@@ -185,18 +181,18 @@ def test_a_renamed_column_is_one_added_and_one_dropped():
     ],
 )
 def test_what_a_table_cannot_take_is_refused_with_a_way_out(stored, columns, described):
-    with pytest.raises(Incompatible, match=described) as found:
+    with pytest.raises(Incompatible, match=described) as raised:
         verdict(stored, **columns)
-    assert "to another topic" in str(found.value) or "`columns: {rename: {" in str(found.value)
-    assert "table of another name" not in str(found.value)  # a push refuses to move the topic of a table with data
-    (change,) = refused(found.value).changes
-    assert (change.change, change.column) == ("incompatible", found.value.facts["column"])
+    assert "to another topic" in str(raised.value) or "`columns: {rename: {" in str(raised.value)
+    assert "table of another name" not in str(raised.value)  # a push refuses to move the topic of a table with data
+    (change,) = refused(raised.value).changes
+    assert (change.change, change.column) == ("incompatible", raised.value.facts["column"])
 
 
 def refused_by(table, columns, *, untyped=False, **stored):
-    with pytest.raises(Incompatible) as found:
+    with pytest.raises(Incompatible) as raised:
         evolve_table(stored, row(**columns), table, untyped=untyped)
-    return str(found.value)
+    return str(raised.value)
 
 
 @pytest.mark.parametrize("untyped", [True, False])
@@ -216,10 +212,10 @@ def test_a_renamed_key_is_renamed_back_by_the_rule():
 @pytest.mark.parametrize("stored", [{"id": "int"}, None])
 def test_a_key_that_untyped_objects_leave_null_is_called_so(stored):
     table = TableConfig("db.t", "db", "t", "x", ("id",))
-    with pytest.raises(Incompatible) as found:
+    with pytest.raises(Incompatible) as raised:
         evolve_table(stored, row(n="int"), table, untyped=True)
-    assert "The record key id is null or absent in all records of the object" in str(found.value)
-    assert "a value of it in every row" in str(found.value)
+    assert "The record key id is null or absent in all records of the object" in str(raised.value)
+    assert "a value of it in every row" in str(raised.value)
 
 
 def test_a_new_type_goes_to_another_column_by_the_sources_name():
@@ -290,7 +286,7 @@ def test_no_column_orders_changes_of_a_log_whose_deletions_lack_it():
     with pytest.raises(Incompatible) as fixed:
         evolve_table({"id": "bigint", "at": "bigint"}, columns, config, of_changes=True)
     assert "`sluice rebuild table db.t`" in fixed.value.next_step
-    rows_alone = read_writer_schema({"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}]})
+    rows_alone = read_writer_schema(avro_record({"id": "int"}, name="V"))
     assert not rows_alone.of_changes and read_writer_schema(flattened({"id": "int"})).of_changes
 
 

@@ -142,10 +142,8 @@ def test_a_table_without_data_or_that_is_paused_gets_no_service():
 
 def test_without_columns_there_is_no_clustering():
     known = facts("clustering", commits=99)
-    assert (
-        names(due(known, CONFIG, NOW)) == ["clustering"]
-        and due(known, replace(CONFIG, services=ServicePolicy()), NOW) == ()
-    )
+    assert names(due(known, CONFIG, NOW)) == ["clustering"]
+    assert due(known, replace(CONFIG, services=ServicePolicy()), NOW) == ()
 
 
 def test_deleted_rows_are_purged_after_the_first_passes_the_horizon_and_then_daily():
@@ -197,10 +195,8 @@ def test_policies_are_inherited_key_by_key_and_defaults_are_not_written():
         purge_horizon_s=30 * 86_400,
     )
     assert not configuration.table_for_topic("b.c").services.on
-    assert (
-        Configuration.from_json(configuration.to_json()) == configuration
-        and TableConfig.from_dict(table.to_dict()) == table
-    )
+    assert Configuration.from_json(configuration.to_json()) == configuration
+    assert TableConfig.from_dict(table.to_dict()) == table
     assert "services" not in read_tables("tables:\n  - {topic: a.b, table: a.b, record_key: id}\n").to_json()
 
 
@@ -225,6 +221,6 @@ def test_a_policy_of_another_release_is_read_as_far_as_it_is_known():
     ],
 )
 def test_a_mistake_in_a_policy_is_reported_at_its_place(services, place):
-    with pytest.raises(ConfigurationMistakes) as found:
+    with pytest.raises(ConfigurationMistakes) as raised:
         read_tables(f"tables:\n  - {{topic: a.b, table: a.b, record_key: id, services: {services}}}\n")
-    assert [mistake.where for mistake in found.value.mistakes] == [f"tables[0].{place}"]
+    assert [mistake.where for mistake in raised.value.mistakes] == [f"tables[0].{place}"]
