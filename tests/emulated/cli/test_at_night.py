@@ -85,15 +85,6 @@ class TestRuns:
         stack.put_documents(manifest, outcome)
         return stack
 
-    def test_runs_are_listed_newest_first_with_what_they_did(self, three, capsys):
-        assert run(["ops", "runs", "--json"]) == 0
-        listed = describe(capsys)["runs"]
-        expected = [("run-3", "main", "starting"), ("run-2", "side", "lapsed"), ("run-1", "main", "released")]
-        assert [(one["run"], one["lane"], one["state"]) for one in listed] == expected
-        first = listed[2]
-        assert (first["seconds"], first["batches"], first["objects"], first["changes"]) == (40.0, 1, 1, 42)
-        assert (listed[1]["reason"], listed[1]["job_run"]) == ("the job run is FAILED: no memory", "job-2")
-
     @pytest.mark.parametrize(
         ("since", "before", "found"),
         [

@@ -387,11 +387,6 @@ def test_a_parquet_file_takes_the_place_of_no_pipe_or_device(on_silver, tmp_path
     assert (tmp_path / "pipe").is_fifo()
 
 
-def test_csv_has_a_header_and_empty_nulls(on_silver, capsys):
-    assert run(["query", "--csv", 'select * from crm."user" order by id']) == 0
-    assert capsys.readouterr().out.splitlines() == ["id,date,name", "1,2020-02-03,ann", "2,,bob"]
-
-
 def test_sums_are_numbers_and_equal_names_are_distinguished(on_silver, capsys):
     assert run(["query", "--json", "select sum(id) id, count(*) id from moma.works"]) == 0
     assert json.loads(capsys.readouterr().out) == {"id": 26, "id_1": 6}
@@ -402,15 +397,6 @@ def test_sums_are_numbers_and_equal_names_are_distinguished(on_silver, capsys):
 def test_a_statement_needs_no_silver_table(on_silver, capsys, sql, form):
     assert run(["query", *form, sql]) == 0
     assert "42" in capsys.readouterr().out.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    "sql", ["select * from crm.nobody", "select nothing from moma.works", "select 'x'::int", "delete from crm.user"]
-)
-def test_a_wrong_statement_ends_with_two_and_the_next_step(on_silver, capsys, sql):
-    assert run(["query", sql]) == 2
-    error, *more = capsys.readouterr().err.splitlines()
-    assert error.startswith("error: ") and [line for line in more if not line.startswith("next step: ")] == []
 
 
 def test_without_a_local_stack_the_library_names_its_own_way_to_a_deployed_one(tmp_path, monkeypatch):

@@ -17,7 +17,6 @@ from support.silver_tables import SILVER_FOLDER, SilverFolder, kept_change, put_
 from sluice.schema.history import StoredColumns, stored_key
 from sluice_aws.s3.silver_files import read_if_allowed
 from sluice_cli.main import run
-from sluice_cli.tables import catalog as catalog_commands
 from sluice_cli.tables import inspect as table_commands
 from sluice_cli.tables import query as diff_command
 from sluice_cli.tables import query as query_command
@@ -677,65 +676,6 @@ def test_a_query_sees_every_table_as_of_the_moment(on_silver, capsys):
     assert json.loads(capsys.readouterr().out) == {"w": 5, "named": "one moved|six b"}
     assert run(["query", "--since", LOADED, "--json", "select id from moma.works where __deleted"]) == 0
     assert json.loads(capsys.readouterr().out) == {"id": 2}
-
-
-def test_diff_is_printed_as_json_and_as_lines(on_silver, capsys):
-    assert run(["diff", "moma.artists", "--from", ARTISTS_LOADED, "--json"]) == 0
-    described = capsys.readouterr()
-    lines = {line["key"]["id"]: line for line in map(json.loads, described.out.splitlines())}
-    assert lines[1] == {
-        "difference": "changed",
-        "key": {"id": 1},
-        "columns": ["nationality", "name"],
-        "before": {"nationality": "American", "name": "one"},
-        "after": {"nationality": "German", "name": "one moved"},
-    }
-    assert lines[2]["after"] is None and lines[2]["before"]["name"] == "two"
-    assert described.err.splitlines()[-1] == "0 added, 2 changed, 1 removed"
-    assert run(["diff", "moma.artists", "--from", ARTISTS_LOADED, "--csv"]) == 0
-    assert "changed,1,name,one,one moved" in capsys.readouterr().out
-
-
-def test_a_table_is_shown_with_its_columns_commits_files_and_costs(on_silver, capsys, monkeypatch):
-    monkeypatch.setattr(catalog_commands, "last_syncs", lambda target, table: {f"{table}_all_rt": NOTED})
-
-    def describe(*arguments):
-        assert run(["table", *arguments, "--json"]) == 0
-        return json.loads(capsys.readouterr().out)
-
-    about = describe("show", "moma.works")
-    assert (
-        about["type"],
-        about["record_key"],
-        about["partition_by"],
-        about["newest_commit"],
-        about["earliest_readable"],
-    ) == ("merge-on-read", ["id"], ["nationality"], NOTED, LOADED)
-    assert {"name": "fee", "type": "decimal(10,2)", "nullable": True, "comment": "", "hidden": False} in about[
-        "columns"
-    ]
-    assert about["catalog"] == {"moma.works_all_rt": NOTED}
-    commits = describe("commits", "moma.works", "--limit", "2")
-    assert [(row["instant"], row["operation"], row["inserted"], row["updated"], row["deleted"]) for row in commits] == [
-        (NOTED, "upsert", 1, 1, 0),
-        (MOVED, "upsert", 2, 1, 2),
-    ]
-    assert describe("commits", "moma.works", "--all")[2]["rows_written"] == 6
-    (german,) = (row for row in describe("files", "moma.works", "--partition", "nationality=German"))
-    assert (german["instant"], german["logs"], german["small"]) == (MOVED, 1, True) and german["log_bytes"] > 1000
-    stats = describe("stats", "moma.works")
-    assert (
-        stats["partitions"],
-        stats["base"]["files"],
-        stats["pending_logs"]["files"],
-        stats["older_versions"]["files"],
-        stats["commits"],
-    ) == (4, 5, 2, 2, 3)
-    assert stats["bytes_written"] == sum(row["bytes_written"] for row in describe("commits", "moma.works", "--all"))
-    assert stats["write_amplification"] >= 1
-    for verb in ("show", "commits", "files", "stats"):
-        assert run(["table", verb, "moma.works"]) == 0
-    assert capsys.readouterr().out
 
 
 def test_the_python_api_reads_what_the_command_reads(silver):
