@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -235,219 +235,155 @@ def _made(case: Case) -> bytes:
     return case.make()
 
 
+def cases(ending: str, code: str, made: Mapping[str, Callable[[], bytes]], *, rows: int = 0) -> list[Case]:
+    """Objects of one ending that are refused under one code; `made` are by name, `rows` as those of `Case`."""
+    return [Case(name, ending, make, code, rows) for name, make in made.items()]
+
+
 CONTAINER = [
     Case("no bytes", "avro", lambda: b"", "empty_object"),
-    Case("three bytes", "avro", lambda: b"Obj", "not_avro"),
-    Case("JSON called avro", "avro", lambda: lines(good_change()), "not_avro"),
-    Case("Parquet called avro", "avro", lambda: parquet(good_change()), "not_avro"),
-    Case("gzip called avro", "avro", lambda: gzip.compress(good_avro(good_change())), "not_avro"),
-    Case("the header is cut", "avro", lambda: good_avro(good_change())[:60], "corrupt_object"),
-    Case("the header's lengths are damaged", "avro", lambda: b"Obj\x01" + b"\xff" * 200, "corrupt_object"),
-    Case(
-        "no schema in the header",
+    *cases(
         "avro",
-        lambda: good_avro(good_change()).replace(b"avro.schema", b"avro.schemb", 1),
-        "corrupt_object",
+        "not_avro",
+        {
+            "three bytes": lambda: b"Obj",
+            "JSON called avro": lambda: lines(good_change()),
+            "Parquet called avro": lambda: parquet(good_change()),
+            "gzip called avro": lambda: gzip.compress(good_avro(good_change())),
+        },
     ),
-    Case("the schema is no JSON", "avro", lambda: schema_head(b'{"type": "record"'), "corrupt_object"),
-    Case("the schema's JSON nests without end", "avro", lambda: schema_head(b"[" * 50_000), "corrupt_object"),
-    Case(
-        "a codec that is not Avro's", "avro", lambda: schema_head(json.dumps(GOOD).encode(), b"lz4"), "corrupt_object"
-    ),
-    Case(
-        "a header without end",
+    *cases(
         "avro",
-        lambda: b"Obj\x01" + encoded_long(1) + encoded_long(10**9) + bytes(1_100_000),
         "corrupt_object",
+        {
+            "the header is cut": lambda: good_avro(good_change())[:60],
+            "the header's lengths are damaged": lambda: b"Obj\x01" + b"\xff" * 200,
+            "no schema in the header": lambda: good_avro(good_change()).replace(b"avro.schema", b"avro.schemb", 1),
+            "the schema is no JSON": lambda: schema_head(b'{"type": "record"'),
+            "the schema's JSON nests without end": lambda: schema_head(b"[" * 50_000),
+            "a codec that is not Avro's": lambda: schema_head(json.dumps(GOOD).encode(), b"lz4"),
+            "a header without end": lambda: b"Obj\x01" + encoded_long(1) + encoded_long(10**9) + bytes(1_100_000),
+            "cut inside a block": lambda: good_avro(good_change())[:-20],
+            "cut inside the mark behind a block": lambda: good_avro(good_change())[:-1],
+            "another mark behind a block": lambda: flipped(good_avro(good_change()), -1),
+            "a block of a negative length": lambda: container("null", schema=GOOD) + b"\x02\x01" + bytes(20),
+            "a block without length": lambda: container("null", schema=GOOD) + b"\xff" * 30,
+            "fewer records than the block says": lambda: container("null", (3, bytes(6)), schema=GOOD),
+            "more records than the block says": lambda: container("null", (1, bytes(12)), schema=GOOD),
+            "bytes behind the last block": lambda: good_avro(good_change()) + b"tail",
+            "a snappy block with another checksum": lambda: flipped(good_avro(good_change(), codec="snappy"), -17),
+            "a deflate block of garbage": lambda: container("deflate", (1, b"\xff" * 40), schema=GOOD),
+            "a zstandard block of garbage": lambda: container("zstandard", (1, b"\x00" * 40), schema=GOOD),
+            "a bzip2 block that is cut": lambda: container("bzip2", (1, PACK["bzip2"](bytes(6))[:-4]), schema=GOOD),
+            "an xz block of garbage": lambda: container("xz", (1, b"xz" * 20), schema=GOOD),
+        },
     ),
-    Case("cut inside a block", "avro", lambda: good_avro(good_change())[:-20], "corrupt_object"),
-    Case("cut inside the mark behind a block", "avro", lambda: good_avro(good_change())[:-1], "corrupt_object"),
-    Case("another mark behind a block", "avro", lambda: flipped(good_avro(good_change()), -1), "corrupt_object"),
-    Case(
-        "a block of a negative length",
-        "avro",
-        lambda: container("null", schema=GOOD) + b"\x02\x01" + bytes(20),
-        "corrupt_object",
-    ),
-    Case("a block without length", "avro", lambda: container("null", schema=GOOD) + b"\xff" * 30, "corrupt_object"),
-    Case(
-        "fewer records than the block says",
-        "avro",
-        lambda: container("null", (3, bytes(6)), schema=GOOD),
-        "corrupt_object",
-    ),
-    Case(
-        "more records than the block says",
-        "avro",
-        lambda: container("null", (1, bytes(12)), schema=GOOD),
-        "corrupt_object",
-    ),
-    Case("bytes behind the last block", "avro", lambda: good_avro(good_change()) + b"tail", "corrupt_object"),
-    Case(
-        "a snappy block with another checksum",
-        "avro",
-        lambda: flipped(good_avro(good_change(), codec="snappy"), -17),
-        "corrupt_object",
-    ),
-    Case(
-        "a deflate block of garbage",
-        "avro",
-        lambda: container("deflate", (1, b"\xff" * 40), schema=GOOD),
-        "corrupt_object",
-    ),
-    Case(
-        "a zstandard block of garbage",
-        "avro",
-        lambda: container("zstandard", (1, b"\x00" * 40), schema=GOOD),
-        "corrupt_object",
-    ),
-    Case(
-        "a bzip2 block that is cut",
-        "avro",
-        lambda: container("bzip2", (1, PACK["bzip2"](bytes(6))[:-4]), schema=GOOD),
-        "corrupt_object",
-    ),
-    Case("an xz block of garbage", "avro", lambda: container("xz", (1, b"xz" * 20), schema=GOOD), "corrupt_object"),
     *[
         Case(f"a {codec} bomb", "avro", lambda codec=codec: bomb(codec), "expansion_limit")
         for codec in PACK
         if codec != "null"
-    ],  # type: ignore[misc]
-    Case(
-        "many blocks that are too much together",
+    ],
+    *cases(
         "avro",
-        lambda: container(
-            "deflate",
-            *[
-                (
-                    1,
-                    PACK["deflate"](
-                        encoded_long(1) + encoded_long(1) + encoded_long(1) + encoded_long(900_000) + bytes(900_004)
-                    ),
-                )
-            ]
-            * 20,
-            schema=GOOD,
-        ),
         "expansion_limit",
-    ),
-    Case(
-        "more records than the limit",
-        "avro",
-        lambda: container("null", (2**60, bytes(60)), schema=GOOD),
-        "expansion_limit",
+        {
+            "many blocks that are too much together": lambda: container(
+                "deflate",
+                *[
+                    (
+                        1,
+                        PACK["deflate"](
+                            encoded_long(1) + encoded_long(1) + encoded_long(1) + encoded_long(900_000) + bytes(900_004)
+                        ),
+                    )
+                ]
+                * 20,
+                schema=GOOD,
+            ),
+            "more records than the limit": lambda: container("null", (2**60, bytes(60)), schema=GOOD),
+        },
     ),
     Case("larger than the limit", "avro", lambda: good_avro(good_change(name="x" * 3 * MIB)), "object_too_large"),
 ]
 SCHEMA = [
-    Case("the schema is no record", "avro", lambda: of_schema("int"), "unusable_schema"),
-    Case(
-        "a record without fields",
+    *cases(
         "avro",
-        lambda: of_schema({"type": "record", "name": "V", "fields": []}),
         "unusable_schema",
+        {
+            "the schema is no record": lambda: of_schema("int"),
+            "a record without fields": lambda: of_schema({"type": "record", "name": "V", "fields": []}),
+            "fields that are no list": lambda: of_schema({"type": "record", "name": "V", "fields": "id"}),
+            "two fields of one name": lambda: of_schema(
+                {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}] * 2}
+            ),
+            "two columns that differ in case": lambda: of_schema(flattened(id="int", ID="int")),
+            "a column that Sluice keeps itself": lambda: of_schema(flattened(id="int", _sluice_position="string")),
+            "a column that Hudi keeps itself": lambda: of_schema(flattened(id="int", _hoodie_record_key="string")),
+            "an envelope whose sides differ": lambda: of_schema(
+                envelope(after=["null", avro_record({"x": "int"}, name="Other")])
+            ),
+            "an envelope whose source is no record": lambda: of_schema(envelope(source="string")),
+            "an envelope whose row is no record": lambda: of_schema(
+                envelope(before=["null", "string"], after=["null", "string"])
+            ),
+        },
     ),
-    Case(
-        "fields that are no list",
+    *cases(
         "avro",
-        lambda: of_schema({"type": "record", "name": "V", "fields": "id"}),
-        "unusable_schema",
-    ),
-    Case(
-        "two fields of one name",
-        "avro",
-        lambda: of_schema({"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}] * 2}),
-        "unusable_schema",
-    ),
-    Case(
-        "two columns that differ in case", "avro", lambda: of_schema(flattened(id="int", ID="int")), "unusable_schema"
-    ),
-    Case(
-        "a column that Sluice keeps itself",
-        "avro",
-        lambda: of_schema(flattened(id="int", _sluice_position="string")),
-        "unusable_schema",
-    ),
-    Case(
-        "a column that Hudi keeps itself",
-        "avro",
-        lambda: of_schema(flattened(id="int", _hoodie_record_key="string")),
-        "unusable_schema",
-    ),
-    Case(
-        "an envelope whose sides differ",
-        "avro",
-        lambda: of_schema(envelope(after=["null", avro_record({"x": "int"}, name="Other")])),
-        "unusable_schema",
-    ),
-    Case(
-        "an envelope whose source is no record", "avro", lambda: of_schema(envelope(source="string")), "unusable_schema"
-    ),
-    Case(
-        "an envelope whose row is no record",
-        "avro",
-        lambda: of_schema(envelope(before=["null", "string"], after=["null", "string"])),
-        "unusable_schema",
-    ),
-    Case(
-        "a column of two types", "avro", lambda: of_schema(flattened(id="int", v=["int", "string"])), "unsupported_type"
-    ),
-    Case(
-        "a column of a type that nothing defines",
-        "avro",
-        lambda: of_schema(flattened(id="int", v="no.such.Type")),
         "unsupported_type",
+        {
+            "a column of two types": lambda: of_schema(flattened(id="int", v=["int", "string"])),
+            "a column of a type that nothing defines": lambda: of_schema(flattened(id="int", v="no.such.Type")),
+            "a number under a name that nobody knows": lambda: of_schema(
+                flattened(id="int", v=["null", {"type": "long", "connect.name": "com.acme.Clock"}])
+            ),
+        },
     ),
-    Case(
-        "a number under a name that nobody knows",
+    *cases(
         "avro",
-        lambda: of_schema(flattened(id="int", v=["null", {"type": "long", "connect.name": "com.acme.Clock"}])),
-        "unsupported_type",
-    ),
-    Case(
-        "a type that holds itself",
-        "avro",
-        lambda: of_schema(flattened("V", id="int", v=["null", "V"])),
         "schema_too_complex",
+        {
+            "a type that holds itself": lambda: of_schema(flattened("V", id="int", v=["null", "V"])),
+            "types without end": lambda: of_schema(flattened(id="int", v=deep(60))),
+            "five thousand columns": lambda: of_schema(flattened(id="int", **{f"c{n}": "int" for n in range(5_000)})),
+            "an array of nothing": lambda: of_schema(flattened(id="int", v={"type": "array", "items": "null"})),
+        },
     ),
-    Case("types without end", "avro", lambda: of_schema(flattened(id="int", v=deep(60))), "schema_too_complex"),
-    Case(
-        "five thousand columns",
+    *cases(
         "avro",
-        lambda: of_schema(flattened(id="int", **{f"c{n}": "int" for n in range(5_000)})),
-        "schema_too_complex",
-    ),
-    Case(
-        "an array of nothing",
-        "avro",
-        lambda: of_schema(flattened(id="int", v={"type": "array", "items": "null"})),
-        "schema_too_complex",
-    ),
-    Case(
-        "the key is no column",
-        "avro",
-        lambda: good_avro({"ident": 1, **{name: None for name in META}}, schema=flattened(ident="int")),
         "incompatible_schema",
-    ),
-    Case(
-        "a column of another type than the table's",
-        "avro",
-        lambda: good_avro(good_change(name=5), schema=flattened(id=["null", "long"], name=["null", "long"])),
-        "incompatible_schema",
+        {
+            "the key is no column": lambda: good_avro(
+                {"ident": 1, **{name: None for name in META}}, schema=flattened(ident="int")
+            ),
+            "a column of another type than the table's": lambda: good_avro(
+                good_change(name=5), schema=flattened(id=["null", "long"], name=["null", "long"])
+            ),
+        },
     ),
 ]
 VALUE = [
-    Case("a null key", "avro", lambda: two_bad(id=None), "null_record_key", 1),
-    Case(
-        "an envelope with neither side",
+    *cases(
         "avro",
-        lambda: good_avro({"before": None, "after": None, "source": {"lsn": 1}, "op": "c"}, schema=envelope()),
         "null_record_key",
-        1,
+        {
+            "a null key": lambda: two_bad(id=None),
+            "an envelope with neither side": lambda: good_avro(
+                {"before": None, "after": None, "source": {"lsn": 1}, "op": "c"}, schema=envelope()
+            ),
+        },
+        rows=1,
     ),
     Case("an operation that nobody knows", "avro", lambda: two_bad(op="x"), "unsupported_operation", 1),
-    Case("no log position", "avro", lambda: two_bad(lsn=None), "unordered_change", 1),
-    Case("a negative log position", "avro", lambda: two_bad(lsn=-4), "unordered_change", 1),
+    *cases(
+        "avro",
+        "unordered_change",
+        {
+            "no log position": lambda: two_bad(lsn=None),
+            "a negative log position": lambda: two_bad(lsn=-4),
+        },
+        rows=1,
+    ),
     Case(
         "text that is not UTF-8",
         "avro",
@@ -455,33 +391,24 @@ VALUE = [
         "undecodable_value",
         1,
     ),
-    Case(
-        "a timestamp beyond 64 bits of microseconds",
+    *cases(
         "avro",
-        lambda: forged("at", {"type": "long", "connect.name": "io.debezium.time.Timestamp"}, "long", 2**62),
         "value_out_of_range",
-        1,
-    ),
-    Case(
-        "a decimal of more digits than its type",
-        "avro",
-        lambda: forged(
-            "price",
-            {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
-            "bytes",
-            b"\x7f\xff\xff\xff",
-        ),
-        "value_out_of_range",
-        1,
-    ),
-    Case(
-        "a time with zone that is none",
-        "avro",
-        lambda: forged(
-            "zoned", {"type": "string", "connect.name": "io.debezium.time.ZonedTimestamp"}, "string", "yesterday"
-        ),
-        "value_out_of_range",
-        1,
+        {
+            "a timestamp beyond 64 bits of microseconds": lambda: forged(
+                "at", {"type": "long", "connect.name": "io.debezium.time.Timestamp"}, "long", 2**62
+            ),
+            "a decimal of more digits than its type": lambda: forged(
+                "price",
+                {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+                "bytes",
+                b"\x7f\xff\xff\xff",
+            ),
+            "a time with zone that is none": lambda: forged(
+                "zoned", {"type": "string", "connect.name": "io.debezium.time.ZonedTimestamp"}, "string", "yesterday"
+            ),
+        },
+        rows=1,
     ),
     Case(
         "more bad rows than the limit",
@@ -492,47 +419,56 @@ VALUE = [
 ]
 JSON = [
     Case("no bytes, as JSON", "json", lambda: b"", "empty_object"),
-    Case("blank lines only", "json", lambda: b"\n \n", "not_json_lines"),
-    Case("Avro called JSON", "json", lambda: good_avro(good_change()), "not_json_lines"),
-    Case("an array", "json", lambda: b"[1, 2]\n", "not_json_lines"),
-    Case("gzip of garbage", "json.gz", lambda: b"\x1f\x8b" + b"\xff" * 40, "damaged_gzip"),
+    *cases(
+        "json",
+        "not_json_lines",
+        {
+            "blank lines only": lambda: b"\n \n",
+            "Avro called JSON": lambda: good_avro(good_change()),
+            "an array": lambda: b"[1, 2]\n",
+        },
+    ),
+    *cases(
+        "json.gz",
+        "damaged_gzip",
+        {
+            "gzip of garbage": lambda: b"\x1f\x8b" + b"\xff" * 40,
+            "gzip that is cut": lambda: gzip.compress(lines(*[good_change()] * 50))[:-12],
+        },
+    ),
     Case("zstd of garbage", "json.zst", lambda: b"\x28\xb5\x2f\xfd" + b"\xff" * 40, "damaged_zstd"),
-    Case("gzip that is cut", "json.gz", lambda: gzip.compress(lines(*[good_change()] * 50))[:-12], "damaged_gzip"),
     Case(
         "a gzip bomb",
         "json.gz",
         lambda: gzip.compress(b'{"id": 1, "name": "' + b" " * 9 * MIB + b'"}'),
         "expansion_limit",
     ),
-    Case(
-        "a line that is cut",
+    *cases(
         "json",
-        lambda: lines(good_change(id=103), b'{"id": 5, "na', good_change(id=104)),
         "damaged_json",
-        1,
+        {
+            "a line that is cut": lambda: lines(good_change(id=103), b'{"id": 5, "na', good_change(id=104)),
+            "a line that nests without end": lambda: lines(
+                good_change(id=105), b'{"id": ' + b"[" * 5_000, good_change(id=106)
+            ),
+            "half of a surrogate pair": lambda: lines(good_change(id=107), b'{"id": 8, "name": "\\ud800"}'),
+            "a number of five thousand digits": lambda: lines(good_change(id=118), b'{"id": ' + b"9" * 5_000 + b"}"),
+            "a value that nests without end": lambda: lines(
+                good_change(id=119),
+                b'{"id": 1, "name": "x", "doc": ' + b"[" * 150 + b"]" * 150 + b', "__op": "c", "__lsn": 7}',
+            ),
+        },
+        rows=1,
     ),
-    Case(
-        "a line that nests without end",
+    *cases(
         "json",
-        lambda: lines(good_change(id=105), b'{"id": ' + b"[" * 5_000, good_change(id=106)),
-        "damaged_json",
-        1,
-    ),
-    Case(
-        "half of a surrogate pair",
-        "json",
-        lambda: lines(good_change(id=107), b'{"id": 8, "name": "\\ud800"}'),
-        "damaged_json",
-        1,
-    ),
-    Case(
-        "a line that is not UTF-8",
-        "json",
-        lambda: lines(good_change(id=108), b'{"id": 9, "name": "\xff"}'),
         "not_json_lines",
-        1,
+        {
+            "a line that is not UTF-8": lambda: lines(good_change(id=108), b'{"id": 9, "name": "\xff"}'),
+            "a line that is no object": lambda: lines(good_change(id=109), b"5"),
+        },
+        rows=1,
     ),
-    Case("a line that is no object", "json", lambda: lines(good_change(id=109), b"5"), "not_json_lines", 1),
     Case(
         "a value that is not what its schema says",
         "json",
@@ -570,23 +506,6 @@ JSON = [
         1,
     ),
     Case(
-        "a number of five thousand digits",
-        "json",
-        lambda: lines(good_change(id=118), b'{"id": ' + b"9" * 5_000 + b"}"),
-        "damaged_json",
-        1,
-    ),
-    Case(
-        "a value that nests without end",
-        "json",
-        lambda: lines(
-            good_change(id=119),
-            b'{"id": 1, "name": "x", "doc": ' + b"[" * 150 + b"]" * 150 + b', "__op": "c", "__lsn": 7}',
-        ),
-        "damaged_json",
-        1,
-    ),
-    Case(
         "more bad lines than the limit",
         "json",
         lambda: lines(good_change(id=122), *[b'{"id"'] * 4),
@@ -601,33 +520,33 @@ JSON = [
 ]
 PARQUET = [
     Case("no bytes, as Parquet", "parquet", lambda: b"", "empty_object"),
-    Case("Avro called Parquet", "parquet", lambda: good_avro(good_change()), "not_parquet"),
-    Case("Parquet that is cut", "parquet", lambda: parquet(good_change())[:-30], "not_parquet"),
-    Case(
-        "a footer longer than the file",
+    *cases(
         "parquet",
-        lambda: parquet(good_change())[:-8] + (3 * MIB).to_bytes(4, "little") + b"PAR1",
-        "damaged_parquet",
+        "not_parquet",
+        {
+            "Avro called Parquet": lambda: good_avro(good_change()),
+            "Parquet that is cut": lambda: parquet(good_change())[:-30],
+        },
     ),
-    Case(
-        "a footer of garbage",
+    *cases(
         "parquet",
-        lambda: parquet_footer_says(lambda footer: b"\xff" * len(footer)),
         "damaged_parquet",
+        {
+            "a footer longer than the file": lambda: (
+                parquet(good_change())[:-8] + (3 * MIB).to_bytes(4, "little") + b"PAR1"
+            ),
+            "a footer of garbage": lambda: parquet_footer_says(lambda footer: b"\xff" * len(footer)),
+            "pages of garbage": lambda: b"PAR1" + bytes(60) + parquet(good_change())[64:],
+        },
     ),
-    Case("pages of garbage", "parquet", lambda: b"PAR1" + bytes(60) + parquet(good_change())[64:], "damaged_parquet"),
     Case("encrypted", "parquet", lambda: parquet(good_change())[:-4] + b"PARE", "unsupported_parquet"),
-    Case(
-        "a dictionary bomb",
+    *cases(
         "parquet",
-        lambda: parquet(*[good_change(id=n, name="x" * 100_000) for n in range(100)]),
         "expansion_limit",
-    ),
-    Case(
-        "more rows than the limit, as Parquet",
-        "parquet",
-        lambda: parquet(*[good_change(id=n) for n in range(5_001)]),
-        "expansion_limit",
+        {
+            "a dictionary bomb": lambda: parquet(*[good_change(id=n, name="x" * 100_000) for n in range(100)]),
+            "more rows than the limit, as Parquet": lambda: parquet(*[good_change(id=n) for n in range(5_001)]),
+        },
     ),
     Case(
         "a wide schema, as Parquet",
@@ -636,8 +555,15 @@ PARQUET = [
         "schema_too_complex",
     ),
     Case("a deep schema, as Parquet", "parquet", lambda: parquet(good_change(), v=deep_list(40)), "unusable_schema"),
-    Case("text that is not UTF-8, as Parquet", "parquet", not_utf8, "undecodable_value", 1),
-    Case("a list of text that is not UTF-8", "parquet", lambda: not_utf8(nested=True), "undecodable_value", 1),
+    *cases(
+        "parquet",
+        "undecodable_value",
+        {
+            "text that is not UTF-8, as Parquet": not_utf8,
+            "a list of text that is not UTF-8": lambda: not_utf8(nested=True),
+        },
+        rows=1,
+    ),
     Case(
         "an operation that nobody knows, as Parquet",
         "parquet",
@@ -674,8 +600,14 @@ PARQUET = [
 ]
 CSV = [
     Case("no bytes, as CSV", "csv", lambda: b"", "empty_object"),
-    Case("Parquet called CSV", "csv", lambda: parquet(good_change()), "not_csv"),
-    Case("CSV in UTF-16", "csv", lambda: "id,name\n1,x\n".encode("utf-16"), "not_csv"),
+    *cases(
+        "csv",
+        "not_csv",
+        {
+            "Parquet called CSV": lambda: parquet(good_change()),
+            "CSV in UTF-16": lambda: "id,name\n1,x\n".encode("utf-16"),
+        },
+    ),
     Case("CSV without a header", "csv", lambda: b"1,x\n2,y\n", "csv_without_header"),
     Case("gzip of garbage, as CSV", "csv.gz", lambda: b"\x1f\x8b" + b"\xff" * 40, "damaged_gzip"),
 ]
