@@ -1,7 +1,5 @@
 """Faults of the driver: it is killed at each phase of a batch, or stopped, replaced and woken up."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import signal
@@ -85,62 +83,46 @@ def stopped_and_woken(scene: Scene) -> None:
 
 DEATHS: tuple[Fault, ...] = (
     *both_types(
-        Fault(
-            "killed_after_manifest",
-            "kill -9 of the driver: the manifest is in S3, and the batch is not open",
-            killed_at(lambda scene: scene.silver_put("_sluice/manifests/"), after=True),
-        )
+        "killed_after_manifest",
+        "kill -9 of the driver: the manifest is in S3, and the batch is not open",
+        killed_at(lambda scene: scene.silver_put("_sluice/manifests/"), after=True),
     ),
     *both_types(
-        Fault(
-            "killed_after_claim",
-            "kill -9 of the driver: the objects are claimed, and nothing is read",
-            killed_at(a_claim, after=True),
-        )
+        "killed_after_claim",
+        "kill -9 of the driver: the objects are claimed, and nothing is read",
+        killed_at(a_claim, after=True),
     ),
     *both_types(
-        Fault(
-            "killed_during_write",
-            "kill -9 of the driver: an instant is inflight, and a data file is on its way",
-            killed_at(lambda scene: scene.data_put(), after=False),
-        ),
+        "killed_during_write",
+        "kill -9 of the driver: an instant is inflight, and a data file is on its way",
+        killed_at(lambda scene: scene.data_put(), after=False),
     ),
     *both_types(
-        Fault(
-            "killed_after_first_commit",
-            "kill -9 of the driver: one of the batch's four tables is committed, and not settled",
-            killed_at(a_commit, after=True),
-        ),
+        "killed_after_first_commit",
+        "kill -9 of the driver: one of the batch's four tables is committed, and not settled",
+        killed_at(a_commit, after=True),
         sampled="cow",
     ),
     *both_types(
-        Fault(
-            "killed_after_history_commit",
-            "kill -9 of the driver: a history table is committed, and its table is not",
-            killed_at(a_commit_of_history, after=True),
-        )
+        "killed_after_history_commit",
+        "kill -9 of the driver: a history table is committed, and its table is not",
+        killed_at(a_commit_of_history, after=True),
     ),
     *both_types(
-        Fault(
-            "killed_after_all_commits",
-            "kill -9 of the driver: all four tables are committed, and one is not settled",
-            killed_at(a_commit, after=True, skip=len(TABLES) - 1),
-        )
+        "killed_after_all_commits",
+        "kill -9 of the driver: all four tables are committed, and one is not settled",
+        killed_at(a_commit, after=True, skip=len(TABLES) - 1),
     ),
     *both_types(
-        Fault(
-            "killed_during_settle",
-            "kill -9 of the driver: an outcome is in S3, and not in the ledger",
-            killed_at(lambda scene: scene.silver_put("_sluice/outcomes/"), after=True),
-        )
+        "killed_during_settle",
+        "kill -9 of the driver: an outcome is in S3, and not in the ledger",
+        killed_at(lambda scene: scene.silver_put("_sluice/outcomes/"), after=True),
     ),
     *both_types(
-        Fault(
-            "stopped_and_woken",
-            "SIGSTOP of the driver between two files of an instant; SIGCONT when another run has done its work",
-            stopped_and_woken,
-            nearest="EMR Serverless's verdict that the stopped run has ended is forged in the ledger",
-        )
+        "stopped_and_woken",
+        "SIGSTOP of the driver between two files of an instant; SIGCONT when another run has done its work",
+        stopped_and_woken,
+        nearest="EMR Serverless's verdict that the stopped run has ended is forged in the ledger",
     ),
     Fault(
         "worker_killed",

@@ -1,9 +1,8 @@
 """A fault as data: its name, what it does and where, and how near it comes to what happens on AWS."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from faulting.scene import Scene
 
@@ -29,7 +28,8 @@ class Fault:
     before: Callable[[Scene], None] | None = None
 
 
-def both_types(fault: Fault, *, sampled: str | None = None) -> Iterable[Fault]:
-    """The fault on copy-on-write and on merge-on-read tables; `sampled` is the table type of the sample."""
+def both_types(*given: Any, sampled: str | None = None, **more: Any) -> Iterable[Fault]:
+    """A fault of these fields on copy-on-write and on merge-on-read tables; `sampled` is the type of the sample."""
+    fault = Fault(*given, **more)
     for table_type in (COW, MOR):
         yield replace(fault, name=f"{fault.name}_{table_type}", table_type=table_type, sample=table_type == sampled)
