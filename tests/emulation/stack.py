@@ -43,9 +43,8 @@ class CloudFormation:
 
     def __init__(self):
         self.outputs, self.parameters, self.tags = {}, {}, {}
-        SHARED.events.register(
-            "before-call.cloudformation.DescribeStacks", self._answer
-        )  # every client of the session has it
+        # Every client of the session has it.
+        SHARED.events.register("before-call.cloudformation.DescribeStacks", self._answer)
 
     def _answer(self, model, params, **_):
         name = params["body"]["StackName"]

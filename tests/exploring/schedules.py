@@ -196,9 +196,8 @@ def explore(make_world: Callable[[Stage], World], bounds: Bounds, *, most_schedu
     """Run every schedule within the bounds, up to `most_schedules`; stops at the first failure."""
     seen = Explored()
     reached: dict[int, list[Bounds]] = {}
-    waiting = deque[tuple[tuple[Choice, ...], Bounds]](
-        [((), bounds)]
-    )  # in the order found, so that a failure has the fewest deviations
+    # In the order found, so that a failure has the fewest deviations.
+    waiting = deque[tuple[tuple[Choice, ...], Bounds]]([((), bounds)])
     while waiting and seen.failure is None and seen.schedules < most_schedules:
         prefix, left = waiting.popleft()
         stage = Stage(make_world)

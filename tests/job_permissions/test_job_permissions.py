@@ -84,11 +84,8 @@ class Deployment:
     def run(self, refused: list[dict[str, Any]]) -> SimpleNamespace:
         """Put one object of a new table, and run one job with the role's permissions less those `refused`."""
         self._runs += 1
-        lane, table, run = (
-            f"lane{self._runs}",
-            f"case{self._runs}.category",
-            f"run-{self._runs}",
-        )  # what one case leaves is no other's to finish
+        # What one case leaves is no other's to finish.
+        lane, table, run = (f"lane{self._runs}", f"case{self._runs}.category", f"run-{self._runs}")
         configuration = Configuration(
             (TableRule(table, ("catid",), topic=f"{TOPIC}{self._runs}", freshness_s=0, lane=lane),),
             (LaneConfig(lane, linger_s=0),),

@@ -89,9 +89,8 @@ OTHERS = (
     Case("moma_overwrite", "in_order", ONE_GO, "cow"),
     Case("outbox_json_confluent", "shuffled", PHASED, "mor"),
     Case("outbox_json_lenses", "at_least_once", PHASED, "cow"),
-    Case(
-        "types_flat_precise", "reversed", PHASED, "mor"
-    ),  # every type in both table types: tests/spark/test_recorded_types.py
+    # every type in both table types: tests/spark/test_recorded_types.py
+    Case("types_flat_precise", "reversed", PHASED, "mor"),
     # Every form in both table types: tests/spark/test_recorded_sets.py.
     Case("shop_json_flat", "shuffled", ONE_GO, "mor"),
     Case("shop_json_env", "reversed", ONE_GO, "cow"),
@@ -121,9 +120,8 @@ def pairwise() -> tuple[Case, ...]:
     wanted = set().union(*(_pairs(case) for case in left))
     chosen: list[Case] = []
     while wanted:
-        best = max(
-            left, key=lambda case: len(_pairs(case) & wanted)
-        )  # the first of equals: the result is always the same
+        # The first of equals: the result is always the same.
+        best = max(left, key=lambda case: len(_pairs(case) & wanted))
         chosen.append(best)
         left.remove(best)
         wanted -= _pairs(best)

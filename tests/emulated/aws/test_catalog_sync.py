@@ -168,9 +168,8 @@ def test_a_view_shows_the_living_rows_and_the_sources_own_columns_in_trinos_type
 def test_two_thousand_partitions_take_thirty_calls_and_no_change_takes_two(catalog):
     config = artists()
     catalog.commit(config, 1, partitions=[f"nationality=n{number:04d}" for number in range(2000)])
-    catalog.glue.create_database(
-        DatabaseInput={"Name": "moma"}
-    )  # with it missing there is one call less: it is made, and no name is asked for alone
+    # With it missing there is one call less: it is made, and no name is asked for alone.
+    catalog.glue.create_database(DatabaseInput={"Name": "moma"})
     catalog.counting()
     catalog.sync.sync(config)
     added = {

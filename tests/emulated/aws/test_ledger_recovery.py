@@ -1,7 +1,5 @@
 """Recovery of a lost ledger, or of one restored to an older point, from bronze, manifests and outcomes."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -194,9 +192,8 @@ def test_an_object_that_its_batch_may_not_have_merged_is_merged_again(simulated)
     ((key, text),) = [(key, text) for key, text in simulated.documents.stored.items() if "/manifests/" in key]
     manifest = Manifest.from_json(text)
     outcome = simulated.documents.outcome(manifest.batch, "shop.orders")
-    simulated.documents.put_outcome(
-        replace(outcome, counts={"objects": 1})
-    )  # one of the two was gone elsewhere between plan and claim
+    # One of the two was gone elsewhere between plan and claim.
+    simulated.documents.put_outcome(replace(outcome, counts={"objects": 1}))
     elsewhere = Manifest.from_json(text.replace(manifest.batch, "b-later"))
     elsewhere = replace(
         elsewhere,
@@ -267,9 +264,8 @@ def test_the_command_refills_an_empty_ledger_and_refuses_while_a_lane_may_run(st
     user, other = stack.ledger.tables.get("crm.user"), stack.ledger.tables.get("crm.other")
     expected = ("b-1", {"objects": 1, "commits": 1, "uncounted_commits": 1}, {"2": "0002.7"}, ["id"])
     assert (user.last_batch, user.totals, user.purge_floors, user.pinned["record_key"]) == expected
-    assert (
-        other.rebuild["to"] == "_sluice/replaced/crm.other/0000000000020/"
-    )  # half moved: nothing claims it before it was finished
+    # Half moved: nothing claims it before it was finished.
+    assert other.rebuild["to"] == "_sluice/replaced/crm.other/0000000000020/"
 
 
 def batch(stack, name, table, objects, *, at):

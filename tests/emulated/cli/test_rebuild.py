@@ -325,9 +325,8 @@ def test_a_rebuilt_table_merges_objects_by_generation_lowest_first():
             simulated.ledger.rebuilds.replay(list(records), LANE, dict.fromkeys(first, 0), simulated.clock.now_ms())
             == 3
         )
-        assert (
-            simulated.ledger.rebuilds.replay(list(records), LANE, {}, simulated.clock.now_ms()) == 0
-        )  # again, it changes nothing
+        # Again, it changes nothing.
+        assert simulated.ledger.rebuilds.replay(list(records), LANE, {}, simulated.clock.now_ms()) == 0
         later = simulated.put()
         simulated.ledger.rebuilds.end("shop.orders", LANE)
         simulated.ledger.lanes.resume(LANE)

@@ -311,9 +311,8 @@ def metrics(deployment, monkeypatch, capsys):
         report=telemetry,
         now=lambda: NOW,
     ).publish_cost("00f1")
-    telemetry.observe(
-        lambda *_: telemetry.count("StartsFailed", 1, lane="main"), {}, context()
-    )  # test_supervise has starts that fail
+    # test_supervise.py has starts that fail.
+    telemetry.observe(lambda *_: telemetry.count("StartsFailed", 1, lane="main"), {}, context())
 
     batch = {
         "batch": "b",

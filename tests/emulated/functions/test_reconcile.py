@@ -289,9 +289,8 @@ def test_an_object_admitted_by_a_replaced_configuration_goes_to_its_new_table(se
     id = settled.land(key(1), avro())
     admit(sqs_event(s3_body(id)), context())
     before = settled.record(id)
-    settled.configure(
-        ELSEWHERE, lanes=(LaneConfig(), LaneConfig("side"))
-    )  # as if the push had looked for what waits just before
+    # As if the push had looked for what waits just before.
+    settled.configure(ELSEWHERE, lanes=(LaneConfig(), LaneConfig("side")))
     assert handler({}, context(LONG))["rerouted"] == 1
     after = settled.record(id)
     expected = ("pending", "public.people", "side", before.admitted_at)

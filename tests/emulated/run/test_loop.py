@@ -1,7 +1,5 @@
 """The life of a run over the real ledger: claiming, failures, take-over, lingering, release of the lane."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -312,9 +310,8 @@ def test_a_run_whose_lane_is_lost_before_it_gives_objects_back_gives_none_back(s
     def watched(name, port):
         if name == "ledger":
             note = port.tables.record_error
-            port.tables.record_error = lambda *noted: (note(*noted), simulated.lapse(identity))[
-                0
-            ]  # behind the last check, before the first object
+            # Behind the last check, before the first object.
+            port.tables.record_error = lambda *noted: (note(*noted), simulated.lapse(identity))[0]
         return port
 
     assert simulated.loop(identity, around=watched).run().how == LOST

@@ -1,7 +1,5 @@
 """The record that an object was committed lives as long as the object: a lost ledger can be rebuilt from S3."""
 
-from __future__ import annotations
-
 import pytest
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
 from emulation.ledger_table_schema import create_ledger_table
@@ -55,9 +53,8 @@ def test_a_lost_ledger_can_be_rebuilt_from_listing_manifests_and_outcomes(simula
     )
     listing = orders + customers + lines
     simulated.merger.quarantined = frozenset({orders[1]})  # one bad object
-    simulated.merger.before["shop.customers"].append(
-        ValueError("once")
-    )  # a part whose objects return, and go into another batch
+    # A part whose objects return, and go into another batch.
+    simulated.merger.before["shop.customers"].append(ValueError("once"))
     simulated.merger.no_change = frozenset({"shop.lines"})  # a part without a commit
     simulated.run()
     simulated.clock.advance(simulated.ledger.lanes.get(LANE).due_at - simulated.clock.now_ms())

@@ -1,7 +1,5 @@
 """Rows that follow from their keys' histories, by Arrow: as the definition has them, batch by batch."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Mapping, Sequence
@@ -67,9 +65,8 @@ class Table:
 
 
 def _raw(key: int, change: Change) -> dict[str, Any]:
-    op = (
-        "u" if change.op == hidden.SNAPSHOT_READ else change.op
-    )  # rows of a snapshot that share a key are left to Spark
+    # Rows of a snapshot that share a key are left to Spark.
+    op = "u" if change.op == hidden.SNAPSHOT_READ else change.op
     own = {hidden.POSITION: change.position, hidden.DELETED: change.deleted, hidden.OP: op, hidden.INEXACT: 0}
     return {"id": key, **change.values, **own, hidden.UNCHANGED: sorted(change.unchanged) or None}
 

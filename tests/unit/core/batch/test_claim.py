@@ -156,10 +156,8 @@ class TestDue:
 
 def test_a_topic_that_changed_its_table_hides_neither_table_from_the_other():
     old, new = waiting(1, "shop.old", at=NOW), waiting(2, "shop.new", at=NOW - 1)
-    pending = [
-        replace(new, topic="t"),
-        replace(old, topic="t"),
-    ]  # the old one was admitted last, by a configuration read before
+    # The old one was admitted last, by a configuration read before.
+    pending = [replace(new, topic="t"), replace(old, topic="t")]
     configuration = Configuration((TableRule("shop.new", ("id",), topic="t"),))
     assert list(configured_tables(configuration, "main", pending)) == ["shop.new"]
 

@@ -235,11 +235,8 @@ def test_another_kind_of_position_goes_on_where_what_is_written_later_is_higher(
 @pytest.mark.parametrize(
     ("before", "after", "why"),
     [
-        (
-            plain(5_000),
-            mysql(6_000, "b.000003", 100),
-            "are MySQL's and were the Kafka offset alone",
-        ),  # as the advice for incomplete positions has it
+        # as the advice for incomplete positions has it
+        (plain(5_000), mysql(6_000, "b.000003", 100), "are MySQL's and were the Kafka offset alone"),
         (pg(0, 40 * GB, 100), plain(10), "are the Kafka offset alone and were PostgreSQL's"),
         (mysql(0, "b.000003", 100), replace(plain(10), highest=encode(0, OFFSET_ONLY, (), 2)), "were MySQL's"),
     ],

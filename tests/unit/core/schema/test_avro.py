@@ -145,19 +145,11 @@ def test_metadata_under_another_prefix_is_found_by_its_company():
         (("dbzop", "dbzlsn", "dbzts_ms", "__deleted"), "dbzop", ("dbzlsn",), "dbzts_ms"),
         (("_op", "_file", "_pos", "_row"), "_op", ("_file", "_pos", "_row"), None),
         (("__deleted",), None, (), None),
-        (
-            ("__file", "__pos", "__row"),
-            None,
-            ("__file", "__pos", "__row"),
-            None,
-        ),  # without op: a log position is metadata, too
+        # without op: a log position is metadata, too
+        (("__file", "__pos", "__row"), None, ("__file", "__pos", "__row"), None),
         (("__commit_scn", "__scn"), None, ("__commit_scn", "__scn", "", ""), None),
-        (
-            ("log_op", "log_file", "__lsn", "__deleted"),
-            None,
-            ("__lsn",),
-            None,
-        ),  # columns that look like another prefix's
+        # columns that look like another prefix's
+        (("log_op", "log_file", "__lsn", "__deleted"), None, ("__lsn",), None),
     ],
 )
 def test_a_flattened_record_is_recognized_by_its_fields_in_any_order_and_prefix(names, op, position, source_ts):
@@ -282,10 +274,8 @@ def test_position_fields_named_with_their_struct_are_found():
             "decimal(5,1)",
         ),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, "string"),
-        (
-            {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2},
-            "decimal(38,2)",
-        ),  # money: its precision is only the converter's default
+        # money: its precision is only the converter's default
+        ({"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}, "decimal(38,2)"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2}, "string"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 5}, "decimal(5,5)"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": -2}, "decimal(22,0)"),

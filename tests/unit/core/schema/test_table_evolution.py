@@ -41,12 +41,8 @@ def verdict(stored, **columns):
         ("decimal(18,4)", "decimal(9,2)", "decimal(18,4)", "narrower"),
         ("decimal(17,4)", "decimal(18,4)", "decimal(18,4)", "promoted"),  # as many bytes, the same scale
         ("decimal(18,4)", "decimal(19,4)", "decimal(19,4)", "rewritten"),  # a longer fixed field
-        (
-            "decimal(17,4)",
-            "decimal(18,5)",
-            "decimal(18,5)",
-            "rewritten",
-        ),  # another scale: Hudi 1.0 would keep the bytes
+        # another scale: Hudi 1.0 would keep the bytes
+        ("decimal(17,4)", "decimal(18,5)", "decimal(18,5)", "rewritten"),
         ("decimal(18,4)", "decimal(9,6)", "decimal(20,6)", "rewritten"),
         ("array<decimal(10,2)>", "array<decimal(10,4)>", "array<decimal(12,4)>", "rewritten"),
     ],
