@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from emulation.deployment import s3_body
 from emulation.stack import NOW, SHARED, cloudformation, describe
 
 from sluice.batch.manifest import TablePart, open_manifest
@@ -39,23 +40,6 @@ def held(url):
     """The bodies of a queue's messages."""
     answer = SHARED.client("sqs").receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=0)
     return sorted(message["Body"] for message in answer.get("Messages", ()))
-
-
-def notice(identity):
-    described = {"key": identity.key, "size": 1, "versionId": identity.version, "sequencer": "0055AED6DCD90281E5"}
-    return json.dumps(
-        {
-            "Records": [
-                {
-                    "eventVersion": "2.6",
-                    "eventSource": "aws:s3",
-                    "eventTime": "2026-05-01T10:00:00.000Z",
-                    "eventName": "ObjectCreated:Put",
-                    "s3": {"bucket": {"name": "s-bronze"}, "object": described},
-                }
-            ]
-        }
-    )
 
 
 def given_up(until):
@@ -154,7 +138,7 @@ class TestLogs:
 class TestDeadLetters:
     def test_notices_are_listed_with_keys_and_the_state_of_each_object(self, stack, queues, capsys):
         known, unknown = stack.admit(stack.write("a")), stack.write("b")
-        send(queues["DeadLetterQueueUrl"], notice(known), notice(unknown), "{}")
+        send(queues["DeadLetterQueueUrl"], s3_body(known), s3_body(unknown), "{}")
         assert run(["ops", "dlq", "list", "notices", "--json"]) == 1
         answer = describe(capsys)["notices"]
         assert answer["messages"] == 3
@@ -166,7 +150,7 @@ class TestDeadLetters:
         assert len(held(queues["DeadLetterQueueUrl"])) == 3, "listing leaves the messages"
 
     def test_notices_go_back_to_the_queue_that_admit_reads(self, stack, queues, capsys):
-        bodies = [notice(stack.write(key)) for key in ("a", "b", "c")]
+        bodies = [s3_body(stack.write(key)) for key in ("a", "b", "c")]
         send(queues["DeadLetterQueueUrl"], *bodies)
         assert run(["ops", "dlq", "redrive", "notices", "--dry-run"]) == 0
         assert "3 messages of notices would be redriven, at 50 a second" in capsys.readouterr().out

@@ -103,19 +103,8 @@ def test_an_application_from_outside_the_stack_keeps_running_during_a_standstill
         executionRoleArn="arn:aws:iam::123456789012:role/r",
     )
     emrserverless_backends[DEFAULT_ACCOUNT_ID][emr.meta.region_name].job_runs[stack.application][-1].state = "RUNNING"
-    assert (
-        run(
-            [
-                "standstill",
-                "begin",
-                "--before-deploy",
-                str(ROOT / "template.yaml"),
-                "--parameter-overrides",
-                "MaximumCpu='32 vCPU'",
-            ]
-        )
-        == 0
-    )
+    deployed = ["--before-deploy", str(ROOT / "template.yaml"), "--parameter-overrides", "MaximumCpu='32 vCPU'"]
+    assert run(["standstill", "begin", *deployed]) == 0
     assert stack.ledger.lanes.get("main").state == IDLE, "no deployment changes it"
     assert run(["standstill", "begin", "--timeout", "0"]) == 0
     assert stack.ledger.lanes.get("main").state == PAUSED

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from emulation.stack import NOW, describe
 from support.builders import to_a_terminal
+from support.shapes import lines
 from support.silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, put_forgetting
 
 from sluice.batch.manifest import TablePart, open_manifest
@@ -27,22 +28,14 @@ CONFIG = TableConfig("crm.user", "crm", "user", "crm.public.user", ("id", "name"
 NASTY = ["", "NULL", "qu\"o'te", "東京/=+& ", "<b>\x1b[2J", "-5"]
 
 
-def lines(*rows):
+def changes(*rows):
     """Plain flattened change records as newline-delimited JSON: (lsn, op, id, name, value)."""
-    return "".join(
-        json.dumps(
-            {
-                "id": id,
-                "name": name,
-                "v": value,
-                "__op": op,
-                "__lsn": lsn,
-                "__deleted": "true" if op == "d" else "false",
-            }
+    return lines(
+        *(
+            {"id": id, "name": name, "v": value, "__op": op, "__lsn": lsn, "__deleted": str(op == "d").lower()}
+            for lsn, op, id, name, value in rows
         )
-        + "\n"
-        for lsn, op, id, name, value in rows
-    ).encode()
+    )
 
 
 class TracedStack:
@@ -57,7 +50,7 @@ class TracedStack:
         ledger.history.run_started("run-1", "main", NOW - 1_000, "job")
 
     def put(self, key, *rows, state=items.PENDING, **more):
-        identity = self.stack.write(key, lines(*rows))
+        identity = self.stack.write(key, changes(*rows))
         self.stack.ledger.objects.admit(admitted(identity, state, self.at, **more))
         self.at += 1_000
         return identity

@@ -81,40 +81,21 @@ def test_a_flattened_change_has_its_values_and_where_it_came_from() -> None:
         change(op="c", lsn=10, id=1, price=Decimal("-1.50"), day=19_000, tags=["a", None]),
         change(op="d", lsn=11, id=2, price=None, day=None, tags=[]),
     ]
-    assert decoded(schema, rows) == [
-        {
-            "id": 1,
-            "price": Decimal("-1.50"),
-            "day": 19_000,
-            "tags": ["a", None],
-            "_sluice_position": "0003.00000000000000000010.00000000000000000500",
-            "__deleted": False,
-            "_sluice_op": "c",
-            "_sluice_source_ts_ms": 1_700_000_000_000,
-            "_sluice_object": "bronze/k?versionId=v1",
-            "_sluice_offset": 500,
-            "_sluice_owed": None,
-            "_sluice_partition": 0,
-            "_sluice_batch": None,
-            "_sluice_unchanged": None,
-        },
-        {
-            "id": 2,
-            "price": None,
-            "day": None,
-            "tags": [],
-            "_sluice_position": "0003.00000000000000000011.00000000000000000501",
-            "__deleted": True,
-            "_sluice_op": "d",
-            "_sluice_source_ts_ms": 1_700_000_000_000,
-            "_sluice_object": "bronze/k?versionId=v1",
-            "_sluice_offset": 501,
-            "_sluice_owed": None,
-            "_sluice_partition": 0,
-            "_sluice_batch": None,
-            "_sluice_unchanged": None,
-        },
+    origin = {
+        "_sluice_source_ts_ms": 1_700_000_000_000,
+        "_sluice_object": "bronze/k?versionId=v1",
+        "_sluice_partition": 0,
+        **dict.fromkeys(("_sluice_owed", "_sluice_batch", "_sluice_unchanged")),
+    }
+    values = [
+        {"id": 1, "price": Decimal("-1.50"), "day": 19_000, "tags": ["a", None], "__deleted": False, "_sluice_op": "c"},
+        {"id": 2, "price": None, "day": None, "tags": [], "__deleted": True, "_sluice_op": "d"},
     ]
+    places = [
+        {"_sluice_offset": 500, "_sluice_position": "0003.00000000000000000010.00000000000000000500"},
+        {"_sluice_offset": 501, "_sluice_position": "0003.00000000000000000011.00000000000000000501"},
+    ]
+    assert decoded(schema, rows) == [{**of, **place, **origin} for of, place in zip(values, places)]
 
 
 def test_an_envelope_gives_the_row_after_and_for_a_delete_the_row_before() -> None:
@@ -195,9 +176,8 @@ def test_objects_that_would_give_a_table_too_many_columns_are_refused() -> None:
     ((mark, again),) = [(mark, error) for mark, error in planned.refused.items()][:1]
     assert len(planned.refused) == 2 and mark == writers[1].fingerprint and "11 columns" in again.message
     assert not plan_read(table, batch="c", writers=writers[:1], stored=planned.target).refused
-    wide = plan_read(
-        CONFIG, batch="b", writers=writers, stored=None
-    ).target  # as the table was before its limit was lowered
+    # As the table was before its limit was lowered.
+    wide = plan_read(CONFIG, batch="b", writers=writers, stored=None).target
     assert not plan_read(table, batch="c", writers=writers, stored=wide).refused
 
 
@@ -536,9 +516,8 @@ def test_a_null_in_a_document_stored_as_text_has_the_known_type() -> None:
         assert [{name: row[name] for name in nulls} for batch in decoded.batches for row in batch.to_pylist()] == [
             nulls
         ]
-        assert [row.code for row in decoded.rows] == [
-            "value_out_of_range"
-        ] * 3  # what is there and is something else costs its row, and is kept
+        # What is there and is something else costs its row, and is kept.
+        assert [row.code for row in decoded.rows] == ["value_out_of_range"] * 3
         assert (
             decode(avro_object(also, [{**meta, "l": None}]), ITEM, planned.plan).batches[0].to_pylist()[0]["l"] is None
         )

@@ -207,48 +207,22 @@ def test_an_envelope_gives_the_row_after_and_for_a_delete_the_row_before() -> No
 
 # parquet-avro, which Confluent's and Lenses' sinks write with, leaves its Avro schema in the footer (AvroWriteSupport,
 # key parquet.avro.schema).
+OF_CONNECT: dict[str, Any] = {
+    "day": {"type": "int", "connect.version": 1, "connect.name": "io.debezium.time.Date"},
+    "at": {"type": "long", "connect.version": 1, "connect.name": "io.debezium.time.MicroTimestamp"},
+    "price": {
+        **{"type": "bytes", "scale": 2, "precision": 9, "connect.version": 1},
+        "connect.parameters": {"scale": "2", "connect.decimal.precision": "9"},
+        "connect.name": "org.apache.kafka.connect.data.Decimal",
+        "logicalType": "decimal",
+    },
+    **{"__op": "string", "__deleted": "string", "__lsn": "long", "__source_ts_ms": "long"},
+}
 AVRO: dict[str, Any] = {
-    "type": "record",
-    "name": "Value",
-    "namespace": "s.public.t",
-    "connect.name": "s.public.t.Value",
+    **{"type": "record", "name": "Value", "namespace": "s.public.t", "connect.name": "s.public.t.Value"},
     "fields": [
         {"name": "id", "type": "int"},
-        {
-            "name": "day",
-            "type": ["null", {"type": "int", "connect.version": 1, "connect.name": "io.debezium.time.Date"}],
-            "default": None,
-        },
-        {
-            "name": "at",
-            "type": ["null", {"type": "long", "connect.version": 1, "connect.name": "io.debezium.time.MicroTimestamp"}],
-            "default": None,
-        },
-        {
-            "name": "price",
-            "type": [
-                "null",
-                {
-                    "type": "bytes",
-                    "scale": 2,
-                    "precision": 9,
-                    "connect.version": 1,
-                    "connect.parameters": {"scale": "2", "connect.decimal.precision": "9"},
-                    "connect.name": "org.apache.kafka.connect.data.Decimal",
-                    "logicalType": "decimal",
-                },
-            ],
-            "default": None,
-        },
-        *(
-            {"name": name, "type": ["null", kind], "default": None}
-            for name, kind in (
-                ("__op", "string"),
-                ("__deleted", "string"),
-                ("__lsn", "long"),
-                ("__source_ts_ms", "long"),
-            )
-        ),
+        *({"name": name, "type": ["null", kind], "default": None} for name, kind in OF_CONNECT.items()),
     ],
 }
 
@@ -354,9 +328,8 @@ def test_a_footer_that_contradicts_itself_does_not_end_the_process() -> None:
     than its schema says.
     """
     body = parquet([KEY, pa.field("v", pa.string()), *META], [good_row(v="x"), good_row(v="y")])
-    at = body.find(
-        b"\x26\x00\x04", len(body) - int.from_bytes(body[-8:-4], "little")
-    )  # a list of two numbers, 0 nulls and 2 values
+    # A list of two numbers, 0 nulls and 2 values.
+    at = body.find(b"\x26\x00\x04", len(body) - int.from_bytes(body[-8:-4], "little"))
     if at < 0:
         pytest.skip("this pyarrow writes no histograms")
     damaged = (

@@ -62,71 +62,26 @@ def test_a_change_files_name_gives_topic_partition_and_offset(key, topic, partit
             "first",
             "parquet",
         ),  # FieldPartitioner
-        (
-            "topics/src.s.t/VICTE/10251/src.s.t+3+0000000012.json",
-            3,
-            12,
-            "first",
-            "json",
-        ),  # partition.field.format.path=false
-        (
-            "topics/src.s.t/year=2026/month=11/day=21/hour=07/src.s.t+3+0000000012.json.gz",
-            3,
-            12,
-            "first",
-            "json",
-        ),  # HourlyPartitioner
-        (
-            "topics/src.s.t/year=2026/month=11/day=21/src.s.t+3+0000000012.avro",
-            3,
-            12,
-            "first",
-            "avro",
-        ),  # DailyPartitioner
-        (
-            "topics/src.s.t/2026/11-21/07/src.s.t+3+0000000012.gz.parquet",
-            3,
-            12,
-            "first",
-            "parquet",
-        ),  # TimeBasedPartitioner with a path.format
-        (
-            "a/b/c/src.s.t+3+0000000012.avro",
-            3,
-            12,
-            "first",
-            "avro",
-        ),  # topics.dir of several folders, and a partitioner without the topic
-        (
-            "cdc/src.s.t/3/000000000012_1700000000000_1700000000009.avro",
-            3,
-            12,
-            "last",
-            "avro",
-        ),  # Lenses, no PARTITIONBY
-        (
-            "src.s.t/3/00000012.parquet",
-            3,
-            12,
-            "last",
-            "parquet",
-        ),  # the same of earlier releases, padded, without prefix
-        (
-            "topics/src.s.t/3/12_1700000000000_1700000000009.json",
-            3,
-            12,
-            "last",
-            "json",
-        ),  # unpadded, under a prefix that is called topics
+        # partition.field.format.path=false
+        ("topics/src.s.t/VICTE/10251/src.s.t+3+0000000012.json", 3, 12, "first", "json"),
+        # HourlyPartitioner
+        ("topics/src.s.t/year=2026/month=11/day=21/hour=07/src.s.t+3+0000000012.json.gz", 3, 12, "first", "json"),
+        # DailyPartitioner
+        ("topics/src.s.t/year=2026/month=11/day=21/src.s.t+3+0000000012.avro", 3, 12, "first", "avro"),
+        # TimeBasedPartitioner with a path.format
+        ("topics/src.s.t/2026/11-21/07/src.s.t+3+0000000012.gz.parquet", 3, 12, "first", "parquet"),
+        # topics.dir of several folders, and a partitioner without the topic
+        ("a/b/c/src.s.t+3+0000000012.avro", 3, 12, "first", "avro"),
+        # Lenses, no PARTITIONBY
+        ("cdc/src.s.t/3/000000000012_1700000000000_1700000000009.avro", 3, 12, "last", "avro"),
+        # the same of earlier releases, padded, without prefix
+        ("src.s.t/3/00000012.parquet", 3, 12, "last", "parquet"),
+        # unpadded, under a prefix that is called topics
+        ("topics/src.s.t/3/12_1700000000000_1700000000009.json", 3, 12, "last", "json"),
         ("cdc/region=a(1_2)/src.s.t(3_12).json", 3, 12, "last", "json"),  # Lenses, PARTITIONBY
         ("cdc/2026/11/21/src.s.t(000003_000000000012).jsonl", 3, 12, "last", "json"),  # with padding
-        (
-            "cdc/region=a/src.s.t(3_12).gz",
-            3,
-            12,
-            "last",
-            "json",
-        ),  # Lenses' JSON in gzip: FileExtensionNamer.scala puts the codec's extension in place of .json
+        # Lenses' JSON in gzip: FileExtensionNamer.scala puts the codec's extension in place of .json
+        ("cdc/region=a/src.s.t(3_12).gz", 3, 12, "last", "json"),
         ("cdc/src.s.t/3/000000000012_1700000000000_1700000000009.gz", 3, 12, "last", "json"),
         ("cdc/src.s.t(3_12)-cluster_a.avro", 3, 12, "last", "avro"),  # with key.suffix
         ("cdc/src.s.t/3/000000000012_1700000000000_1700000000009-2b.avro", 3, 12, "last", "avro"),
