@@ -49,9 +49,6 @@ def request_services(
             max_wait_ms=config.services.latest_s * 1000,
             arguments=arguments,
         )
-        if answer.request.arguments != arguments:
-            other = f"Another {name} of {config.table} is under way, by `{answer.request.requested_by}`"
-            raise CommandFailed(other, next_step="Repeat the command once that is done")
         if not answer.new:
             say(f"{name} of {config.table} is already {answer.request.state}, by `{answer.request.requested_by}`")
         requests.append(answer.request)
@@ -60,6 +57,10 @@ def request_services(
         say(f"Lane {config.lane} is {lane.state}. The requests wait until {Step('resume', config.lane)}")
     elif requests:
         supervise_now(target)
+    for request in requests:
+        if request.arguments != arguments:
+            other = f"Another {request.service} of {config.table} is under way, by `{request.requested_by}`"
+            raise CommandFailed(other, next_step="Repeat the command once that is done")
     return requests
 
 
