@@ -102,9 +102,11 @@ def _parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
 
 def _nodes(tree: Any) -> Iterator[Any]:
     """Every mapping, list and value of a tree, in the order of the statement."""
-    yield tree
-    for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
-        yield from _nodes(part)
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed([*(node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())])
 
 
 @contextmanager
