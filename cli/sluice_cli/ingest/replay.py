@@ -151,7 +151,7 @@ class Replay:
         self._ledger = target.ledger
         self._configuration = target.configuration()
         self._past = target.past_batches()
-        self._manifest_of = cache(self._past.manifest)
+        self._generation_of = cache(self._past.generation)
         self._gone = 0  # objects of the batch that are no longer in bronze
 
     def plan(self, tick: Callable[[str, int], None]) -> Workload:
@@ -290,4 +290,4 @@ class Replay:
         """The generation that an object was merged under; None if it is unknown."""
         if record.generation is not None:
             return record.generation
-        return merged_under(record, self._config(record), self._manifest_of)
+        return merged_under(record, self._config(record), self._generation_of)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from sluice.batch import row_errors
-from sluice.batch.manifest import Manifest
 from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.table import TableConfig
 from sluice.errors import UnreadableManifest, UsageError
@@ -191,7 +190,7 @@ class Quarantine:
             named = {name: getattr(route, name) for name in ("topic", "kafka_partition", "offset", "format")}
             routed = replace(record, table=verdict.table, lane=verdict.lane, schema=schema, **named)
             if record.quarantined_rows and record.table == verdict.table and verdict.config is not None:
-                generation = merged_under(record, verdict.config, self._target.past_batches().manifest)
+                generation = merged_under(record, verdict.config, self._target.past_batches().generation)
                 if generation is None:
                     gone = f"the manifest of its batch {record.batch} is gone or can't be read"
                     return Decided(record, False, f"{gone}: the generation of its rows is unknown")
@@ -230,17 +229,15 @@ class Quarantine:
 
 
 def merged_under(
-    record: ObjectRecord, config: TableConfig | None, manifest_of: Callable[[str, str], Manifest | None]
+    record: ObjectRecord, config: TableConfig | None, generation_of: Callable[[str, str, str], int | None]
 ) -> int | None:
-    """The generation that an object was merged under; None if it is unknown. `manifest_of` takes a lane and a batch.
+    """The generation that an object was merged under; None if unknown. `generation_of` is that of `PastBatches`.
 
     Under the table's present generation, older changes would win over all newer ones.
     """
     if config is not None and config.generation == 0:  # a generation only rises
         return 0
-    manifest = manifest_of(record.lane or "", record.batch or "")
-    part = None if manifest is None else manifest.tables.get(record.table or "")
-    return None if part is None else int(part.config.get("generation", 0))
+    return generation_of(record.lane or "", record.batch or "", record.table or "")
 
 
 def reason_of_rows(objects: Objects, silver: str, record: ObjectRecord, code: str | None = None) -> str | None:

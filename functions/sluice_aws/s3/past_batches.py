@@ -84,6 +84,12 @@ class PastBatches:
         """The manifest of one batch; None if it is gone or can't be read."""
         return self._manifest(manifest_key(lane, batch))
 
+    def generation(self, lane: str, batch: str, table: str) -> int | None:
+        """The generation that a table had in one batch; None where no manifest says it."""
+        manifest = self.manifest(lane, batch)
+        part = None if manifest is None else manifest.tables.get(table)
+        return None if part is None else int(part.config.get("generation", 0))
+
     def outcome(self, batch: str, table: str) -> Outcome | None:
         """The outcome of one part; None if there is none, or none that can be read."""
         key = outcome_key(batch, table)
