@@ -93,7 +93,7 @@ def answer_problems(app: FastAPI) -> None:
 
     async def unexpected(request: Request, error: Exception) -> Response:
         _log.error("%s failed", request.url.path, exc_info=error)
-        return answered(problem_of(errors.Unexpected(f"errors.Unexpected: {type(error).__name__}")))
+        return answered(problem_of(errors.Unexpected(f"Unexpected: {type(error).__name__}")))
 
     app.add_exception_handler(SluiceError, expected)
     app.add_exception_handler(RequestValidationError, invalid)
