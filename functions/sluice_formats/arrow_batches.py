@@ -108,9 +108,7 @@ def record_batch(
     _known_operations(ops, numbers)
     if plan.append_only and ops is not None and hidden.TRUNCATE in ops:
         raise UnsupportedOperation(
-            "An append-only table takes no truncate",
-            op=hidden.TRUNCATE,
-            record=numbers[ops.index(hidden.TRUNCATE)],
+            "An append-only table takes no truncate", op=hidden.TRUNCATE, record=numbers[ops.index(hidden.TRUNCATE)]
         )
     if plan.position and ops is not None and hidden.TRUNCATE in ops:
         raise Unordered(
@@ -162,9 +160,7 @@ def record_batch(
         failure = first_failure(batch, plan.columns, plan.expect)
         if failure is not None:
             raise UnexpectedValue(
-                plan.expect.described(failure.column, failure.rule),
-                column=failure.column,
-                record=numbers[failure.row],
+                plan.expect.described(failure.column, failure.rule), column=failure.column, record=numbers[failure.row]
             )
     return batch
 

@@ -14,14 +14,7 @@ import pyarrow.compute as pc
 from sluice.errors import ExpansionLimit
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column
-from sluice.schema.meaning import (
-    INFINITE_COUNTS,
-    Unrepresentable,
-    base64_text,
-    number_key,
-    timestamp_text,
-    value_text,
-)
+from sluice.schema.meaning import INFINITE_COUNTS, Unrepresentable, base64_text, number_key, timestamp_text, value_text
 from sluice.schema.temporal import INFINITE_MOMENT, NoTime, days_of, structured_text
 from sluice_formats.errors import ValueOutOfRange
 from sluice_formats.json.schema import NUMBER_TEXT

@@ -297,10 +297,4 @@ def _metadata(text: str) -> Any:
     return int(text) if _WHOLE.fullmatch(text) else text
 
 
-_PLAIN: dict[str, _Reader] = {
-    "int": _whole,
-    "long": _whole,
-    "float": _float,
-    "double": _float,
-    "boolean": _boolean,
-}
+_PLAIN: dict[str, _Reader] = {"int": _whole, "long": _whole, "float": _float, "double": _float, "boolean": _boolean}

@@ -50,12 +50,7 @@ class ObjectSample:
 
 
 def sample_head(
-    head: Head,
-    format: str,
-    rows: int,
-    limit: int,
-    form: CsvForm | None = None,
-    dialect: CaptureDialect | None = None,
+    head: Head, format: str, rows: int, limit: int, form: CsvForm | None = None, dialect: CaptureDialect | None = None
 ) -> ObjectSample:
     """Read up to `rows` records of Avro, JSON or CSV from the head of an object, of which `limit` bytes are unpacked.
 

@@ -84,9 +84,7 @@ def _size_text(size: int) -> str:
 
 DURATION = duration()
 HOURS = Value(
-    _whole_hours,
-    {"type": "string", "pattern": "^[1-9][0-9]{0,6}[mhds]$"},
-    lambda hours: _duration_text(hours * HOUR_S),
+    _whole_hours, {"type": "string", "pattern": "^[1-9][0-9]{0,6}[mhds]$"}, lambda hours: _duration_text(hours * HOUR_S)
 )
 SIZE = Value(_bytes, {"type": "string", "pattern": _SIZE}, _size_text)
 

@@ -70,12 +70,7 @@ def purge_metadata(table: str, positions: Mapping[int, str]) -> dict[str, str]:
 
 
 def copied_metadata(
-    *,
-    widened: str | None,
-    forgotten: str | None,
-    floors: Floors,
-    purged: str | None,
-    purged_partition: int | None,
+    *, widened: str | None, forgotten: str | None, floors: Floors, purged: str | None, purged_partition: int | None
 ) -> dict[str, str]:
     """The table's own properties as Hudi's data source copies them into a commit, for commits that it doesn't make.
 

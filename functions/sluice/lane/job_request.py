@@ -68,10 +68,7 @@ def start_job_run(
     Raises UnusableRequest for a value that would need quotes.
     """
     policy = job_run_policy(
-        scope.prefixes,
-        lane=lane.name,
-        partition=environment.partition,
-        silver=environment.silver_bucket,
+        scope.prefixes, lane=lane.name, partition=environment.partition, silver=environment.silver_bucket
     )
     return _request(
         environment,

@@ -118,12 +118,7 @@ def wanted_at(state: LaneState) -> int | None:
 
 
 def request_start(
-    state: LaneState,
-    run_id: str,
-    now: int,
-    *,
-    application_id: str | None = None,
-    time_limit_ms: int | None = None,
+    state: LaneState, run_id: str, now: int, *, application_id: str | None = None, time_limit_ms: int | None = None
 ) -> Result:
     """Reserve the idle or halted lane for a run that is about to be started. `run_id` is new for every attempt."""
     if state.state not in (IDLE, HALTED):

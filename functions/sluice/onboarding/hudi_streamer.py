@@ -152,11 +152,7 @@ def _streamer(properties: Mapping[str, str], name: str) -> str | None:
 
 
 def translate(
-    properties: Mapping[str, str],
-    *,
-    topic: str | None = None,
-    table: str | None = None,
-    table_type: str | None = None,
+    properties: Mapping[str, str], *, topic: str | None = None, table: str | None = None, table_type: str | None = None
 ) -> Translation:
     """Translate the properties of a Hudi Streamer.
 

@@ -15,16 +15,7 @@ from sluice.changes.dialect import ENVELOPES, ROWS, ChangeDialect
 from sluice.changes.dialects.nested import SENT, CaptureDialect, TypedForm
 from sluice.changes.dialects.varied_envelopes import NEXT_STEP as YUGABYTEDB_STEP
 from sluice.changes.hidden_columns import colliding
-from sluice.changes.position import (
-    MONGODB,
-    MYSQL,
-    OFFSET_ONLY,
-    ORACLE,
-    POSTGRES,
-    SQLSERVER,
-    PositionFields,
-    detect,
-)
+from sluice.changes.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, PositionFields, detect
 from sluice.config.values import SHAPES, SOURCE_WORDS
 from sluice.errors import UnsupportedType, UnusableSchema
 from sluice.names import stored_name

@@ -27,19 +27,9 @@ WHOLE = "sluice.whole"  # attribute of a `double` whose values are all whole num
 _NOT_FINITE = frozenset(("NaN", "Infinity", "-Infinity"))  # Jackson writes them as text
 
 # What the values of a column are: each value sets a bit.
-(
-    _BOOLEAN,
-    _SMALL,
-    _LONG,
-    _BIG,
-    _FLOAT,
-    _PRECISE,
-    _TEXT,
-    _NESTED,
-    _UNKNOWN,
-    _INFINITE,
-    _WHOLE,
-) = (1 << bit for bit in range(11))
+(_BOOLEAN, _SMALL, _LONG, _BIG, _FLOAT, _PRECISE, _TEXT, _NESTED, _UNKNOWN, _INFINITE, _WHOLE) = (
+    1 << bit for bit in range(11)
+)
 _NUMBERS = _SMALL | _LONG | _BIG | _FLOAT | _PRECISE | _WHOLE
 _WORDS = {_BOOLEAN: "true or false", _NUMBERS: "a number", _TEXT: "text", _NESTED: "an object or array"}
 _AS_IT_IS = {"type": "string", "connect.name": METADATA}
