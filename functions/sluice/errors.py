@@ -9,12 +9,16 @@ class SluiceError(Exception):
     """An error with a stable code, the facts for a log event, and the next step to take.
 
     `code` is written to logs, ledger items and metrics. `retriable` is True if the same call can succeed later
-    without any change. It can be pickled, because Spark tasks raise it across processes.
+    without any change. In the next step of a class, RETRY stands for the command that retries objects of its code.
+    It can be pickled, because Spark tasks raise it across processes.
     """
 
     code: ClassVar[str] = "error"
     retriable: ClassVar[bool] = False
     next_step: str = ""  # the default of the class
+
+    def __init_subclass__(cls) -> None:
+        cls.next_step = cls.next_step.replace("RETRY", f"`sluice quarantine retry --code {cls.code}`")
 
     def __init__(self, message: str, *, next_step: str | None = None, **facts: Any) -> None:
         super().__init__(message)
@@ -58,8 +62,8 @@ class ChangeRefused(SluiceError):
 
     code = "change_refused"
     next_step = (
-        "Restore the old value. To change a table's key, partition columns, type, position, topic or name, rebuild it: "
-        "`sluice pause LANE`, `sluice rebuild table TABLE`, push again, `sluice resume LANE`"
+        "Restore the old value. To change a table's key, partition columns, type, position, topic or name, rebuild it:"
+        " `sluice pause LANE`, `sluice rebuild table TABLE`, push again, `sluice resume LANE`"
     )
 
 
@@ -71,8 +75,8 @@ class TableWentBack(SluiceError):
 
     code = "table_went_back"
     next_step = (
-        "To have all of its rows again, rebuild it: `sluice pause LANE && sluice rebuild table TABLE && "
-        "sluice resume LANE`. To go on with the table as it is, run `sluice table accept TABLE`"
+        "To have all of its rows again, rebuild it: `sluice pause LANE && sluice rebuild table TABLE && sluice resume "
+        "LANE`. To go on with the table as it is, run `sluice table accept TABLE`"
     )
 
     @classmethod
@@ -95,8 +99,8 @@ class TwoTopics(SluiceError):
 
     code = "two_topics"
     next_step = (
-        "Give the objects' topic a table of its own in tables.yaml and push it:"
-        " they move there with the next pass of reconcile"
+        "Give the objects' topic a table of its own in tables.yaml and push it: they move there with the next pass of "
+        "reconcile"
     )
 
 
@@ -139,9 +143,8 @@ class SchemaFrozen(Incompatible):
 
     code = "schema_frozen"
     next_step = (
-        "To take it, set `schema: evolve` in the table's rule, push it, then "
-        "`sluice quarantine retry --code schema_frozen`. To go on"
-        " without a new column, name it in `columns: {exclude: ...}`"
+        "To take it, set `schema: evolve` in the table's rule, push it, then RETRY. To go on without a new column, "
+        "name it in `columns: {exclude: ...}`"
     )
 
 
@@ -158,7 +161,7 @@ class KillsItsRun(SluiceError):
     code = "kills_its_run"
     next_step = (
         "Look at the driver's log of the dead runs: too little memory is the usual cause. Give the lane more, or lower"
-        " the table's limits, then `sluice quarantine retry --code kills_its_run`"
+        " the table's limits, then RETRY"
     )
 
 
@@ -166,26 +169,21 @@ class FailsItsMerge(SluiceError):
     """An object whose merge fails with nothing beside it, while other objects of its table are merged."""
 
     code = "fails_its_merge"
-    next_step = (
-        "Look at the reason, which is the error's text. Once it is fixed: "
-        "`sluice quarantine retry --code fails_its_merge`"
-    )
+    next_step = "Look at the reason, which is the error's text. Once it is fixed: RETRY"
 
 
 class GivenUp(SluiceError):
     """An object of a batch that an operator gave up (`sluice ops batch give-up`)."""
 
     code = "given_up"
-    next_step = "Once the cause is fixed: `sluice quarantine retry --code given_up`"
+    next_step = "Once the cause is fixed: RETRY"
 
 
 class ExpansionLimit(SluiceError):
     """An object that is larger, decoded, than its table's limits allow; facts: `limit`, `unit`."""
 
     code = "expansion_limit"
-    next_step = (
-        "If such an object is expected, raise the table's limits, then `sluice quarantine retry --code expansion_limit`"
-    )
+    next_step = "If such an object is expected, raise the table's limits, then RETRY"
 
     @classmethod
     def beyond(cls, setting: str, message: str, limit: int, unit: str = "bytes", **facts: Any) -> ExpansionLimit:
@@ -198,10 +196,7 @@ class ObjectTooLarge(SluiceError):
     """An object that is larger, as stored, than its table's limit object_bytes; facts: `bytes`, `limit`."""
 
     code = "object_too_large"
-    next_step = (
-        "Let the writer write smaller objects, or raise the table's limit object_bytes, then "
-        "`sluice quarantine retry --code object_too_large`"
-    )
+    next_step = "Let the writer write smaller objects, or raise the table's limit object_bytes, then RETRY"
 
 
 class DamagedObject(SluiceError):
@@ -287,8 +282,8 @@ class PartitionKeysDiffer(SluiceError):
 
     code = "catalog_partition_keys_differ"
     next_step = (
-        "Glue can't change them. Drop the table in the catalog (its data stays) and sync again: "
-        "`sluice ops catalog sync` gives the command"
+        "Glue can't change them. Drop the table in the catalog (its data stays) and sync again: `sluice ops catalog "
+        "sync` gives the command"
     )
 
 
@@ -305,8 +300,8 @@ class Overlap(SluiceError):
 
     code = "overlap"
     next_step = (
-        "Compare both objects: if they hold the same records, run `sluice quarantine discard`;"
-        " otherwise give the table `coordinates`"
+        "Compare both objects: if they hold the same records, run `sluice quarantine discard`; otherwise give the "
+        "table `coordinates`"
     )
 
 
@@ -315,9 +310,8 @@ class OtherSourceTable(SluiceError):
 
     code = "other_source_table"
     next_step = (
-        "Give the other table's changes a topic or `key_pattern` of their own. If both belong into this table, set"
-        " `merged: true` in its rule, or name the source in its key; push it, then `sluice quarantine retry"
-        " --code other_source_table`"
+        "Give the other table's changes a topic or `key_pattern` of their own. If both belong into this table, set "
+        "`merged: true` in its rule, or name the source in its key; push it, then RETRY"
     )
 
 
@@ -326,8 +320,8 @@ class DumpIncomplete(SluiceError):
 
     code = "dump_incomplete"
     next_step = (
-        "Retry or discard the object that the message names, then `sluice quarantine retry --code dump_incomplete`."
-        " If an empty dump is right, set the rule's `snapshot.most_deleted` to 100 before that"
+        "Retry or discard the object that the message names, then RETRY. If an empty dump is right, set the rule's "
+        "`snapshot.most_deleted` to 100 before that"
     )
 
 
@@ -335,10 +329,7 @@ class DumpLacksRows(SluiceError):
     """A full dump that lacks more of the table's rows than it may; facts: `deleted`, `left`. Nothing is deleted."""
 
     code = "dump_lacks_rows"
-    next_step = (
-        "If the dump is right, raise `snapshot.most_deleted` of the rule, push it, then"
-        " `sluice quarantine retry --code dump_lacks_rows`"
-    )
+    next_step = "If the dump is right, raise `snapshot.most_deleted` of the rule, push it, then RETRY"
 
 
 class UnreadableReport(SluiceError):

@@ -9,10 +9,8 @@ from sluice.changes.dialects.wrappers import Wrapper
 from sluice.errors import DamagedObject, SluiceError
 
 
-def _pushed(code: str) -> str:
-    """The rest of the step that changes a key or partition columns, which a table with data keeps in place."""
-    retry = f"`sluice quarantine retry --code {code}`"
-    return f"and push it: the push says how a table with data is rebuilt. For one without data, run {retry}"
+# The rest of the step that changes a key or partition columns, which a table with data keeps in place.
+_PUSHED = "and push it: the push says how a table with data is rebuilt. For one without data, run RETRY"
 
 
 class OtherFormat(NamedTuple):
@@ -81,7 +79,7 @@ class NullRecordKey(SluiceError):
     """A record without a value in its key; facts: `column`, `record`."""
 
     code = "null_record_key"
-    next_step = f"Give the table a record_key that every row has, {_pushed(code)}"
+    next_step = f"Give the table a record_key that every row has, {_PUSHED}"
 
 
 class DeleteWithoutKey(SluiceError):
@@ -114,8 +112,8 @@ class DeletionsUnmarked(SluiceError):
 
     code = "deletions_unmarked"
     next_step = (
-        "Add `delete_when` with this column and the values that mark deletions to the table's rule, or"
-        " `delete_when: off` if the column is data; push it, then `sluice quarantine retry --code deletions_unmarked`"
+        "Add `delete_when` with this column and the values that mark deletions to the table's rule, or `delete_when: "
+        "off` if the column is data; push it, then RETRY"
     )
 
     @classmethod
@@ -150,7 +148,7 @@ class UnusableRecordKey(SluiceError):
     code = "unusable_record_key"
     next_step = (
         "Give the table a record_key whose texts are not empty and don't contain what joins the parts of a key, "
-        f"{_pushed(code)}"
+        f"{_PUSHED}"
     )
 
 
@@ -165,10 +163,7 @@ class UnexpectedValue(SluiceError):
     """A row with a value that its table's `expect` excludes; facts: `column`, `record`."""
 
     code = "unexpected_value"
-    next_step = (
-        "Correct the row at the source, or the rule's `expect`; push it, then "
-        "`sluice quarantine retry --code unexpected_value`"
-    )
+    next_step = "Correct the row at the source, or the rule's `expect`; push it, then RETRY"
 
 
 class UnusablePattern(SluiceError):
@@ -183,7 +178,7 @@ class UnusablePartitionValue(SluiceError):
     """A value of a partition column that can't name a folder; facts: `column`, `record`."""
 
     code = "unusable_partition_value"
-    next_step = f"Partition the table by a column of shorter values, {_pushed(code)}"
+    next_step = f"Partition the table by a column of shorter values, {_PUSHED}"
 
 
 class NotAvro(SluiceError):
@@ -228,10 +223,7 @@ class UnreadableObject(SluiceError):
     """An object on which a reader raised an unexpected error; facts: `cause`."""
 
     code = "unreadable_object"
-    next_step = (
-        "Upload the object again, or report the cause and "
-        "`sluice quarantine retry --code unreadable_object` with a release that reads it"
-    )
+    next_step = "Upload the object again, or report the cause and RETRY with a release that reads it"
 
 
 class NotJsonLines(SluiceError):
@@ -254,7 +246,7 @@ class CsvWithoutHeader(SluiceError):
     code = "csv_without_header"
     next_step = (
         "Let the writer put the names of the columns into the first row (AWS DMS: AddColumnName=true), or list them in"
-        " the rule's `csv: {columns: [...]}`; push it, then `sluice quarantine retry --code csv_without_header`"
+        " the rule's `csv: {columns: [...]}`; push it, then RETRY"
     )
 
 
@@ -263,8 +255,8 @@ class RaggedCsv(SluiceError):
 
     code = "ragged_csv"
     next_step = (
-        "Correct the row and upload the object again. If `csv: {columns: [...]}` or `delimiter` of the table's rule"
-        " don't fit the object, correct them and `sluice quarantine retry --code ragged_csv`"
+        "Correct the row and upload the object again. If `csv: {columns: [...]}` or `delimiter` of the table's rule "
+        "don't fit the object, correct them and RETRY"
     )
 
 
@@ -279,10 +271,7 @@ class SchemaNotInferred(SluiceError):
     """Records without a schema, read before their schema was inferred: a defect in Sluice."""
 
     code = "schema_not_inferred"
-    next_step = (
-        "Report it with the object's key. With a release that corrects it: "
-        "`sluice quarantine retry --code schema_not_inferred`"
-    )
+    next_step = "Report it with the object's key. With a release that corrects it: RETRY"
 
 
 class DamagedJson(DamagedObject):
@@ -330,8 +319,8 @@ class UnsupportedParquet(SluiceError):
 
     code = "unsupported_parquet"
     next_step = (
-        "Let the connector write Parquet with snappy, gzip or zstd, unencrypted, in smaller objects"
-        " with fewer columns and row groups"
+        "Let the connector write Parquet with snappy, gzip or zstd, unencrypted, in smaller objects with fewer columns"
+        " and row groups"
     )
 
 
@@ -340,8 +329,7 @@ class UndecodableValue(SluiceError):
 
     code = "undecodable_value"
     next_step = (
-        "Correct the value at the source, or the type that the rule's `types` gives its column; push that, then "
-        "`sluice quarantine retry --code undecodable_value`"
+        "Correct the value at the source, or the type that the rule's `types` gives its column; push that, then RETRY"
     )
 
 
@@ -349,7 +337,4 @@ class TooManyBadRows(SluiceError):
     """An object with more unmergeable records than the limit; facts: `limit`, `last_code`."""
 
     code = "too_many_bad_rows"
-    next_step = (
-        "Correct the cause in the message, then "
-        "`sluice quarantine retry --code too_many_bad_rows`; the table's limit is quarantined_rows"
-    )
+    next_step = "Correct the cause in the message, then RETRY; the table's limit is quarantined_rows"
