@@ -16,7 +16,7 @@ from typing import Any
 
 from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
-from sluice.config.hudi_overrides import ALLOWED, GROUPS
+from sluice.config.hudi_overrides import ALLOWED, REASONS
 from sluice.config.lane import LaneConfig
 from sluice.config.rules.change_rule import ChangeRule
 from sluice.config.rules.columns import ColumnRules
@@ -108,8 +108,8 @@ def _options(kind: str) -> Iterator[str]:
             yield f"| `{start}` | {', '.join(f'`.{end}`' for end in sorted(ends.split()))} |\n"
     else:
         yield "| begins with | why it is refused |\n|---|---|\n"
-        for group in GROUPS:
-            yield f"| {', '.join(f'`{name}`' for name in sorted(group.names))} | {group.reason} |\n"
+        for reason, names in REASONS.items():
+            yield f"| {', '.join(f'`{name}`' for name in sorted(names.split()))} | {reason} |\n"
 
 
 def _rows(settings: tuple[Setting, ...]) -> Iterator[str]:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from sluice.changes.dialects.wrappers import Wrapper
 from sluice.errors import DamagedObject, SluiceError
 
-
 # The rest of the step that changes a key or partition columns, which a table with data keeps in place.
 _PUSHED = "and push it: the push says how a table with data is rebuilt. For one without data, run RETRY"
 

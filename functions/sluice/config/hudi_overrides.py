@@ -8,146 +8,113 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from sluice.names import did_you_mean
 
 PREFIX = "hoodie."
 
-
-@dataclass(frozen=True)
-class OptionGroup:
-    """Options that may not be set, for one reason: the second half of a sentence that begins with an option.
-
-    `names` are whole options or their leading dotted parts: "hoodie.clean" covers "hoodie.clean.async" but not
-    "hoodie.cleanup". The longest name that covers an option counts.
-    """
-
-    reason: str
-    names: tuple[str, ...]
-
-
-def _decided(owner: str, names: str) -> OptionGroup:
-    return OptionGroup(f"is decided by {owner}", tuple(names.split()))
-
-
-def _refused(why: str, names: str) -> OptionGroup:
-    return OptionGroup(f"is refused: {why}", tuple(names.split()))
-
-
-GROUPS: tuple[OptionGroup, ...] = (
-    _decided("`record_key`", "hoodie.datasource.write.recordkey hoodie.table.recordkey hoodie.merge.allow.duplicate"),
-    _decided(
-        "`partition_by`",
+# Options that may not be set, by their owner or the reason. Each is whole or its leading dotted parts: "hoodie.clean"
+# covers "hoodie.clean.async" but not "hoodie.cleanup". The longest one that covers an option counts.
+DECIDED: Mapping[str, str] = {
+    "`record_key`": "hoodie.datasource.write.recordkey hoodie.table.recordkey hoodie.merge.allow.duplicate",
+    "`partition_by`": (
         "hoodie.datasource.write.partitionpath hoodie.datasource.write.hive_style_partitioning hoodie.table.partition "
-        "hoodie.datasource.write.drop.partition.columns hoodie.skip.default.partition",
+        "hoodie.datasource.write.drop.partition.columns hoodie.skip.default.partition"
     ),
-    _decided(
-        "the form of record keys, which never changes",
-        "hoodie.datasource.write.keygenerator hoodie.table.keygenerator hoodie.keygen hoodie.fileid",
+    "the form of record keys, which never changes": (
+        "hoodie.datasource.write.keygenerator hoodie.table.keygenerator hoodie.keygen hoodie.fileid"
     ),
-    _decided(
-        "the order of changes",
+    "the order of changes": (
         "hoodie.datasource.write.precombine hoodie.table.precombine hoodie.table.ordering hoodie.compaction.payload "
         "hoodie.datasource.write.ordering hoodie.datasource.write.payload hoodie.payload hoodie.record.merge "
         "hoodie.write.record.merge hoodie.compaction.record.merger hoodie.datasource.write.record.merger "
-        "hoodie.combine.before hoodie.datasource.write.insert.drop.duplicates hoodie.datasource.insert.dup.policy",
+        "hoodie.combine.before hoodie.datasource.write.insert.drop.duplicates hoodie.datasource.insert.dup.policy"
     ),
-    _decided(
-        "`table` and `table_type`",
+    "`table` and `table_type`": (
         "hoodie.table.name hoodie.table.type hoodie.datasource.write.table hoodie.datasource.write.storage.type "
-        "hoodie.database.name hoodie.base.path",
+        "hoodie.database.name hoodie.base.path"
     ),
-    _decided(
-        "what a batch holds, in one write per table",
+    "what a batch holds, in one write per table": (
         "hoodie.datasource.write.operation hoodie.datasource.write.partitions.to.delete hoodie.bulkinsert.overwrite "
-        "hoodie.datasource.overwrite hoodie.static.overwrite hoodie.delete.shuffle",
+        "hoodie.datasource.overwrite hoodie.static.overwrite hoodie.delete.shuffle"
     ),
-    _decided(
-        "the readers that tables are written for",
+    "the readers that tables are written for": (
         "hoodie.write.table.version hoodie.table.version hoodie.write.auto.upgrade hoodie.base.file.format "
         "hoodie.table.base.file.format hoodie.table.ro.file.format hoodie.partition.metafile "
-        "hoodie.logfile.data.block.format hoodie.write.record.positions hoodie.merge.use.record.positions",
+        "hoodie.logfile.data.block.format hoodie.write.record.positions hoodie.merge.use.record.positions"
     ),
-    _decided(
-        "the timeline, whose instants are in UTC",
-        "hoodie.timeline hoodie.table.timeline hoodie.time.generator hoodie.archivelog",
+    "the timeline, whose instants are in UTC": (
+        "hoodie.timeline hoodie.table.timeline hoodie.time.generator hoodie.archivelog"
     ),
-    _decided("the hidden columns", "hoodie.populate.meta hoodie.allow.operation.metadata"),
-    _decided("the batch id in commits", "hoodie.datasource.write.commitmeta hoodie.allow.empty.commit"),
-    _decided(
-        "`index`: the metadata table is there for the record index alone, since it adds a second commit to each",
-        "hoodie.metadata",
+    "the hidden columns": "hoodie.populate.meta hoodie.allow.operation.metadata",
+    "the batch id in commits": "hoodie.datasource.write.commitmeta hoodie.allow.empty.commit",
+    "`index`: the metadata table is there for the record index alone, since it adds a second commit to each": (
+        "hoodie.metadata"
     ),
-    _decided(
-        "`index`: rows are found in every partition, and files have no bloom filters",
+    "`index`: rows are found in every partition, and files have no bloom filters": (
         "hoodie.index hoodie.simple.index.update hoodie.record.index.update hoodie.bloom hoodie.parquet.bloom "
-        "hoodie.bucket hoodie.hbase hoodie.expression.index hoodie.datasource.write.secondarykey",
+        "hoodie.bucket hoodie.hbase hoodie.expression.index hoodie.datasource.write.secondarykey"
     ),
-    _decided(
-        "the lane, which is the lock: a table has one writer",
+    "the lane, which is the lock: a table has one writer": (
         "hoodie.write.concurrency hoodie.write.lock hoodie.auto.adjust.lock hoodie.client.heartbeat "
-        "hoodie.write.num.retries.on.conflict",
+        "hoodie.write.num.retries.on.conflict"
     ),
-    _decided(
-        "the run, which writes without a timeline server and recovers by itself",
+    "the run, which writes without a timeline server and recovers by itself": (
         "hoodie.embed.timeline hoodie.markers.timeline_server_based hoodie.instant_state hoodie.write.markers "
         "hoodie.filesystem.view.remote hoodie.filesystem.view.secondary hoodie.filesystem.view.rocksdb "
         "hoodie.filesystem.view.incr hoodie.filesystem.remote hoodie.auto.commit hoodie.rollback "
-        "hoodie.release.resource hoodie.sensitive",
+        "hoodie.release.resource hoodie.sensitive"
     ),
-    _decided(
-        "`time_travel`",
-        "hoodie.clean hoodie.cleaner hoodie.keep hoodie.archive hoodie.commits.archival hoodie.fail.on.timeline",
+    "`time_travel`": (
+        "hoodie.clean hoodie.cleaner hoodie.keep hoodie.archive hoodie.commits.archival hoodie.fail.on.timeline"
     ),
-    _decided(
-        "`services`",
+    "`services`": (
         "hoodie.compact hoodie.compaction hoodie.log.compaction hoodie.clustering hoodie.layout hoodie.storage.layout "
         "hoodie.datasource.compaction hoodie.datasource.clustering hoodie.table.services hoodie.fail.writes.on.inline "
-        "hoodie.optimized.log.blocks",
+        "hoodie.optimized.log.blocks"
     ),
-    _decided("`delete_mode`: rows go when the source deletes them", "hoodie.partition.ttl"),
-    _decided(
-        "the source's schema and a stored form that all readers know",
+    "`delete_mode`: rows go when the source deletes them": "hoodie.partition.ttl",
+    "the source's schema and a stored form that all readers know": (
         "hoodie.avro hoodie.write.schema hoodie.schema hoodie.internal.schema hoodie.datasource.write.reconcile "
         "hoodie.write.set.null.for.missing hoodie.write.partial.update hoodie.bulkinsert.schema "
         "hoodie.datasource.write.schema hoodie.datasource.write.row.writer hoodie.parquet.outputtimestamptype "
-        "hoodie.parquet.writelegacyformat",
+        "hoodie.parquet.writelegacyformat"
     ),
-    _decided(
-        "`catalog`, which follows each commit: Hudi's own sync throws after it",
+    "`catalog`, which follows each commit: Hudi's own sync throws after it": (
         "hoodie.datasource.hive_sync hoodie.datasource.meta.sync hoodie.datasource.meta_sync hoodie.meta.sync "
-        "hoodie.meta_sync",
+        "hoodie.meta_sync"
     ),
-    _decided("quarantine", "hoodie.errortable hoodie.precommit.validators"),
-    _refused(
-        "Sluice's tables keep no change log of Hudi's; `sluice diff` and `sluice row` show changes", "hoodie.table.cdc"
-    ),
-    _refused("a table's properties are set when it is created", "hoodie.table"),
-    _refused("Sluice creates its tables itself", "hoodie.bootstrap"),
-    _refused(
-        "it is an option of readers and streaming queries, and has no effect here",
+    "quarantine": "hoodie.errortable hoodie.precommit.validators",
+}
+REFUSED: Mapping[str, str] = {
+    "Sluice's tables keep no change log of Hudi's; `sluice diff` and `sluice row` show changes": "hoodie.table.cdc",
+    "a table's properties are set when it is created": "hoodie.table",
+    "Sluice creates its tables itself": "hoodie.bootstrap",
+    "it is an option of readers and streaming queries, and has no effect here": (
         "hoodie.datasource.read hoodie.datasource.query hoodie.datasource.view hoodie.datasource.merge "
         "hoodie.datasource.streaming hoodie.datasource.write.streaming hoodie.enable.data.skipping hoodie.file.index "
-        "hoodie.file.group.reader hoodie.cdc hoodie.read",
+        "hoodie.file.group.reader hoodie.cdc hoodie.read"
     ),
-    _refused("it is an option of SQL statements, which Sluice doesn't write with", "hoodie.sql hoodie.spark.sql"),
-    _refused("it is an option of Hudi Streamer; see `sluice config import`", "hoodie.streamer hoodie.deltastreamer"),
-    _refused("S3 is consistent", "hoodie.consistency hoodie.optimistic.consistency"),
-    _refused("tables are Parquet files", "hoodie.orc"),
-    _refused("no such server runs", "hoodie.metaserver hoodie.table.service.manager"),
-    _refused(
-        "Sluice has metrics and events of its own, and a reporter's threads, ports and calls would hold up a run",
-        "hoodie.metrics hoodie.metricscompaction hoodie.write.commit.callback",
+    "it is an option of SQL statements, which Sluice doesn't write with": "hoodie.sql hoodie.spark.sql",
+    "it is an option of Hudi Streamer; see `sluice config import`": "hoodie.streamer hoodie.deltastreamer",
+    "S3 is consistent": "hoodie.consistency hoodie.optimistic.consistency",
+    "tables are Parquet files": "hoodie.orc",
+    "no such server runs": "hoodie.metaserver hoodie.table.service.manager",
+    "Sluice has metrics and events of its own, and a reporter's threads, ports and calls would hold up a run": (
+        "hoodie.metrics hoodie.metricscompaction hoodie.write.commit.callback"
     ),
-    _refused(
-        "classes other than Hudi's defaults are not tested",
+    "classes other than Hudi's defaults are not tested": (
         "hoodie.client.init hoodie.storage.class hoodie.io.factory hoodie.fs hoodie.writestatus "
         "hoodie.record.size.estimator.class hoodie.avro.write.support hoodie.bulkinsert.user.defined.partitioner "
-        "hoodie.parquet.spark.row.write.support",
+        "hoodie.parquet.spark.row.write.support"
     ),
-)
+}
+# What is said of them: the second half of a sentence that begins with an option.
+REASONS: Mapping[str, str] = {
+    **{f"is decided by {owner}": names for owner, names in DECIDED.items()},
+    **{f"is refused: {why}": names for why, names in REFUSED.items()},
+}
 
 # Sizes, memory and parallelism, in full: their leading part, and what may follow it.
 ALLOWED: Mapping[str, str] = {
@@ -284,4 +251,4 @@ def _allowed() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def _reasons() -> Mapping[str, str]:
-    return {name: group.reason for group in GROUPS for name in group.names}
+    return {name: reason for reason, names in REASONS.items() for name in names.split()}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.config.hudi_overrides import ALLOWED, CHOICES, GROUPS, PREFIX, are_of_files, refusal, unfit_value, unknown
+from sluice.config.hudi_overrides import ALLOWED, CHOICES, PREFIX, REASONS, are_of_files, refusal, unfit_value, unknown
 
 # Every `hoodie.` option, with its alternatives, of the classes `Hoodie*Config`, `DataSource*Options` and their like in
 # the bundle for Spark 3.5.
@@ -89,7 +89,7 @@ def test_every_option_of_the_pinned_hudi_is_allowed_by_name_or_refused():
 
 
 def test_no_name_is_in_two_groups():
-    names = [name for group in GROUPS for name in group.names]
+    names = [name for listed in REASONS.values() for name in listed.split()]
     assert len(names) == len(set(names))
 
 
