@@ -6,7 +6,7 @@ Bad records are set aside one by one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import Any, Callable, Union
 
@@ -38,7 +38,10 @@ CHUNK_CELLS = 2_000_000  # a record of thousands of fields takes a hundred kilob
 
 @dataclass(frozen=True)
 class ReaderPlan:
-    """Pickled into read tasks. `columns` are those of the batch; a writer's columns are matched by name."""
+    """Pickled into read tasks. `columns` are those of the batch; a writer's columns are matched by name.
+
+    Other fields have the value of the table's configuration of the same name, unless `reader_plan` makes them.
+    """
 
     batch: str
     table: str
@@ -89,34 +92,16 @@ def reader_plan(
 
     `hash_key` is the key of the columns that it hashes. With `sources` each change has its source table.
     """
-    return ReaderPlan(
-        batch,
-        config.table,
-        config.record_key,
-        config.generation,
-        columns,
-        config.limits,
-        inferred,
-        config.position_columns,
-        config.append_only,
-        config.unavailable_value,
-        config.coordinates,
-        config.topic,
-        config.partition_fields,
-        config.marks_of_rows,
-        config.key_pattern,
-        config.csv,
-        config.columns,
-        hash_key,
-        config.expect,
-        config.null_is_unchanged,
-        tuple((name, config.json_types.get(name, STRING)) for name in config.path_columns),
-        sources=sources,
-        source_words=config.source_words,
-        form=config.form,
-        dialect=config.dialect,
-        known_dialects=tuple(config.known_dialects),
-    )
+    own = {of.name: getattr(config, of.name) for of in fields(ReaderPlan) if hasattr(config, of.name)}
+    read = {"batch": batch, "columns": columns, "inferred": inferred, "hash_key": hash_key, "sources": sources}
+    made = {
+        "position": config.position_columns,
+        "delete_when": config.marks_of_rows,
+        "rules": config.columns,
+        "path_columns": tuple((name, config.json_types.get(name, STRING)) for name in config.path_columns),
+        "known_dialects": tuple(config.known_dialects),
+    }
+    return ReaderPlan(**{**own, **read, **made})
 
 
 def most_rows(columns: int) -> int:
