@@ -90,7 +90,7 @@ def evolve(
         if old is None or new is None:
             continue
         if name in record_key + partition_by and change.to not in (old, "bigint"):
-            raise _of_the_key(name, old, new)
+            raise incompatible(name, old, new, "it is part of the table's key or of its folders", ANOTHER_TOPIC)
         if change.change == INCOMPATIBLE:
             widen(name, old, new)  # raises
     return _after(stored, changes)
@@ -189,12 +189,9 @@ def evolve_table(
     for name in config.record_key + config.partition_columns:
         column = row.column(name)
         if column is not None and (column.kind == ARRAY or column.kind == JSON and column.element is not None):
-            raise Incompatible(
-                f"Column {name} of the key or the partitions is {column.source_type}",
-                column=name,
-                types=[column.source_type, "a single value"],
-                next_step="Give the topic a table with a record_key and partition_by of numbers, texts or times",
-            )
+            message = f"Column {name} of the key or the partitions is {column.source_type}"
+            step = "Give the topic a table with a record_key and partition_by of numbers, texts or times"
+            raise Incompatible(message, column=name, types=[column.source_type, "a single value"], next_step=step)
     for name in config.position_columns:
         column = row.column(name)
         if of_changes:
@@ -202,15 +199,12 @@ def evolve_table(
                 f"The position column {name} would order changes of a log, whose deletions do not carry it",
                 column=name,
                 types=["" if column is None else column.spark_type, "a row of a query"],
-                next_step=_without_position(config, fixed=before is not None),
+                next_step="Take `position` out of the rule in tables.yaml, since these changes are ordered by their "
+                "source position: `sluice config push` says how a table with data is rebuilt",
             )
         if column is None:
-            raise Incompatible(
-                f"The position column {name} is not a column of this schema",
-                column=name,
-                types=["", "absent"],
-                next_step=_written_with_every_row(config, correct=before is None),
-            )
+            message = f"The position column {name} is not a column of this schema"
+            raise Incompatible(message, column=name, types=["", "absent"], next_step=_lacked("position"))
         check_position_column(column)
     marking = row.column(config.marks_of_rows.column or "")
     if marking is None and config.marks_of_rows.marks and config.marks_of_rows.is_null:
@@ -219,7 +213,7 @@ def evolve_table(
             "row would be a deletion",
             column=str(config.marks_of_rows.column),
             types=["", "null or absent" if untyped else "absent"],
-            next_step=_written_with_every_row(config, correct=before is None, setting="delete_when"),
+            next_step=_lacked("delete_when"),
         )
     by_value = config.marks_of_rows.marks and config.marks_of_rows.is_null is None
     if marking is not None and by_value and marking.kind not in (STRING, INT, LONG, BOOLEAN, BYTES):
@@ -288,32 +282,6 @@ def _by_rule(error: Incompatible, row: RowSchema, config: TableConfig, *, untype
     )
 
 
-def _without_position(config: TableConfig, *, fixed: bool) -> str:
-    """The next step where changes have a source position, so that the rule needs no `position`."""
-    retry = f"`sluice quarantine retry --code {Incompatible.code} --table {config.table}`"
-    if not fixed:
-        return (
-            "Take `position` out of the rule in tables.yaml, since these changes are ordered by their source position, "
-            f"run `sluice config push`, then {retry}"
-        )
-    return (
-        "These changes are ordered by their source position, without `position`. Rebuild the table: `sluice pause "
-        f"{config.lane}`, `sluice rebuild table {config.table}`, take `position` out of the rule in tables.yaml, "
-        f"`sluice config push`, `sluice resume {config.lane}`, then {retry}"
-    )
-
-
-def _written_with_every_row(config: TableConfig, *, correct: bool, setting: str = "position") -> str:
-    """What to do about an object without the column of a setting, which another object of the table may have."""
-    loaded = ", empty in those of a full load" if config.marks_of_rows.marks and setting == "position" else ""
-    write = f"et the source write the column with every row{loaded}"
-    return (
-        f"L{write}, and upload the object again"
-        if not correct
-        else (f"{_correct(setting)}. If other objects have the column, l{write}, and upload the object again")
-    )
-
-
 _AIVEN = frozenset(("key", "value", "offset", "timestamp", "headers"))  # `format.output.fields` of Aiven's S3 sink
 
 
@@ -348,6 +316,14 @@ def _correct(setting: str) -> str:
     )
 
 
+def _lacked(setting: str) -> str:
+    """The next step where an object lacks the column of a setting, which other objects of the table may have."""
+    return (
+        f"{_correct(setting)}. If the column is right, let the source write it with every row that is no full load's, "
+        "and upload the object again"
+    )
+
+
 def _check_frozen(evolution: Evolution) -> None:
     """Raise SchemaFrozen for the first column that would change the table."""
     for change in evolution.changes:
@@ -379,13 +355,6 @@ def _check_names(row: RowSchema) -> None:
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _ARRAY = re.compile(r"array<(.*)>")
 _PROMOTIONS = {("int", "bigint"), ("float", "double")}
-_RAW_PAIRS = (
-    {"timestamp", "bigint"},
-    {"timestamp", "string"},
-    {"date", "int"},
-    {"string", "bigint"},
-    {"string", "int"},
-)
 
 
 @dataclass(frozen=True)
@@ -420,15 +389,13 @@ def widen(name: str, stored: str, written: str) -> Widening:
 
 def incompatible(name: str, stored: str, written: str, why: str = "", next_step: str | None = None) -> Incompatible:
     """The error for a column whose types have no common type."""
-    if next_step is None:
-        next_step = _next_step(name, stored, written)
-    reason = f": {why}" if why else ""
-    return Incompatible(
-        f"Column {name} is {written} and the table has {stored}{reason}",
-        next_step=next_step,
-        column=name,
-        types=[stored, written],
+    step = next_step or (
+        f"Change it back to {stored} at the source, and update the rows of the waiting objects there; or keep the new "
+        f"type in another column: put `columns: {{rename: {{{name}: NAME}}}}` into the table's rule, {PUSH_AND_RETRY}"
     )
+    message = f"Column {name} is {written} and the table has {stored}{f': {why}' if why else ''}"
+    restore = ". If the rule's `raw` or `columns` was changed, restore that, push and retry"
+    return Incompatible(message, next_step=f"{step}{restore}", column=name, types=[stored, written])
 
 
 def _decimal(type_name: str) -> tuple[int, int] | None:
@@ -458,23 +425,3 @@ def _bytes(precision: int) -> int:
     """Bytes of a two's complement number of so many digits."""
     largest: int = 10**precision - 1
     return (largest.bit_length() + 8) // 8
-
-
-def _next_step(name: str, stored: str, written: str) -> str:
-    return (
-        f"Change it back to {stored} at the source, and update the rows of the waiting objects there; or keep the new "
-        f"type in another column: put `columns: {{rename: {{{name}: NAME}}}}` into the table's rule, {PUSH_AND_RETRY}"
-        f"{_by_a_setting(stored, written)}"
-    )
-
-
-def _of_the_key(name: str, stored: str, written: str) -> Incompatible:
-    why = "it is part of the table's key or of its folders"
-    return incompatible(name, stored, written, why, f"{ANOTHER_TOPIC}{_by_a_setting(stored, written)}")
-
-
-def _by_a_setting(stored: str, written: str) -> str:
-    """The way out where a change of the rule's settings makes such a difference."""
-    if stored != "string" and {stored, written} not in _RAW_PAIRS:
-        return ""
-    return ". If the rule's `raw` or `columns` was changed, restore that, push and retry"

@@ -279,9 +279,6 @@ def test_no_column_orders_changes_of_a_log_whose_deletions_lack_it():
     with pytest.raises(Incompatible, match="deletions do not carry it") as new:
         evolve_table(None, columns, config, of_changes=True)
     assert new.value.next_step.startswith("Take `position` out")
-    with pytest.raises(Incompatible) as fixed:
-        evolve_table({"id": "bigint", "at": "bigint"}, columns, config, of_changes=True)
-    assert "`sluice rebuild table db.t`" in fixed.value.next_step
     rows_alone = read_writer_schema(avro_record({"id": "int"}, name="V"))
     assert not rows_alone.of_changes and read_writer_schema(flattened({"id": "int"})).of_changes
 
@@ -289,12 +286,7 @@ def test_no_column_orders_changes_of_a_log_whose_deletions_lack_it():
 def test_an_object_without_the_position_column_is_told_what_its_source_must_write():
     marks = DeleteWhen(column="Op", values=("D",))
     config = TableConfig("db.t", "db", "t", "x", ("id",), position="seq", delete_when=marks)
-    with pytest.raises(Incompatible, match="seq is not a column of this schema") as new:
+    with pytest.raises(Incompatible, match="seq is not a column of this schema") as lacked:
         evolve_table(None, row(id="long"), config)
-    written = (
-        "et the source write the column with every row, empty in those of a full load, and upload the object again"
-    )
-    assert new.value.next_step.startswith("Correct `position`") and new.value.next_step.endswith(f", l{written}")
-    with pytest.raises(Incompatible) as fixed:
-        evolve_table({"id": "bigint", "seq": "string"}, row(id="long"), config)
-    assert fixed.value.next_step == f"L{written}"
+    assert lacked.value.next_step.startswith("Correct `position`")
+    assert lacked.value.next_step.endswith("and upload the object again")
