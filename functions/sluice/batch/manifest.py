@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -116,25 +116,9 @@ class Manifest:
 
     def to_json(self) -> str:
         """Canonical JSON, so that writing the same manifest again changes nothing."""
+        own = {name: getattr(self, name) for name in _TYPES}
         return canonical_json(
-            {
-                "format": FORMAT,
-                "batch": self.batch,
-                "lane": self.lane,
-                "run": self.run,
-                "created_at": self.created_at,
-                "configuration_version": self.configuration_version,
-                "tables": {
-                    table: {
-                        "config": dict(part.config),
-                        "objects": [_describe(item) for item in part.objects],
-                        **({"watch": dict(part.watch)} if part.watch else {}),
-                        **({"last_instant": part.last_instant} if part.last_instant else {}),
-                        **({"history_instant": part.history_instant} if part.history_instant else {}),
-                    }
-                    for table, part in self.tables.items()
-                },
-            }
+            {**own, "format": FORMAT, "tables": {of: _part(part) for of, part in self.tables.items()}}
         )
 
     @classmethod
@@ -143,24 +127,12 @@ class Manifest:
         content = document_of(text, "manifest")
         check_types(content, "manifest", _TYPES)
         try:
-            tables = {
-                table: TablePart(
-                    part["config"],
-                    tuple(_object(item) for item in part["objects"]),
-                    part.get("watch", {}),
-                    part.get("last_instant"),
-                    part.get("history_instant"),
-                )
+            parts = {
+                table: {of.name: part[of.name] for of in fields(TablePart) if of.name in part}
                 for table, part in content["tables"].items()
             }
-            return cls(
-                content["batch"],
-                content["lane"],
-                content["run"],
-                content["created_at"],
-                content["configuration_version"],
-                tables,
-            )
+            tables = {of: TablePart(**{**part, "objects": _objects(part["objects"])}) for of, part in parts.items()}
+            return cls(**{**{name: content[name] for name in _TYPES}, "tables": tables})
         except (KeyError, TypeError, AttributeError) as error:
             raise UnreadableManifest(
                 "The manifest lacks a field, or has one of another type", found=text[:200]
@@ -171,9 +143,19 @@ _TYPES = {"batch": str, "lane": str, "run": str, "created_at": int, "configurati
 _TYPES_OF_OBJECT = {"bucket": str, "key": str, "version": str, "size": int, "topic": str, "admitted_at": int}
 
 
-def _object(described: Mapping[str, Any]) -> ManifestObject:
-    check_types(described, "manifest", _TYPES_OF_OBJECT)
-    return ManifestObject(**described)
+def _objects(described: Iterable[Mapping[str, Any]]) -> tuple[ManifestObject, ...]:
+    objects = []
+    for item in described:
+        check_types(item, "manifest", _TYPES_OF_OBJECT)
+        objects.append(ManifestObject(**item))
+    return tuple(objects)
+
+
+def _part(part: TablePart) -> dict[str, Any]:
+    """A table's part, without the fields after its objects that are empty."""
+    values = {of.name: getattr(part, of.name) for of in fields(part)}
+    described = {"config": dict(part.config), "objects": list(map(_describe, part.objects))}
+    return {**{name: value for name, value in values.items() if value}, **described}
 
 
 def _describe(item: ManifestObject) -> dict[str, Any]:
@@ -205,7 +187,7 @@ def batch_id(lane: str, objects: Iterable[ObjectId], *, attempts: Mapping[Object
 
 
 FORMAT = 1  # of manifests and of outcomes
-_KINDS = {str: "text", int: "a whole number", dict: "a mapping"}  # of fields, as they are checked
+_KINDS = {str: "text", int: "a whole number", dict: "a mapping", list: "a list"}  # of fields, as they are checked
 
 
 def document_of(text: str, what: str) -> dict[str, Any]:

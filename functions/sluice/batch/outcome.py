@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from sluice.batch.manifest import FORMAT, ManifestObject, canonical_json, check_types, document_of
+from sluice.config.setting import stored
 from sluice.errors import SluiceError, UnreadableManifest
 from sluice.objects import ObjectId
 
@@ -39,11 +40,32 @@ def _names(message: str, fact: Any) -> bool:
     return any(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", message) for form in forms)
 
 
+_Record = TypeVar("_Record", bound="RecordOfObject")
+
+
 @dataclass(frozen=True)
-class ObjectError:
-    """An object that can't be merged. `object` is ObjectId.hash; `code` is stable, `reason` is in words."""
+class RecordOfObject:
+    """What is put in S3 about an object, by ObjectId.hash, before the commit."""
 
     object: str
+
+    def to_json(self) -> str:
+        """Canonical JSON."""
+        return canonical_json(stored(self))
+
+    @classmethod
+    def from_json(cls: type[_Record], text: str) -> _Record:
+        """Read the result of `to_json`. Raises UnreadableManifest for anything else."""
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise UnreadableManifest("The record of an object's error can't be read", found=text[:200]) from error
+
+
+@dataclass(frozen=True)
+class ObjectError(RecordOfObject):
+    """An object that can't be merged; `code` is stable, `reason` is in words."""
+
     code: str
     reason: str
 
@@ -52,38 +74,13 @@ class ObjectError:
         """The error and its facts in one line of at most LONGEST_REASON characters."""
         return cls(object, error.code, in_words(error)[:LONGEST_REASON])
 
-    def to_json(self) -> str:
-        """Canonical JSON, which is put in S3 before the commit."""
-        return canonical_json(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> ObjectError:
-        """Read the result of `to_json`. Raises UnreadableManifest for anything else."""
-        try:
-            return cls(**json.loads(text))
-        except (ValueError, TypeError) as error:
-            raise UnreadableManifest("An object's error record can't be read", found=text[:200]) from error
-
 
 @dataclass(frozen=True)
-class RowErrorCount:
-    """The number of an object's records that can't be merged, by code. `object` is ObjectId.hash."""
+class RowErrorCount(RecordOfObject):
+    """The number of an object's records that can't be merged, by code; put in S3 after the rows themselves."""
 
-    object: str
     rows: int
     codes: Mapping[str, int] = field(default_factory=dict, hash=False)
-
-    def to_json(self) -> str:
-        """Canonical JSON, which a read task writes to S3 after the rows and before the commit."""
-        return canonical_json({**asdict(self), "codes": dict(self.codes)})
-
-    @classmethod
-    def from_json(cls, text: str) -> RowErrorCount:
-        """Read the result of `to_json`. Raises UnreadableManifest for anything else."""
-        try:
-            return cls(**json.loads(text))
-        except (ValueError, TypeError) as error:
-            raise UnreadableManifest("A count of quarantined rows can't be read", found=text[:200]) from error
 
 
 @dataclass(frozen=True)
@@ -179,25 +176,20 @@ class Outcome:
     def from_json(cls, text: str) -> Outcome:
         """Read the result of `to_json`. Raises UnreadableManifest for anything else."""
         content: dict[str, Any] = document_of(text, "outcome")
-        check_types(content, "outcome", {"batch": str, "table": str, "state": str, "committed_at": int, "counts": dict})
+        check_types(content, "outcome", _TYPES)
         content.pop("format")
         try:
-            errors = tuple(ObjectError(**item) for item in content.pop("quarantined"))
-            rows = tuple(RowErrorCount(**item) for item in content.pop("quarantined_rows", ()))
-            notes = tuple(content.pop("notes", ()))
-            stages = tuple(Stage(**item) for item in content.pop("stages", ()))
-            parked = tuple(ObjectError(**item) for item in content.pop("parked", ()))
-            columns = tuple(content.pop("columns", ()))
-            return cls(
-                **content,
-                quarantined=errors,
-                quarantined_rows=rows,
-                notes=notes,
-                stages=stages,
-                parked=parked,
-                columns=columns,
-            )
+            records = {name: tuple(kind(**item) for item in content.pop(name, ())) for name, kind in _LISTS.items()}
+            plain = {name: tuple(content.pop(name, ())) for name in ("notes", "columns")}
+            return cls(**content, **records, **plain)
         except (KeyError, TypeError) as error:
             raise UnreadableManifest(
                 "The outcome lacks a field, or has one of another type", found=text[:200]
             ) from error
+
+
+_TYPES = {"batch": str, "table": str, "state": str, "committed_at": int, "counts": dict, "quarantined": list}
+_LISTS: Mapping[str, Any] = {
+    **{"quarantined": ObjectError, "parked": ObjectError},
+    **{"quarantined_rows": RowErrorCount, "stages": Stage},
+}
