@@ -18,12 +18,8 @@ COMMENT_CHARACTERS = 255  # Glue's limit; a longer comment fails the whole updat
 _NOT_IN_COMMENTS = re.compile(r"[^\t\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
 
 # Hudi's own columns, the first ones of every file (HoodieRecord.HOODIE_META_COLUMNS of 0.15 and 1.0.2).
-META_COLUMNS = (
-    "_hoodie_commit_time",
-    "_hoodie_commit_seqno",
-    "_hoodie_record_key",
-    "_hoodie_partition_path",
-    "_hoodie_file_name",
+META_COLUMNS = tuple(
+    f"_hoodie_{name}" for name in "commit_time commit_seqno record_key partition_path file_name".split()
 )
 
 _COMMENTS: Mapping[str, str] = {

@@ -13,20 +13,9 @@ from sluice.errors import NameTaken, PartitionKeysDiffer
 
 # The members of a found table that TableInput of the Glue API accepts. An update loses those that it leaves out.
 _KEPT = (
-    "Name",
-    "Description",
-    "Owner",
-    "LastAccessTime",
-    "LastAnalyzedTime",
-    "Retention",
-    "StorageDescriptor",
-    "PartitionKeys",
-    "ViewOriginalText",
-    "ViewExpandedText",
-    "TableType",
-    "Parameters",
-    "TargetTable",
-)
+    "Name Description Owner LastAccessTime LastAnalyzedTime Retention StorageDescriptor PartitionKeys ViewOriginalText "
+    "ViewExpandedText TableType Parameters TargetTable"
+).split()
 
 
 @dataclass(frozen=True)

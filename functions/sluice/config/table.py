@@ -15,6 +15,7 @@ from sluice.changes.dialects.nested import CaptureDialect
 from sluice.changes.dialects.registry import DIALECTS, OF_DEBEZIUM
 from sluice.changes.hidden_columns import LINEAGE_WORDS
 from sluice.changes.hidden_columns import POSITION as POSITION_COLUMN
+from sluice.config import values as kinds
 from sluice.config.catalog import CATALOG, CatalogRule
 from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
@@ -28,31 +29,6 @@ from sluice.config.rules.partition_fields import PartitionField, columns_read, p
 from sluice.config.rules.snapshot import SnapshotRule
 from sluice.config.services import ServicePolicy
 from sluice.config.setting import restored, setting, settings_of, stored
-from sluice.config.values import (
-    COLUMNS,
-    COORDINATES,
-    DURATION,
-    GIB,
-    HISTORY_TABLE,
-    HOURS,
-    HUDI_OPTIONS,
-    JSON_TYPES,
-    LANE_NAME,
-    LINEAGE,
-    PARTITION_FIELDS,
-    POSITION,
-    RAW_COLUMNS,
-    SHAPES,
-    SIZE,
-    SOURCE_COLUMNS,
-    SOURCE_WORDS,
-    SWITCH,
-    UNAVAILABLE_VALUE,
-    choice,
-    position_columns,
-    source_column,
-    whole,
-)
 from sluice.errors import ChangeRefused
 
 COW, MOR = "cow", "mor"
@@ -68,7 +44,7 @@ FORMATS = ("avro", JSON, "parquet", "csv")
 
 HISTORY = "_history"  # the end of a history table's name, where `history` gives no other
 
-REWRITE_LIMIT_BYTES = 10 * GIB  # some minutes of one run's work
+REWRITE_LIMIT_BYTES = 10 * kinds.GIB  # some minutes of one run's work
 
 
 @dataclass(frozen=True)
@@ -81,14 +57,14 @@ class TableSettings:
 
     record_key: tuple[str, ...] = setting(
         (),  # append-only tables have hidden_columns.ROW
-        COLUMNS,
+        kinds.COLUMNS,
         "The columns that identify a row: one, or a list. Required unless `append_only`.",
         fixed=True,
         template=True,
     )
     partition_by: tuple[str, ...] = setting(
         (),
-        PARTITION_FIELDS,
+        kinds.PARTITION_FIELDS,
         "The columns of the partition path, or transforms such as `day(column)`; `[]` for none. A row moves when "
         "their values change.",
         fixed=True,
@@ -98,13 +74,13 @@ class TableSettings:
     )
     table_type: str = setting(
         COW,
-        choice(*TABLE_TYPES),
+        kinds.choice(*TABLE_TYPES),
         "`cow`: copy on write, fast to read. `mor`: merge on read, fast to write.",
         fixed=True,
     )
     delete_mode: str = setting(
         SOFT,
-        choice(*DELETE_MODES),
+        kinds.choice(*DELETE_MODES),
         "`soft`: a deleted row stays, hidden. `hard`: table services remove it later. "
         "`ignore`: a deleted row keeps its values and stays visible.",
     )
@@ -118,19 +94,19 @@ class TableSettings:
     )
     keep_deleted_values: bool = setting(
         False,
-        SWITCH,
+        kinds.SWITCH,
         "A deleted row keeps the values and the partition of its delete event. "
         "The source must send whole rows (`REPLICA IDENTITY FULL`).",
     )
     unavailable_value: str = setting(
         DEFAULT_PLACEHOLDER,
-        UNAVAILABLE_VALUE,
+        kinds.UNAVAILABLE_VALUE,
         "The connector's `unavailable.value.placeholder`: text, or `hex:` and hexadecimal digits.",
         default_text="Debezium's",
     )
     null_is_unchanged: tuple[str, ...] = setting(
         (),
-        COLUMNS,
+        kinds.COLUMNS,
         "Columns in which an update's null stands for the former value, since the connector has no placeholder for "
         "their type. An update that sets one of them to null is then lost.",
         default_text="none",
@@ -138,38 +114,43 @@ class TableSettings:
     )
     freshness_s: int = setting(
         60,
-        DURATION,
+        kinds.DURATION,
         "How old the table may get: it is committed no more often, but for what a full batch left. `0` is for demos.",
         key="freshness",
     )
-    time_travel_h: int = setting(168, HOURS, "How far back earlier states of the table can be read.", key="time_travel")
+    time_travel_h: int = setting(
+        168, kinds.HOURS, "How far back earlier states of the table can be read.", key="time_travel"
+    )
     lane: str = setting(
-        "main", LANE_NAME, "The lane of the table. The tables of a lane share Spark runs, one at a time."
+        "main", kinds.LANE_NAME, "The lane of the table. The tables of a lane share Spark runs, one at a time."
     )
-    generation: int = setting(0, whole(0, 9_999), "Raise it when the source's log starts again lower.")
+    generation: int = setting(0, kinds.whole(0, 9_999), "Raise it when the source's log starts again lower.")
     hudi: Mapping[str, str] = setting(
-        dict, HUDI_OPTIONS, "More Hudi write options. Those that Sluice decides are refused.", page="hudi-options.md"
+        dict,
+        kinds.HUDI_OPTIONS,
+        "More Hudi write options. Those that Sluice decides are refused.",
+        page="hudi-options.md",
     )
-    paused: bool = setting(False, SWITCH, "Objects are admitted, and wait.")
+    paused: bool = setting(False, kinds.SWITCH, "Objects are admitted, and wait.")
     limits: Limits = setting(
         Limits(), None, "The sizes beyond which an object is quarantined.", default_text="", page="limits.md#sizes"
     )
     raw: tuple[str, ...] = setting(
         (),
-        RAW_COLUMNS,
+        kinds.RAW_COLUMNS,
         "Stores dates and times as the connector encodes them: `true` for all columns, or their names.",
         default_text="`false`",
     )
     rewrite_limit_bytes: int = setting(
         REWRITE_LIMIT_BYTES,
-        SIZE,
+        kinds.SIZE,
         "A larger table is not rewritten for a decimal's new scale or a list's wider items; "
         "objects that need it are quarantined.",
         key="rewrite_limit",
     )
     json_types: Mapping[str, str] = setting(
         dict,
-        JSON_TYPES,
+        kinds.JSON_TYPES,
         "The types of columns in CSV, and in JSON without a schema: `date`, `timestamp_micros`, `'decimal(10,2)'` "
         "and so on. Other columns of CSV are text.",
         key="types",
@@ -177,7 +158,7 @@ class TableSettings:
     )
     lineage: tuple[str, ...] = setting(
         LINEAGE_WORDS,
-        LINEAGE,
+        kinds.LINEAGE,
         "The hidden columns that tell where a row comes from: `on`, `off`, or a list. "
         "A column that is off is null in rows written from then on.",
     )
@@ -192,7 +173,7 @@ class TableSettings:
     )
     format: str | None = setting(
         None,
-        choice(*FORMATS, *sorted(DIALECTS)),
+        kinds.choice(*FORMATS, *sorted(DIALECTS)),
         "The format of objects that `key_pattern` finds, where the keys' extension doesn't tell it. Or the form of "
         "another capture's changes in JSON, by its name: records of another form are then refused.",
         default_text="by extension, and by the records",
@@ -208,7 +189,7 @@ class TableSettings:
     )
     shape: str | None = setting(
         None,
-        choice(*SHAPES),
+        kinds.choice(*kinds.SHAPES),
         "What a record is, where its fields say it wrongly: Debezium's `envelope`, `flattened` by Debezium's "
         "ExtractNewRecordState with metadata beside the row, or a `plain` row, whatever its columns are called.",
         default_text="by the records",
@@ -216,7 +197,7 @@ class TableSettings:
     )
     path_columns: tuple[str, ...] = setting(
         (),
-        COLUMNS,
+        kinds.COLUMNS,
         "Columns whose values are in the objects' folders alone, as Hive and Spark name them: `region=eu/`. They "
         "are text, unless `types` gives them a type.",
         default_text="none",
@@ -227,7 +208,7 @@ class TableSettings:
     )
     position: str | None = setting(
         None,
-        POSITION,
+        kinds.POSITION,
         "The column that orders the changes of a row, such as `last_update`, or a list: the first counts most. "
         "It holds whole numbers, dates or timestamps, also as text. For rows of a query alone: changes of "
         "Debezium have a source position, their deletions lack the column, and objects of such changes are "
@@ -236,7 +217,9 @@ class TableSettings:
         template=True,
     )
     append_only: bool = setting(
-        False, SWITCH, "Rows have no key. Each record of each object is one row, however often the object arrives."
+        False,
+        kinds.SWITCH,
+        "Rows have no key. Each record of each object is one row, however often the object arrives.",
     )
     snapshot: SnapshotRule = setting(
         SnapshotRule(),
@@ -247,7 +230,7 @@ class TableSettings:
     )
     history: bool | str = setting(
         False,
-        HISTORY_TABLE,
+        kinds.HISTORY_TABLE,
         "Also writes every change, late ones included, into `<table>_history`, or into a table of the database "
         "with the name that is given in place of `true`. Begins with the next batch; the name then is fixed.",
         template=True,
@@ -262,7 +245,7 @@ class TableSettings:
     )
     schema: str = setting(
         EVOLVE,
-        choice(*SCHEMA_MODES),
+        kinds.choice(*SCHEMA_MODES),
         "`evolve`: new columns and wider types are taken. `freeze`: objects that bring any are quarantined, "
         "once the table has data.",
     )
@@ -291,14 +274,14 @@ class TableSettings:
     )
     coordinates: tuple[str, ...] = setting(
         (),
-        COORDINATES,
+        kinds.COORDINATES,
         "The columns in which records carry their Kafka partition and offset. In an `append_only` table a record "
         "is then one row, whatever objects bring it. With a key, the offset orders what has no log position.",
         fixed=True,
     )
     index: str = setting(
         AUTO,
-        choice(*INDEXES),
+        kinds.choice(*INDEXES),
         "How rows are found. `simple` reads every key. `record` is Hudi's record index in its metadata table. "
         "`auto` starts with the first and changes to the second as the table grows. "
         "Not `record` with `delete_mode: hard`.",
@@ -306,14 +289,14 @@ class TableSettings:
     )
     iceberg: bool = setting(
         False,
-        SWITCH,
+        kinds.SWITCH,
         "Also describes the table's files as an Iceberg table, after each commit, and registers it beside the Hudi "
         "table. For `cow` alone.",
         page="reading.md#iceberg",
     )
     merged: bool = setting(
         False,
-        SWITCH,
+        kinds.SWITCH,
         "Takes changes of several source tables (shards, partitions), also of several topics, as those of one. "
         "Without it, objects with another source table's changes than the first are quarantined. What "
         "`source_columns`, the key or the partitions name of the source may differ.",
@@ -321,7 +304,7 @@ class TableSettings:
     )
     source_columns: tuple[str, ...] = setting(
         (),
-        SOURCE_COLUMNS,
+        kinds.SOURCE_COLUMNS,
         "Where a change is from, by Debezium's metadata, as columns `__name` (the connector's server), `__db`, "
         "`__schema` and `__table`: a list of `name`, `db`, `schema` and `table`. A `record_key` or `partition_by` "
         "that names such a column needs no entry here.",
@@ -332,8 +315,12 @@ class TableSettings:
     @property
     def source_words(self) -> tuple[str, ...]:
         """The words of SOURCE_WORDS whose columns the table has: those of `source_columns`, the key and partitions."""
-        columns_used = {*self.record_key, *columns_read(self.partition_by), *map(source_column, self.source_columns)}
-        return tuple(word for word in SOURCE_WORDS if source_column(word) in columns_used)
+        columns_used = {*self.record_key, *columns_read(self.partition_by)}
+        return tuple(
+            word
+            for word in kinds.SOURCE_WORDS
+            if word in self.source_columns or kinds.source_column(word) in columns_used
+        )
 
     @property
     def partition_fields(self) -> tuple[PartitionField, ...]:
@@ -353,7 +340,7 @@ class TableSettings:
     @property
     def key_names_source(self) -> bool:
         """Whether the key tells the rows of different sources apart."""
-        return any(source_column(word) in self.record_key for word in SOURCE_WORDS)
+        return any(kinds.source_column(word) in self.record_key for word in kinds.SOURCE_WORDS)
 
     @property
     def dialect(self) -> CaptureDialect | None:
@@ -378,14 +365,14 @@ class TableSettings:
     @property
     def known_dialects(self) -> Collection[str]:
         """The forms of other captures' changes that are looked for in records."""
-        if self.shape not in (None, SHAPES[0]):
+        if self.shape not in (None, kinds.SHAPES[0]):
             return ()
         return OF_DEBEZIUM if self.append_only or not self.delete_when.on else DIALECTS
 
     @property
     def position_columns(self) -> tuple[str, ...]:
         """The columns of `position`, in the order in which they count."""
-        return position_columns(self.position)
+        return kinds.position_columns(self.position)
 
 
 @dataclass(frozen=True)

@@ -26,16 +26,8 @@ WIDENED_PROPERTY = "sluice.widened"  # which columns became wider, and since whe
 UNPURGED_PROPERTY = "sluice.purging"  # log files hold purged rows: compaction must precede the next write
 FORGOTTEN_PROPERTY = "sluice.forgotten"  # marks of forgotten rows (`sluice.changes.forgotten`)
 
-_PROPERTIES = frozenset(
-    (
-        FLOOR_PROPERTY,
-        PURGED_PROPERTY,
-        PURGED_PARTITION_PROPERTY,
-        WIDENED_PROPERTY,
-        UNPURGED_PROPERTY,
-        FORGOTTEN_PROPERTY,
-    )
-)
+_OF_PURGES = (PURGED_PROPERTY, PURGED_PARTITION_PROPERTY, UNPURGED_PROPERTY)
+_PROPERTIES = frozenset((*_OF_PURGES, FLOOR_PROPERTY, WIDENED_PROPERTY, FORGOTTEN_PROPERTY))
 _PURGED_OF_GENERATION = f"{METADATA_PREFIX}purged."  # and the generation: of the commit of a purge
 
 # The note of a table whose columns never changed. A table without a note is of a release that wrote none.

@@ -42,39 +42,32 @@ _SUBJECT = re.compile(r"/subjects/([A-Za-z0-9._-]{1,243})-value(?:/|$)")
 _KEPT = ("hoodie.parquet.", "hoodie.copyonwrite.", "hoodie.logfile.", "hoodie.hfile.")
 _KEPT_LENGTH = 200  # characters of a value
 
-_KEY_FORM = "the form of record keys follows from record_key and partition_by, and never changes"
-_CATALOG = "Sluice keeps the Glue catalog itself, under the table's database and name"
-_INDEX = "Sluice finds a row in any partition, as a global index does, and moves it when its partition columns change"
-_TASKS = "Sluice derives the number of tasks from the size of each batch"
-# Start of an option -> why the rule doesn't need it. The first match counts.
+# Why the rule doesn't need an option -> the starts of such options. The first match counts.
 _LEFT_OUT: dict[str, str] = {
-    "hoodie.datasource.write.hive_style_partitioning": "Sluice's partition paths are always column=value",
-    "hoodie.datasource.write.drop.partition.columns": (
-        "partition columns stay in the files too, so that every reader finds them"
+    "Sluice's partition paths are always column=value": "hoodie.datasource.write.hive_style_partitioning",
+    "partition columns stay in the files too, so that every reader finds them": (
+        "hoodie.datasource.write.drop.partition.columns"
     ),
-    "hoodie.datasource.write.keygenerator": _KEY_FORM,
-    "hoodie.keygen.": _KEY_FORM,
-    "hoodie.datasource.hive_sync": _CATALOG,
-    "hoodie.meta.sync": _CATALOG,
-    "hoodie.meta_sync": _CATALOG,
-    "hoodie.datasource.meta.sync": _CATALOG,
-    "hoodie.index": _INDEX,
-    "hoodie.bloom.index": _INDEX,
-    "hoodie.simple.index": _INDEX,
-    "hoodie.record.index": _INDEX,
-    "hoodie.metadata": "the metadata table is off: it would make two commits of each",
-    "hoodie.upsert.shuffle": _TASKS,
-    "hoodie.insert.shuffle": _TASKS,
-    "hoodie.delete.shuffle": _TASKS,
-    "hoodie.bulkinsert": _TASKS,
+    "the form of record keys follows from record_key and partition_by, and never changes": (
+        "hoodie.datasource.write.keygenerator hoodie.keygen."
+    ),
+    "Sluice keeps the Glue catalog itself, under the table's database and name": (
+        "hoodie.datasource.hive_sync hoodie.meta.sync hoodie.meta_sync hoodie.datasource.meta.sync"
+    ),
+    "Sluice finds a row in any partition, as a global index does, and moves it when its partition columns change": (
+        "hoodie.index hoodie.bloom.index hoodie.simple.index hoodie.record.index"
+    ),
+    "the metadata table is off: it would make two commits of each": "hoodie.metadata",
+    "Sluice derives the number of tasks from the size of each batch": (
+        "hoodie.upsert.shuffle hoodie.insert.shuffle hoodie.delete.shuffle hoodie.bulkinsert"
+    ),
 }
 # The same for options of the Streamer itself, without its prefix.
 _STREAMER_LEFT_OUT: dict[str, str] = {
-    "transformer": "Sluice stores rows as the source has them; do the transformer's work in a view",
-    "schemaprovider": "each object brings its schema",
-    "filebased.schemaprovider": "each object brings its schema",
-    "checkpoint": "the ledger knows the state of each object",
-    "source": "S3 notifications announce objects, and listings find those that no notification announced",
+    "Sluice stores rows as the source has them; do the transformer's work in a view": "transformer",
+    "each object brings its schema": "schemaprovider filebased.schemaprovider",
+    "the ledger knows the state of each object": "checkpoint",
+    "S3 notifications announce objects, and listings find those that no notification announced": "source",
 }
 _CONNECTOR_METADATA = ("__", "_hoodie", "_event", "_change", "_sluice")  # beginnings of column names
 
@@ -325,7 +318,7 @@ def _why_left_out(option: str, value: str) -> str | None:
 
 
 def _first_match(reasons: Mapping[str, str], option: str) -> str | None:
-    return next((why for start, why in reasons.items() if option.startswith(start)), None)
+    return next((why for why, starts in reasons.items() if option.startswith(tuple(starts.split()))), None)
 
 
 def _columns(written: str | None) -> list[str]:

@@ -7,15 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from sluice.errors import UnsupportedType
-from sluice.schema.columns import (
-    SPARK_TYPES,
-    VARIABLE_DECIMAL,
-    Column,
-    array_column,
-    column_of,
-    json_column,
-    plain_column,
-)
+from sluice.schema import columns as kinds
+from sluice.schema.columns import Column, array_column, column_of, json_column, plain_column
 from sluice.schema.limits import full_name
 from sluice.schema.temporal import STRUCTURED
 
@@ -140,10 +133,10 @@ class Columns:
                 name, nullable, source_type, element=self._column(top, "value", value.get("values"), depth + 1)
             )
         if _is_variable_decimal(value):
-            return plain_column(name, VARIABLE_DECIMAL, nullable, source_type)
+            return plain_column(name, kinds.VARIABLE_DECIMAL, nullable, source_type)
         made = json_column(name, nullable, source_type, fields=tuple(self._fields(top, value, depth)))
         kind = STRUCTURED.get(semantic) if isinstance(semantic, str) else None
-        return made if kind is None else replace(made, kind=kind, spark_type=SPARK_TYPES[kind])
+        return made if kind is None else replace(made, kind=kind, spark_type=kinds.SPARK_TYPES[kind])
 
     def _fields(self, top: str, record: Mapping[str, Any], depth: int) -> list[Column]:
         fields = record.get("fields")

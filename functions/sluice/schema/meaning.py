@@ -187,35 +187,20 @@ def _dumped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _expected(value: Any, *types: type) -> Any:
-    if type(value) not in types:
-        raise TypeError(f"a {type(value).__name__}")
-    return value
+def _text_of(types: tuple[type, ...], text: Callable[[Any], str] = str) -> Callable[[Any, Column], str]:
+    """The text of values of these types alone. Raises TypeError for others: true is no number."""
 
+    def made(value: Any, column: Column) -> str:
+        if type(value) not in types:
+            raise TypeError(f"a {type(value).__name__}")
+        return text(value)
 
-def _boolean(value: Any, column: Column) -> str:
-    return "true" if _expected(value, bool) else "false"
-
-
-def _whole(value: Any, column: Column) -> str:
-    return str(_expected(value, int))
-
-
-def _float(value: Any, column: Column) -> str:
-    return str(json_float(float(_expected(value, float, int))))
-
-
-def _string(value: Any, column: Column) -> str:
-    return str(_expected(value, str))
+    return made
 
 
 def _decimal(value: Any, column: Column) -> str:
     text = format(value, "f") if isinstance(value, Decimal) else decimal_text(value, column.scale or 0)
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _as_it_is(value: Any, column: Column) -> str:
-    return str(value)
 
 
 def _json_scalar(value: Any, column: Column) -> str:
@@ -270,12 +255,13 @@ def _timestamp(nanos: int, real: tuple[int, int]) -> Meaning:
 
 
 MEANINGS: Mapping[str, Meaning] = {
-    kinds.BOOLEAN: Meaning(_boolean, _json_scalar),
+    kinds.BOOLEAN: Meaning(_text_of((bool,), lambda value: "true" if value else "false"), _json_scalar),
+    **dict.fromkeys((kinds.INT, kinds.LONG, *kinds.DURATION_KINDS), Meaning(_text_of((int,)), _json_scalar)),
     **dict.fromkeys(
-        (kinds.INT, kinds.LONG, kinds.DURATION_MICROS, kinds.DURATION_NANOS), Meaning(_whole, _json_scalar)
+        (kinds.FLOAT, kinds.DOUBLE),
+        Meaning(_text_of((float, int), lambda value: str(json_float(float(value)))), _json_scalar),
     ),
-    **dict.fromkeys((kinds.FLOAT, kinds.DOUBLE), Meaning(_float, _json_scalar)),
-    kinds.STRING: Meaning(_string, _json_scalar),
+    kinds.STRING: Meaning(_text_of((str,)), _json_scalar),
     kinds.BYTES: Meaning(lambda value, column: base64_text(value), lambda value, column: _dumped(base64_text(value))),
     kinds.DECIMAL: Meaning(_decimal, _json_decimal),
     kinds.DECIMAL_TEXT: Meaning(lambda value, column: decimal_text(value, column.scale or 0), _json_decimal),
@@ -288,13 +274,13 @@ MEANINGS: Mapping[str, Meaning] = {
     kinds.DATE: Meaning(
         lambda value, column: date_text(value), _json_date, DAY, 86_400 * 10**9, (_FIRST_DAY, _LAST_DAY)
     ),
-    kinds.ISO_DATE: Meaning(_as_it_is, _json_scalar, DAY),
+    kinds.ISO_DATE: Meaning(lambda value, column: str(value), _json_scalar, DAY),
     kinds.TIME_MILLIS: _time(10**6),
     kinds.TIME_MICROS: _time(10**3),
     kinds.TIME_NANOS: _time(1),
     kinds.TIMESTAMP_MILLIS: _timestamp(10**6, (_FIRST_MILLIS, _POSITIVE // 1000 - 1)),
     kinds.TIMESTAMP_MICROS: _timestamp(10**3, (_FIRST_MILLIS * 1000, _POSITIVE - 1)),
     kinds.TIMESTAMP_NANOS: _timestamp(1, (_NEGATIVE + 1, _POSITIVE - 1)),
-    kinds.ZONED_TIMESTAMP: Meaning(_as_it_is, _json_scalar, MOMENT),
+    kinds.ZONED_TIMESTAMP: Meaning(lambda value, column: str(value), _json_scalar, MOMENT),
 }
 NANOS: Mapping[str, int] = {kind: meaning.nanos for kind, meaning in MEANINGS.items() if meaning.nanos is not None}

@@ -9,18 +9,10 @@ from sluice.changes.hidden_columns import ROW
 from sluice.changes.position import MONGODB
 from sluice.config.json_types import declared_type
 from sluice.config.table import TableConfig
+from sluice.schema import columns as kinds
 from sluice.schema.avro import WriterSchema
 from sluice.schema.avro_types import Columns, NamedTypes
-from sluice.schema.columns import (
-    ARRAY,
-    BYTES,
-    STRING,
-    Column,
-    RowSchema,
-    plain_column,
-    row_as_configured,
-    stored_column,
-)
+from sluice.schema.columns import Column, RowSchema, plain_column, row_as_configured, stored_column
 from sluice.schema.concealment import ruled
 from sluice.schema.made_columns import with_partition_columns, with_source_columns
 
@@ -39,12 +31,12 @@ def row_for_table(writer: WriterSchema | RowSchema, config: TableConfig) -> RowS
     wanted = row_as_configured(ruled(row, config.columns), config.raw)
     base_columns = {*config.record_key, *config.partition_columns}
     columns = (
-        replace(plain_column(column.name, STRING, column.nullable, column.source_type), field=column.field)
-        if column.kind == BYTES and column.name in base_columns
+        replace(plain_column(column.name, kinds.STRING, column.nullable, column.source_type), field=column.field)
+        if column.kind == kinds.BYTES and column.name in base_columns
         else column
         for column in wanted.columns
     )
-    own = (plain_column(ROW, STRING, False, "row"),) if config.append_only else ()
+    own = (plain_column(ROW, kinds.STRING, False, "row"),) if config.append_only else ()
     return with_partition_columns(RowSchema((*columns, *own)), config)
 
 
@@ -52,7 +44,7 @@ def path_columns(config: TableConfig) -> tuple[Column, ...]:
     """The columns that a table takes from its objects' folders."""
     types = NamedTypes({})
     return tuple(
-        Columns(types).column(name, ["null", declared_type(config.json_types.get(name, STRING))])
+        Columns(types).column(name, ["null", declared_type(config.json_types.get(name, kinds.STRING))])
         for name in config.path_columns
     )
 
@@ -99,5 +91,8 @@ def known_types(writers: Sequence[WriterSchema], config: TableConfig) -> Mapping
 
 def _may_be_untyped(column: Column) -> bool:
     return (
-        column.kind == STRING or column.kind == ARRAY and column.element is not None and column.element.kind == STRING
+        column.kind == kinds.STRING
+        or column.kind == kinds.ARRAY
+        and column.element is not None
+        and column.element.kind == kinds.STRING
     )
