@@ -212,27 +212,8 @@ def raw_values(column: pa.Array) -> list[Any]:
     if isinstance(column, pa.ExtensionArray):
         held = raw_values(column.storage)
         return _map(held, _uuid_text) if kind.extension_name == "arrow.uuid" else held
-    if pa.types.is_dictionary(kind):
-        return raw_values(column.dictionary_decode())
-    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
-        return _listed(column.cast(pa.int32()))
-    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind) or pa.types.is_duration(kind):
-        return _listed(column.cast(pa.int64()))
-    if pa.types.is_decimal(kind):
-        return _decimals(column)
-    if pa.types.is_float16(kind):
-        return _listed(column.cast(pa.float32()))
-    if pa.types.is_uint64(kind):
-        return _map(column.to_pylist(), _octets)
-    if pa.types.is_map(kind):
-        return _maps(column)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _lists(column)
-    if pa.types.is_fixed_size_list(kind):
-        return raw_values(column.cast(pa.list_(kind.value_type)))
-    if pa.types.is_struct(kind):
-        return _structs(column)
-    return _listed(column)
+    read = next((read for is_kind, read in _READERS if is_kind(kind)), _listed)
+    return read(column)
 
 
 def _listed(column: Any) -> list[Any]:
@@ -288,6 +269,25 @@ def _structs(column: Any) -> list[dict[str, Any] | None]:
     return [dict(zip(names, row)) if there else None for row, there in zip(rows, valid)]
 
 
+# How the values of a type are read; those of others are what Arrow makes of them. The first that fits counts.
+_READERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], list[Any]]], ...] = (
+    (pa.types.is_dictionary, lambda column: raw_values(column.dictionary_decode())),
+    *(
+        (of_days, lambda column: _listed(column.cast(pa.int32())))
+        for of_days in (pa.types.is_date32, pa.types.is_time32)
+    ),
+    *(
+        (of_units, lambda column: _listed(column.cast(pa.int64())))
+        for of_units in (pa.types.is_timestamp, pa.types.is_time64, pa.types.is_duration)
+    ),
+    (pa.types.is_decimal, _decimals),
+    (pa.types.is_float16, lambda column: _listed(column.cast(pa.float32()))),
+    (pa.types.is_uint64, lambda column: _map(column.to_pylist(), _octets)),
+    (pa.types.is_map, _maps),
+    *((of_items, _lists) for of_items in (pa.types.is_list, pa.types.is_large_list)),
+    (pa.types.is_fixed_size_list, lambda column: raw_values(column.cast(pa.list_(column.type.value_type)))),
+    (pa.types.is_struct, _structs),
+)
 _FEWEST_ROWS = 16
 
 

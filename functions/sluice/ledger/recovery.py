@@ -17,6 +17,7 @@ from sluice.objects import ObjectId
 
 OBJECTS, OBJECTS_QUARANTINED = "objects", "objects_quarantined"  # the totals that count a table's objects by state
 QUARANTINED_ROWS = "quarantined_rows"  # the total of a table's rows in quarantine
+_OF_MANIFEST = "size topic kafka_partition offset format schema modified_at".split()  # what a record has of it
 TABLE_QUARANTINED = "table_quarantined"  # the code of an object that was quarantined with its whole part
 
 
@@ -195,21 +196,9 @@ class Recovery:
             return
         self._ranks[item.id] = rank
         generation = int(part.config.get("generation", 0))
-        admitted = ObjectRecord(
-            item.id,
-            PENDING,
-            item.admitted_at,
-            size=item.size,
-            table=table,
-            lane=manifest.lane,
-            topic=item.topic,
-            kafka_partition=item.kafka_partition,
-            offset=item.offset,
-            format=item.format,
-            schema=item.schema,
-            modified_at=item.modified_at,
-            merged_generation=generation,
-        )
+        of_manifest = {name: getattr(item, name) for name in _OF_MANIFEST}
+        of_batch = {"table": table, "lane": manifest.lane, "merged_generation": generation}
+        admitted = ObjectRecord(item.id, PENDING, item.admitted_at, **of_manifest, **of_batch)
         if again:
             first_batch = None if void else item.first_batch
             record = replace(admitted, attempt=item.attempt + 1, generation=generation, first_batch=first_batch)

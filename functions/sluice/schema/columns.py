@@ -88,12 +88,7 @@ _LOGICAL_TYPES: dict[tuple[str, str], str] = {
     ("int", "date"): DATE,
     ("int", "time-millis"): TIME_MILLIS,
     ("long", "time-micros"): TIME_MICROS,
-    ("long", "timestamp-millis"): TIMESTAMP_MILLIS,
-    ("long", "timestamp-micros"): TIMESTAMP_MICROS,
-    ("long", "timestamp-nanos"): TIMESTAMP_NANOS,
-    ("long", "local-timestamp-millis"): TIMESTAMP_MILLIS,
-    ("long", "local-timestamp-micros"): TIMESTAMP_MICROS,
-    ("long", "local-timestamp-nanos"): TIMESTAMP_NANOS,
+    **{("long", f"{local}{kind.replace('_', '-')}"): kind for local in ("", "local-") for kind in TIMESTAMP_KINDS},
     ("string", "uuid"): STRING,
 }
 

@@ -55,11 +55,9 @@ class _Translation:
 
     def type_of(self, node: Any, path: str, depth: int) -> Any:
         if depth > MAX_NESTING:
-            raise UnusableSchema(
-                f"The Connect schema nests more than {MAX_NESTING} deep at {path[:100]}", column=path[:100]
-            )
+            raise _refused(path, f"nests more than {MAX_NESTING} deep")
         if not isinstance(node, Mapping) or not isinstance(node.get("type"), str):
-            raise UnusableSchema(f"The Connect schema has no type for {path[:100]}", column=path[:100])
+            raise _refused(path, "has no type")
         base = node["type"]
         if base in _PRIMITIVES:
             made: Any = _named(_PRIMITIVES[base], node)
@@ -70,11 +68,7 @@ class _Translation:
         elif base == "struct":
             made = self._struct(node, path, depth)
         else:
-            raise UnusableSchema(
-                f"The Connect schema has the unknown type {base[:40]!r} for {path[:100]}",
-                column=path[:100],
-                source_type=base[:40],
-            )
+            raise _refused(path, f"has the unknown type {base[:40]!r}")
         return ["null", made] if node.get("optional") is True else made
 
     def _map(self, node: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
@@ -96,7 +90,7 @@ class _Translation:
     def _struct(self, node: Mapping[str, Any], path: str, depth: int) -> Any:
         fields = node.get("fields")
         if not isinstance(fields, list):
-            raise UnusableSchema(f"The Connect schema's struct {path[:100]} has no fields", column=path[:100])
+            raise _refused(path, "has a struct without fields")
         self._fields += len(fields)
         if self._fields > MAX_CONNECT_FIELDS:
             raise UnusableSchema(f"The Connect schema has more than {MAX_CONNECT_FIELDS} fields")
@@ -104,9 +98,7 @@ class _Translation:
         for field in fields:
             name = field.get("field") if isinstance(field, Mapping) else None
             if not isinstance(name, str):
-                raise UnusableSchema(
-                    f"The Connect schema's struct {path[:100]} has a field without a name", column=path[:100]
-                )
+                raise _refused(path, "has a field without a name")
             default = field.get("default")
             declared = {"default": default} if isinstance(default, (str, int, float)) else {}
             made.append({"name": name, "type": self.type_of(field, name, depth + 1), **declared})
@@ -121,6 +113,10 @@ class _Translation:
             return record_name
         self._structs.setdefault(record["name"], record)
         return record
+
+
+def _refused(path: str, why: str) -> UnusableSchema:
+    return UnusableSchema(f"The Connect schema {why} at {path[:100]}", column=path[:100])
 
 
 def _named(avro: str, node: Mapping[str, Any]) -> Any:

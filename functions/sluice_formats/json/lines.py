@@ -73,24 +73,12 @@ class Wrapped:
 
 def is_wrapped(value: Any) -> bool:
     """Whether a parsed record is Connect's wrapper with a schema in it."""
-    return (
-        isinstance(value, dict)
-        and value.keys() == {"schema", "payload"}
-        and isinstance(value["schema"], dict)
-        and isinstance(value["schema"].get("type"), str)
-    )
+    schema = value["schema"] if _is_wrapper(value) else None
+    return isinstance(schema, dict) and isinstance(schema.get("type"), str)
 
 
-def _without_null_schema(value: Any) -> Any:
-    """The payload of Connect's wrapper around a value without a schema, {"schema": null, "payload": ...}."""
-    if (
-        isinstance(value, dict)
-        and value.keys() == {"schema", "payload"}
-        and value["schema"] is None
-        and isinstance(value["payload"], dict)
-    ):
-        return value["payload"]
-    return value
+def _is_wrapper(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {"schema", "payload"}
 
 
 def lines(text: bytes) -> Iterator[bytes]:
@@ -199,7 +187,9 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
             if wrapped is not None:
                 schema, value = wrapped.read(line, number)
             else:
-                value = _without_null_schema(_parsed(line))
+                value = _parsed(line)
+                if _is_wrapper(value) and value["schema"] is None and isinstance(value["payload"], dict):
+                    value = value["payload"]
                 if first and is_wrapped(value):
                     wrapped = Wrapped()
                     schema, value = wrapped.read(line, number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -25,17 +25,56 @@ class Wrapper(NamedTuple):
     alone: frozenset[str] = frozenset()
 
 
-def _form(product: str, rows: str, beside: str = "", step: str = _JSON, others: str | None = None) -> list[Wrapper]:
+_NO_SOURCE = "changes in Debezium's form without its `source` (Flink, Hudi, Materialize, Decodable)"
+# By which `change` and `delete_when` a rule reads the records of a product.
+_RULES: Mapping[str, tuple[str, ...]] = {
+    "changes of TiCDC's simple protocol": (
+        "{row: data, before: old, order: commitTs}",
+        "{column: type, values: [DELETE]}",
+    ),
+    "records of Lenses' sink beside their Kafka keys": ("{row: value, key: key, order: metadata.offset}",),
+    "wal-listener's events": ("{row: data, before: dataOld, order: commitTime}", "{column: action, values: [DELETE]}"),
+    "events of Google's Datastream": (
+        "{row: payload, order: source_timestamp}",
+        "{column: source_metadata.change_type, values: [DELETE, UPDATE-DELETE]}",
+    ),
+    "the change feed of Cosmos DB": (
+        "{row: current, before: previous, order: metadata.lsn}",
+        "{column: metadata.operationType, values: [delete]}",
+    ),
+    "change records of Spanner": (
+        "{list: mods, row: newValuesJson, key: keysJson, order: [commitTimestamp, recordSequence]}",
+        "{column: modType, values: [DELETE]}",
+    ),
+    _NO_SOURCE: ("{row: after, before: before}",),
+    "Flink's rows beside their kind": ("{row: data}", '{column: op, values: ["-D", "-U"]}'),
+    "Flink's rows in the form of Canal or Maxwell": ("{row: data}", "{column: type, values: [DELETE, delete]}"),
+    "changes of Conduit": ("{row: payload.after, before: payload.before, key: key}",),
+    "Sequin's messages": (
+        "{row: record, before: changes, order: [metadata.commit_lsn, metadata.commit_idx]}",
+        "{column: action, values: [delete]}",
+    ),
+    "Supabase's webhooks": ("{row: record, before: old_record}", "{column: type, values: [DELETE]}"),
+    "Supabase's realtime messages": (
+        "{row: record, before: old_record, order: commit_timestamp}",
+        "{column: type, values: [DELETE]}",
+    ),
+    "Striim's events": ("{row: data, before: before}", "{column: metadata.OperationName, values: [DELETE]}"),
+    "Qlik Replicate's messages": (
+        "{row: data, before: beforeData, order: headers.changeSequence}",
+        "{column: headers.operation, values: [DELETE]}",
+    ),
+}
+
+
+def _form(product: str, rows: str, beside: str = "", step: str = "", others: str | None = None) -> list[Wrapper]:
     """A form whose records have one of several `rows`, and fields `beside` it; with `others` none but these."""
     fields = frozenset(beside.split())
     alone = frozenset[str]() if others is None else fields.union(rows.split(), others.split())
+    if not step:
+        rule = " and `delete_when: ".join(f"{setting}`" for setting in _RULES.get(product, ()))
+        step = f"Set `change: {rule} in the table's rule, push it, and retry" if rule else _JSON
     return [Wrapper(product, row, fields, step, alone) for row in rows.split()]
-
-
-def _by(paths: str, marks: str | None = None) -> str:
-    """The step that says by which rule records are read."""
-    marked = f" and `delete_when: {marks}`" if marks else ""
-    return f"Set `change: {paths}`{marked} in the table's rule, push it, and retry"
 
 
 _AIVEN = "Let the sink write the record alone: format.output.fields=value and format.output.envelope=false"
@@ -63,17 +102,13 @@ _TEXTS = (  # names that nothing else has: of text, too
     *_form("messages of Google's Pub/Sub", "data", "messageId publishTime", _DECODED),
     *_form("events of Event Hubs Capture", "Body", "SequenceNumber EnqueuedTimeUtc", _DECODED),
 )
-_COSMOS = _by(
-    "{row: current, before: previous, order: metadata.lsn}", "{column: metadata.operationType, values: [delete]}"
-)
-_NO_SOURCE = "changes in Debezium's form without its `source` (Flink, Hudi, Materialize, Decodable)"
 _RECORDS = (
     *_form(
         "changes of TiCDC's simple protocol",
         "data old tableSchema",
         "version type commitTs",
-        _by("{row: data, before: old, order: commitTs}", "{column: type, values: [DELETE]}"),
-        "database table tableID buildTs schemaVersion handleKeyOnly claimCheckLocation checksum sql preTableSchema",
+        others="database table tableID buildTs schemaVersion handleKeyOnly claimCheckLocation checksum sql "
+        "preTableSchema",
     ),
     *_form("changes of TiCDC's open protocol", "u d p", "", _CANAL_JSON, "q"),
     *_form("Canal's or Maxwell's changes", "data", "type table database"),
@@ -97,113 +132,39 @@ _RECORDS = (
     ),
     *_form("Estuary's documents", "_meta", "_meta.op _meta.uuid"),
     *_form("records of Aiven's sink beside their Kafka keys", "value", "key offset", _AIVEN),
-    *_form(
-        "records of Lenses' sink beside their Kafka keys",
-        "value",
-        "key metadata",
-        _by("{row: value, key: key, order: metadata.offset}"),
-        "headers",
-    ),
-    *_form(
-        "wal-listener's events",
-        "data",
-        "schema table action commitTime",
-        _by("{row: data, before: dataOld, order: commitTime}", "{column: action, values: [DELETE]}"),
-    ),
+    *_form("records of Lenses' sink beside their Kafka keys", "value", "key metadata", others="headers"),
+    *_form("wal-listener's events", "data", "schema table action commitTime"),
     *_form("Prisma's events", "created after deleted", "action modelName"),
     *_form("EventBridge's events", "detail", "detail-type source", _CHANGE),
     *_form("Hasura's events", "event", "table trigger", _CHANGE),
     *_form("Neo4j's changes", "event", "txId seq", _CHANGE),
-    *_form(
-        "events of Google's Datastream",
-        "payload",
-        "source_metadata object",
-        _by(
-            "{row: payload, order: source_timestamp}",
-            "{column: source_metadata.change_type, values: [DELETE, UPDATE-DELETE]}",
-        ),
-    ),
+    *_form("events of Google's Datastream", "payload", "source_metadata object"),
     *_form(
         "rows of Datastream in BigQuery",
         "datastream_metadata",
         step="Let the query put its change_type into a column of its own, name that in `delete_when`, push it, and "
         "retry",
     ),
-    *_form("the change feed of Cosmos DB", "current previous", "metadata", _COSMOS),
-    *_form(
-        "change records of Spanner",
-        "mods",
-        "modType rowType",
-        _by(
-            "{list: mods, row: newValuesJson, key: keysJson, order: [commitTimestamp, recordSequence]}",
-            "{column: modType, values: [DELETE]}",
-        ),
-    ),
+    *_form("the change feed of Cosmos DB", "current previous", "metadata"),
+    *_form("change records of Spanner", "mods", "modType rowType"),
     *_form("records of Snowflake's Kafka connector", "RECORD_CONTENT", "RECORD_METADATA", _CHANGE),
     *_form("batches of CockroachDB's webhooks", "payload", "length", _CHANGE),
     *_form("CockroachDB's bare changefeeds", "__crdb__", step="Set envelope=wrapped or enriched"),
-    *_form(
-        _NO_SOURCE, "after before", "", _by("{row: after, before: before}"), "op op_type ts_ms ts transaction tableName"
-    ),
-    *_form(
-        "Flink's rows beside their kind", "data", "op", _by("{row: data}", '{column: op, values: ["-D", "-U"]}'), ""
-    ),
-    *_form(
-        "Flink's rows in the form of Canal or Maxwell",
-        "data",
-        "type",
-        _by("{row: data}", "{column: type, values: [DELETE, delete]}"),
-        "old",
-    ),
-    *_form(
-        "changes of Conduit",
-        "payload",
-        "operation",
-        _by("{row: payload.after, before: payload.before, key: key}"),
-        "key position metadata",
-    ),
-    *_form(
-        "Sequin's messages",
-        "record",
-        "action metadata",
-        _by(
-            "{row: record, before: changes, order: [metadata.commit_lsn, metadata.commit_idx]}",
-            "{column: action, values: [delete]}",
-        ),
-        "changes",
-    ),
-    *_form(
-        "Supabase's webhooks",
-        "record old_record",
-        "type table schema",
-        _by("{row: record, before: old_record}", "{column: type, values: [DELETE]}"),
-        "",
-    ),
+    *_form(_NO_SOURCE, "after before", others="op op_type ts_ms ts transaction tableName"),
+    *_form("Flink's rows beside their kind", "data", "op", others=""),
+    *_form("Flink's rows in the form of Canal or Maxwell", "data", "type", others="old"),
+    *_form("changes of Conduit", "payload", "operation", others="key position metadata"),
+    *_form("Sequin's messages", "record", "action metadata", others="changes"),
+    *_form("Supabase's webhooks", "record old_record", "type table schema", others=""),
     *_form("Supabase's realtime messages", "new old", "eventType table schema", _CHANGE, "commit_timestamp errors"),
     *_form(
         "Supabase's realtime messages",
         "record old_record",
         "type table schema commit_timestamp",
-        _by("{row: record, before: old_record, order: commit_timestamp}", "{column: type, values: [DELETE]}"),
-        "columns errors",
+        others="columns errors",
     ),
-    *_form(
-        "Striim's events",
-        "data",
-        "metadata",
-        _by("{row: data, before: before}", "{column: metadata.OperationName, values: [DELETE]}"),
-        "before userdata",
-    ),
-    *_form(
-        "Qlik Replicate's messages",
-        "data beforeData",
-        "headers",
-        _by(
-            "{row: data, before: beforeData, order: headers.changeSequence}",
-            "{column: headers.operation, values: [DELETE]}",
-        ),
-        "",
-    ),
+    *_form("Striim's events", "data", "metadata", others="before userdata"),
+    *_form("Qlik Replicate's messages", "data beforeData", "headers", others=""),
     *_form("entries of MongoDB's oplog", "o", "op ns ts", "Let a change stream or Debezium write the changes"),
     *_form("messages of a Singer tap", "record", "type stream", "Let a target write the rows: target-jsonl"),
     *_form("messages of an Airbyte source", "record", "type", "Let a destination write them: S3", "log state trace"),
