@@ -161,6 +161,7 @@ class Throughput:
 
 def other_usd(through: Throughput, given: Assumptions = Assumptions()) -> dict[str, float]:
     """The cost in US dollars of all services but Spark, by service, as far as it depends on the work."""
+    prices = given.prices.other
     objects, batches, commits = through.objects, through.batches, through.commits
     transitions = (
         batches * given.look_transitions
@@ -171,17 +172,16 @@ def other_usd(through: Throughput, given: Assumptions = Assumptions()) -> dict[s
     reads = objects * given.ledger_reads + through.up_s * given.polls_s + commits * given.look_reads
     gb_s = objects * 0.3 + commits * 0.5 + batches * given.look_gb_s + commits * given.sync_gb_s
     return {
-        "dynamodb": writes / MILLION * given.prices.other.dynamodb_writes_million
-        + reads / MILLION * given.prices.other.dynamodb_reads_million,
-        "s3": commits * given.s3_puts / MILLION * given.prices.other.s3_puts_million
+        "dynamodb": writes / MILLION * prices.dynamodb_writes_million + reads / MILLION * prices.dynamodb_reads_million,
+        "s3": commits * given.s3_puts / MILLION * prices.s3_puts_million
         + files_usd(through.files, given)
-        + (commits * given.s3_gets + objects * given.object_gets) / MILLION * given.prices.other.s3_gets_million,
-        "sqs": objects * 3 / MILLION * given.prices.other.sqs_requests_million,
-        "lambda": gb_s * given.prices.other.lambda_gb_second
-        + (objects + 2 * commits + 2 * batches) / MILLION * given.prices.other.lambda_requests_million,
-        "step_functions": transitions / MILLION * given.prices.other.state_transitions_million,
-        "eventbridge": batches / MILLION * given.prices.other.events_million,
-        "logs": (objects + commits) * 1_500 / 1e9 * given.prices.other.cloudwatch_logs_gb,
+        + (commits * given.s3_gets + objects * given.object_gets) / MILLION * prices.s3_gets_million,
+        "sqs": objects * 3 / MILLION * prices.sqs_requests_million,
+        "lambda": gb_s * prices.lambda_gb_second
+        + (objects + 2 * commits + 2 * batches) / MILLION * prices.lambda_requests_million,
+        "step_functions": transitions / MILLION * prices.state_transitions_million,
+        "eventbridge": batches / MILLION * prices.events_million,
+        "logs": (objects + commits) * 1_500 / 1e9 * prices.cloudwatch_logs_gb,
     }
 
 
@@ -192,35 +192,36 @@ def files_usd(files: float, given: Assumptions = Assumptions()) -> float:
 
 def upkeep_monthly(load: Load, given: Assumptions = Assumptions()) -> dict[str, float]:
     """The cost of looking after the objects, by service: reconcile, audit, sweep, the ledger and its recovery."""
+    prices = given.prices.other
     versions = load.objects_a_month * given.versions_months
     passes, audits, sweeps = given.passes_a_day * DAYS_A_MONTH, DAYS_A_MONTH, DAYS_A_MONTH / 7
     listings = min(versions / 1000, given.pages_a_pass) * passes + versions / 200 * audits  # pages
     reads = load.objects_a_month * given.passes_an_object + versions * (audits + sweeps * given.record_kb / 8)
     gb = versions * given.record_kb / 1e6
     return {
-        "s3": listings / MILLION * given.prices.other.s3_puts_million
-        + versions * sweeps / MILLION * given.prices.other.s3_gets_million,
-        "dynamodb": reads / MILLION * given.prices.other.dynamodb_reads_million
-        + gb * (given.prices.other.dynamodb_gb_month + given.prices.other.dynamodb_recovery_gb_month),
-        "lambda": listings * 0.1 * given.prices.other.lambda_gb_second,  # a fifth of a second in 512 MB
+        "s3": listings / MILLION * prices.s3_puts_million + versions * sweeps / MILLION * prices.s3_gets_million,
+        "dynamodb": reads / MILLION * prices.dynamodb_reads_million
+        + gb * (prices.dynamodb_gb_month + prices.dynamodb_recovery_gb_month),
+        "lambda": listings * 0.1 * prices.lambda_gb_second,  # a fifth of a second in 512 MB
     }
 
 
 def on_top_monthly(load: Load, given: Assumptions = Assumptions()) -> dict[str, float]:
     """What a stack costs besides, if it has it: by what it is."""
+    prices = given.prices.other
     gb_a_month = load.mb / 1000 * SECONDS_A_MONTH / load.every_s
     zone_hours = given.zones * HOURS_A_MONTH
     return {
-        "storage of objects in bronze": gb_a_month * given.versions_months * given.prices.other.s3_gb_month,
+        "storage of objects in bronze": gb_a_month * given.versions_months * prices.s3_gb_month,
         "storage of older files for time travel": gb_a_month
         * given.rewritten
         * (given.time_travel_days / DAYS_A_MONTH)
-        * given.prices.other.s3_gb_month,
-        "a key of its own (KMS)": given.prices.other.kms_key_month
-        + load.objects_a_month * 2 / MILLION * given.prices.other.kms_requests_million,
-        "the job in subnets: an endpoint for KMS": zone_hours * given.prices.other.endpoint_hour,
-        "functions too: four endpoints": 4 * zone_hours * given.prices.other.endpoint_hour,
-        "a NAT gateway instead of endpoints": zone_hours * given.prices.other.nat_hour,
+        * prices.s3_gb_month,
+        "a key of its own (KMS)": prices.kms_key_month
+        + load.objects_a_month * 2 / MILLION * prices.kms_requests_million,
+        "the job in subnets: an endpoint for KMS": zone_hours * prices.endpoint_hour,
+        "functions too: four endpoints": 4 * zone_hours * prices.endpoint_hour,
+        "a NAT gateway instead of endpoints": zone_hours * prices.nat_hour,
     }
 
 
@@ -383,14 +384,15 @@ def _work_s(load: Load, executors: int, commits_s: float, given: Assumptions) ->
 
 def fixed_monthly(tables: int, given: Assumptions = Assumptions()) -> dict[str, float]:
     """The monthly cost in US dollars of a stack in which nothing arrives, by service."""
+    prices = given.prices.other
     looks = SECONDS_A_MONTH / given.look_s
     # GB-seconds of supervise, reconcile and plan_services.
     schedules = SECONDS_A_MONTH / 120 * 0.5 * 0.5 + SECONDS_A_MONTH / 900 * 0.5 * 2.0 + looks * given.look_gb_s
     return {
-        "cloudwatch": given.metrics * given.prices.other.cloudwatch_metric_month
-        + given.alarms * given.prices.other.cloudwatch_alarm_month
-        + given.prices.other.cloudwatch_dashboard_month,
-        "lambda": schedules * given.prices.other.lambda_gb_second,
-        "step_functions": looks * given.look_transitions / MILLION * given.prices.other.state_transitions_million,
-        "dynamodb": looks * tables * given.look_reads / MILLION * given.prices.other.dynamodb_reads_million,
+        "cloudwatch": given.metrics * prices.cloudwatch_metric_month
+        + given.alarms * prices.cloudwatch_alarm_month
+        + prices.cloudwatch_dashboard_month,
+        "lambda": schedules * prices.lambda_gb_second,
+        "step_functions": looks * given.look_transitions / MILLION * prices.state_transitions_million,
+        "dynamodb": looks * tables * given.look_reads / MILLION * prices.dynamodb_reads_million,
     }

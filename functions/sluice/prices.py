@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 AS_OF = "2026-06"
@@ -24,30 +24,66 @@ class SparkPrices:
 
 
 @dataclass(frozen=True)
+class PublishedPrice:
+    """Where AWS's price list has a price: a service, and a usage type behind the region's prefix.
+
+    Its unit is multiplied by `times`.
+    """
+
+    service: str
+    usage_type: str
+    times: float = 1.0
+
+    def price_in(self, product: Mapping[str, Any]) -> float | None:
+        """The price in one product of the list: of the first tier that isn't free. None for another usage type."""
+        usage_type = product.get("product", {}).get("attributes", {}).get("usagetype", "")
+        if not re.fullmatch(f"([A-Z]{{2,4}}[0-9]?-)?{re.escape(self.usage_type)}", usage_type):
+            return None
+        offers = product.get("terms", {}).get("OnDemand", {}).values()
+        tiers = [tier for offer in offers for tier in offer["priceDimensions"].values()]
+        prices = sorted((float(tier["beginRange"]), float(tier["pricePerUnit"].get("USD", 0))) for tier in tiers)
+        return next((usd * self.times for _, usd in prices if usd > 0), None)
+
+
+def _published(usd: float, service: str, usage_type: str, times: float = 1.0) -> Any:
+    """A price, and where AWS's list has it."""
+    return field(default=usd, metadata={"published": PublishedPrice(service, usage_type, times)})
+
+
+_MILLION = 1e6
+
+
+@dataclass(frozen=True)
 class Prices:
     """All other services. A name with `million` gives the price of a million."""
 
-    lambda_requests_million: float = 0.20
-    lambda_gb_second: float = 0.0000133334  # arm64; x86_64 is 0.0000166667
-    dynamodb_writes_million: float = 0.625  # one write unit: 1 KB, twice that in a transaction
-    dynamodb_reads_million: float = 0.125  # one read unit: 4 KB, strongly consistent
-    dynamodb_gb_month: float = 0.25
-    dynamodb_recovery_gb_month: float = 0.20  # point-in-time recovery
-    s3_gb_month: float = 0.023
-    s3_puts_million: float = 5.00  # also listings
-    s3_gets_million: float = 0.40
-    sqs_requests_million: float = 0.40
-    cloudwatch_metric_month: float = 0.30
-    cloudwatch_alarm_month: float = 0.10
+    lambda_requests_million: float = _published(0.20, "AWSLambda", "Request-ARM", _MILLION)
+    # arm64; x86_64 is 0.0000166667
+    lambda_gb_second: float = _published(0.0000133334, "AWSLambda", "Lambda-GB-Second-ARM")
+    # one write unit: 1 KB, twice that in a transaction
+    dynamodb_writes_million: float = _published(0.625, "AmazonDynamoDB", "WriteRequestUnits", _MILLION)
+    # one read unit: 4 KB, strongly consistent
+    dynamodb_reads_million: float = _published(0.125, "AmazonDynamoDB", "ReadRequestUnits", _MILLION)
+    dynamodb_gb_month: float = _published(0.25, "AmazonDynamoDB", "TimedStorage-ByteHrs")
+    # point-in-time recovery
+    dynamodb_recovery_gb_month: float = _published(0.20, "AmazonDynamoDB", "TimedPITRStorage-ByteHrs")
+    s3_gb_month: float = _published(0.023, "AmazonS3", "TimedStorage-ByteHrs")
+    s3_puts_million: float = _published(5.00, "AmazonS3", "Requests-Tier1", _MILLION)  # also listings
+    s3_gets_million: float = _published(0.40, "AmazonS3", "Requests-Tier2", _MILLION)
+    sqs_requests_million: float = _published(0.40, "AWSQueueService", "Requests-Tier1", _MILLION)
+    cloudwatch_metric_month: float = _published(0.30, "AmazonCloudWatch", "CW:MetricMonitorUsage")
+    cloudwatch_alarm_month: float = _published(0.10, "AmazonCloudWatch", "CW:AlarmMonitorUsage")
     cloudwatch_dashboard_month: float = 3.00
-    cloudwatch_logs_gb: float = 0.50
-    events_million: float = 1.00
-    state_transitions_million: float = 25.00  # Step Functions, standard workflows: states entered
-    kms_key_month: float = 1.00
-    kms_requests_million: float = 3.00
-    endpoint_hour: float = 0.01  # an interface endpoint in one availability zone
-    nat_hour: float = 0.045  # a NAT gateway
-    nat_gb: float = 0.045
+    cloudwatch_logs_gb: float = _published(0.50, "AmazonCloudWatch", "DataProcessing-Bytes")
+    events_million: float = _published(1.00, "AWSEvents", "Event-64K-Chunks", _MILLION)
+    # Step Functions, standard workflows: states entered
+    state_transitions_million: float = _published(25.00, "AmazonStates", "StateTransition", _MILLION)
+    kms_key_month: float = _published(1.00, "awskms", "KMS-Keys")
+    kms_requests_million: float = _published(3.00, "awskms", "KMS-Requests", _MILLION)
+    # an interface endpoint in one availability zone
+    endpoint_hour: float = _published(0.01, "AmazonVPC", "VpcEndpoint-Hours")
+    nat_hour: float = _published(0.045, "AmazonEC2", "NatGateway-Hours")  # a NAT gateway
+    nat_gb: float = _published(0.045, "AmazonEC2", "NatGateway-Bytes")
 
 
 SPARK_PRICES = {
@@ -93,29 +129,7 @@ class PriceList:
 BUNDLED = PriceList(REGION, AS_OF, SPARK_PRICES, OTHER_PRICES)
 
 
-@dataclass(frozen=True)
-class PublishedPrice:
-    """Where AWS's price list has a price: a service, and a usage type behind the region's prefix.
-
-    Its unit is multiplied by `times`.
-    """
-
-    service: str
-    usage_type: str
-    times: float = 1.0
-
-    def price_in(self, product: Mapping[str, Any]) -> float | None:
-        """The price in one product of the list: of the first tier that isn't free. None for another usage type."""
-        usage_type = product.get("product", {}).get("attributes", {}).get("usagetype", "")
-        if not re.fullmatch(f"([A-Z]{{2,4}}[0-9]?-)?{re.escape(self.usage_type)}", usage_type):
-            return None
-        offers = product.get("terms", {}).get("OnDemand", {}).values()
-        tiers = [tier for offer in offers for tier in offer["priceDimensions"].values()]
-        prices = sorted((float(tier["beginRange"]), float(tier["pricePerUnit"].get("USD", 0))) for tier in tiers)
-        return next((usd * self.times for _, usd in prices if usd > 0), None)
-
-
-_SPARK, _MILLION = "ElasticMapReduce", 1e6
+_SPARK = "ElasticMapReduce"
 #: Prices that the list of a region is asked for, by their names here; those of Spark begin with the architecture.
 PUBLISHED: Mapping[str, PublishedPrice] = {
     "x86_64 vcpu_hour": PublishedPrice(_SPARK, "EMR-SERVERLESS-vCPUHours"),
@@ -124,26 +138,7 @@ PUBLISHED: Mapping[str, PublishedPrice] = {
     "arm64 vcpu_hour": PublishedPrice(_SPARK, "EMR-SERVERLESS-ARM-vCPUHours"),
     "arm64 memory_gb_hour": PublishedPrice(_SPARK, "EMR-SERVERLESS-ARM-MemoryGBHours"),
     "arm64 storage_gb_hour": PublishedPrice(_SPARK, "EMR-SERVERLESS-StorageGBHours"),
-    "lambda_requests_million": PublishedPrice("AWSLambda", "Request-ARM", _MILLION),
-    "lambda_gb_second": PublishedPrice("AWSLambda", "Lambda-GB-Second-ARM"),
-    "dynamodb_writes_million": PublishedPrice("AmazonDynamoDB", "WriteRequestUnits", _MILLION),
-    "dynamodb_reads_million": PublishedPrice("AmazonDynamoDB", "ReadRequestUnits", _MILLION),
-    "dynamodb_gb_month": PublishedPrice("AmazonDynamoDB", "TimedStorage-ByteHrs"),
-    "dynamodb_recovery_gb_month": PublishedPrice("AmazonDynamoDB", "TimedPITRStorage-ByteHrs"),
-    "s3_gb_month": PublishedPrice("AmazonS3", "TimedStorage-ByteHrs"),
-    "s3_puts_million": PublishedPrice("AmazonS3", "Requests-Tier1", _MILLION),
-    "s3_gets_million": PublishedPrice("AmazonS3", "Requests-Tier2", _MILLION),
-    "sqs_requests_million": PublishedPrice("AWSQueueService", "Requests-Tier1", _MILLION),
-    "cloudwatch_metric_month": PublishedPrice("AmazonCloudWatch", "CW:MetricMonitorUsage"),
-    "cloudwatch_alarm_month": PublishedPrice("AmazonCloudWatch", "CW:AlarmMonitorUsage"),
-    "cloudwatch_logs_gb": PublishedPrice("AmazonCloudWatch", "DataProcessing-Bytes"),
-    "events_million": PublishedPrice("AWSEvents", "Event-64K-Chunks", _MILLION),
-    "state_transitions_million": PublishedPrice("AmazonStates", "StateTransition", _MILLION),
-    "kms_key_month": PublishedPrice("awskms", "KMS-Keys"),
-    "kms_requests_million": PublishedPrice("awskms", "KMS-Requests", _MILLION),
-    "endpoint_hour": PublishedPrice("AmazonVPC", "VpcEndpoint-Hours"),
-    "nat_hour": PublishedPrice("AmazonEC2", "NatGateway-Hours"),
-    "nat_gb": PublishedPrice("AmazonEC2", "NatGateway-Bytes"),
+    **{of.name: of.metadata["published"] for of in fields(Prices) if of.metadata},
 }
 
 
@@ -152,10 +147,10 @@ def price_list(region: str, as_of: str, usd: Mapping[str, float]) -> PriceList:
 
     def of_spark(architecture: str) -> SparkPrices:
         own = SPARK_PRICES[architecture]
-        names = [field.name for field in fields(own)]
+        names = [of.name for of in fields(own)]
         return SparkPrices(**{name: usd.get(f"{architecture} {name}", getattr(own, name)) for name in names})
 
-    names = [field.name for field in fields(Prices)]
+    names = [of.name for of in fields(Prices)]
     other = Prices(**{name: usd.get(name, getattr(OTHER_PRICES, name)) for name in names})
     assumed = tuple(name for name in PUBLISHED if name not in usd)
     return PriceList(region, as_of, {name: of_spark(name) for name in SPARK_PRICES}, other, assumed)

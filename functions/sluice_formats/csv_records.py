@@ -180,15 +180,9 @@ def _read(
             try:
                 value = reader(text)
             except (ValueError, ArithmeticError) as error:
-                broken.setdefault(
-                    at,
-                    UndecodableValue(
-                        f"Column {name[:100]} holds {text[:100]!r}, which is not what its type in `types` says",
-                        column=name[:100],
-                        record=first + at,
-                        cause=str(error)[:_CELL],
-                    ),
-                )
+                message = f"Column {name[:100]} holds {text[:100]!r}, which is not what its type in `types` says"
+                facts: dict[str, Any] = {"column": name[:100], "record": first + at, "cause": str(error)[:_CELL]}
+                broken.setdefault(at, UndecodableValue(message, **facts))
         values.append(value)
     return values
 

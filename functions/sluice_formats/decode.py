@@ -178,7 +178,7 @@ class _Prepared:
 
 
 class _Reading:
-    """An object while it is decoded, chunk by chunk."""
+    """An object while it is decoded, chunk by chunk, with its place in Kafka and in its source's log."""
 
     def __init__(self, body: bytes, item: ManifestObject, plan: ReaderPlan, first: int = 0) -> None:
         lines = lines_of_texts(body, item.format, plan.dialect, plan.csv, plan.limits)
@@ -197,9 +197,15 @@ class _Reading:
         self._records = records
         self._is_ordered = begins_at is not None or order is not None
         self._offset = begins_at or 0
-        words = tuple(word for word in LOG_WORDS if source_column(word) in plan.record_key)
-        ordered_by = None if self.place is None else ARRIVAL if order is None else NAMED
-        self._view = ObjectView(item, begins_at, ordered_by, words)
+        self._begins_at = begins_at
+        self._ordered_by = None if self.place is None else ARRIVAL if order is None else NAMED  # unless a log does
+        self._log_words = tuple(word for word in LOG_WORDS if source_column(word) in plan.record_key)
+        self._kind = OFFSET_ONLY
+        self._sample: str | None = None
+        self._highest: str | None = None
+        self._newest: int | None = None
+        self._logs, self._servers, self._source_tables = set[str](), set[str](), set[str]()
+        self._sources: set[tuple[str, ...]] = set()
         self._rows: list[RowError] = []
         self._unexpected: Counter[str] = Counter()
         self._first = self._kafka_records = first
@@ -220,8 +226,9 @@ class _Reading:
             first, read = self._first, self._kafka_records
             numbers = range(first, first + len(chunk.records))
             offsets = [self._offset + place for place in chunk.places or range(read, read + len(numbers))]
-            if not first:
-                self._view.begin(chunk.records[0], chunk.writer)
+            if not first and self._begins_at is not None and chunk.writer.meta.position.kind == OFFSET_ONLY:
+                if not item.came_before and isinstance(record := chunk.records[0], dict):  # as it was written
+                    self._sample = sample_of(record)
             chunk = _with_path_columns(chunk, folders)
             chunk = _concealed(_with_source(keyless_set_aside(chunk, first, plan), plan), first, plan)
             _check_ordered(chunk.writer, self._is_ordered, plan)
@@ -271,12 +278,41 @@ class _Reading:
         return row_error(row.record, row.error, row.value, offset=offset, position=position)
 
     def take(self, prepared: _Prepared, batch: pa.RecordBatch | None) -> None:
-        """Note the batch of a chunk."""
-        self._view.take(prepared.chunk.records, prepared.chunk.writer, batch)
-        if batch is not None:
-            self._changes += batch.num_rows
-            if self.plan.expect.columns and not self.plan.expect.quarantines:
-                self._unexpected.update(failure_counts(batch, self.plan.columns, self.plan.expect))
+        """Note the batch of a chunk: its records that can be merged."""
+        if batch is None:
+            return
+        self._changes += batch.num_rows
+        if self.plan.expect.columns and not self.plan.expect.quarantines:
+            self._unexpected.update(failure_counts(batch, self.plan.columns, self.plan.expect))
+        writer = prepared.chunk.writer
+        kind = writer.meta.position.kind
+        self._kind = self._ordered_by if self._ordered_by is not None and kind == OFFSET_ONLY else kind
+        highest = _most(batch, hidden.POSITION)
+        newest = _most(batch, hidden.SOURCE_TS_MS) if writer.has_source_clock else None
+        self._highest = max(filter(None, (self._highest, highest)), default=None)
+        self._newest = max((moment_ms for moment_ms in (self._newest, newest) if moment_ms is not None), default=None)
+        if hidden.SOURCE in batch.schema.names and len(self._source_tables) < MAX_NAMES:
+            self._source_tables.update(_source_tables(batch))
+        sound = [record for record in prepared.chunk.records if isinstance(record, dict)]
+        if self._log_words and len(self._sources) < 2:
+            field_names = [field for word, field in writer.meta.source_fields if word in self._log_words]
+            places = (writer.dialect.metadata(record) or {} for record in sound)
+            self._sources |= {tuple(str(place.get(field))[:100] for field in field_names) for place in places}
+        if self._kind == MYSQL:
+            self._take_server(sound, writer)
+
+    def _take_server(self, records: list[dict[str, Any]], writer: WriterSchema) -> None:
+        sources = [writer.dialect.metadata(record) for record in records]
+        file = writer.meta.position.names[0]
+        objects = [source for source in sources if isinstance(source, dict)]
+        names = {name for name in (source.get(file) for source in objects) if isinstance(name, str)}
+        self._logs.update(binlog_base(name)[:200] for name in names if "." in name)
+        for id_name in _SERVER_IDS:
+            # The rows of a snapshot have 0: they were read from no log.
+            numbers = {
+                number for number in (source.get(id_name) for source in objects) if isinstance(number, (int, str))
+            }
+            self._servers.update(str(number)[:40] for number in numbers if number)
 
     def check_limits(self) -> None:
         """Raise ExpansionLimit for an object that takes too much until now."""
@@ -295,9 +331,30 @@ class _Reading:
 
     def as_seen(self, batches: list[pa.RecordBatch]) -> Decoded:
         """The object with these batches, once its chunks were taken."""
-        seen = self._view.seen(self._kafka_records)
-        unexpected = tuple(sorted(self._unexpected.items()))
-        seen = replace(seen, unexpected=unexpected, changes=self._changes)
+        item, offset = self.item, self._begins_at
+        partition = item.kafka_partition if offset is not None else None
+        first = offset or 0
+        last = first + max(self._kafka_records - 1, 0)
+        if offset is None and self._ordered_by is not None and self._kind in LOGS and item.modified_at is not None:
+            partition, first, last = BY_TIME, item.modified_at, item.modified_at
+        seen = SeenObject(
+            item.id.hash,
+            item.key,
+            partition,
+            first,
+            last,
+            self._kind,
+            self._highest,
+            self._newest,
+            tuple(sorted(self._logs)[:MAX_NAMES]),
+            tuple(sorted(self._servers)[:MAX_NAMES]),
+            tuple(sorted(self._unexpected.items())),
+            self._changes,
+            self._sample,
+            None if not self._sources else "/".join(*self._sources) if len(self._sources) == 1 else "",
+            tuple(sorted(self._source_tables)[:MAX_NAMES]),
+            item.topic,
+        )
         return Decoded(batches, self._rows, seen, self._first == self._kafka_records)
 
 
@@ -591,91 +648,3 @@ def _source_tables(batch: pa.RecordBatch) -> set[str]:
         beside = pc.is_in(batch.column(hidden.OP), value_set=pa.array([hidden.TRUNCATE, hidden.MESSAGE]))
         sources = set(pc.unique(batch.filter(pc.invert(beside)).column(hidden.SOURCE)).to_pylist()) - {None}
     return sources
-
-
-class ObjectView:
-    """Collects an object's place in Kafka and in its source's log, chunk by chunk.
-
-    `offset` is the Kafka offset of its first record, None where its name has none. `ordered_by` is ARRIVAL or NAMED
-    where the object's time or name orders its rows if no log does. `log_words` are the metadata that tell logs apart.
-    """
-
-    def __init__(
-        self, item: ManifestObject, offset: int | None, ordered_by: str | None = None, log_words: Sequence[str] = ()
-    ) -> None:
-        self._item = item
-        self._offset = offset
-        self._ordered_by = ordered_by
-        self._kind = OFFSET_ONLY
-        self._highest: str | None = None
-        self._newest: int | None = None
-        self._logs: set[str] = set()
-        self._servers: set[str] = set()
-        self._sample: str | None = None
-        self._log_words = log_words
-        self._sources: set[tuple[str, ...]] = set()
-        self._source_tables: set[str] = set()
-
-    def begin(self, first: Record, writer: WriterSchema) -> None:
-        """Take a sample of the object's first record, as it was written."""
-        by_offset = self._offset is not None and writer.meta.position.kind == OFFSET_ONLY
-        if by_offset and not self._item.came_before and isinstance(first, dict):
-            self._sample = sample_of(first)
-
-    def take(self, records: Sequence[Record], writer: WriterSchema, batch: pa.RecordBatch | None) -> None:
-        """Add one chunk, and the batch of its records that can be merged."""
-        if batch is None:
-            return
-        kind = writer.meta.position.kind
-        self._kind = self._ordered_by if self._ordered_by is not None and kind == OFFSET_ONLY else kind
-        highest = _most(batch, hidden.POSITION)
-        newest = _most(batch, hidden.SOURCE_TS_MS) if writer.has_source_clock else None
-        self._highest = max(filter(None, (self._highest, highest)), default=None)
-        self._newest = max((moment_ms for moment_ms in (self._newest, newest) if moment_ms is not None), default=None)
-        if hidden.SOURCE in batch.schema.names and len(self._source_tables) < MAX_NAMES:
-            self._source_tables.update(_source_tables(batch))
-        sound = [record for record in records if isinstance(record, dict)]
-        if self._log_words and len(self._sources) < 2:
-            field_names = [field for word, field in writer.meta.source_fields if word in self._log_words]
-            places = (writer.dialect.metadata(record) or {} for record in sound)
-            self._sources |= {tuple(str(place.get(field))[:100] for field in field_names) for place in places}
-        if self._kind == MYSQL:
-            self._take_server(sound, writer)
-
-    def seen(self, records: int) -> SeenObject:
-        """The result, for an object of so many records."""
-        item, offset = self._item, self._offset
-        partition = item.kafka_partition if offset is not None else None
-        first = offset or 0
-        last = first + max(records - 1, 0)
-        if offset is None and self._ordered_by is not None and self._kind in LOGS and item.modified_at is not None:
-            partition, first, last = BY_TIME, item.modified_at, item.modified_at
-        return SeenObject(
-            item.id.hash,
-            item.key,
-            partition,
-            first,
-            last,
-            self._kind,
-            self._highest,
-            self._newest,
-            tuple(sorted(self._logs)[:MAX_NAMES]),
-            tuple(sorted(self._servers)[:MAX_NAMES]),
-            sample=self._sample,
-            source_tables=tuple(sorted(self._source_tables)[:MAX_NAMES]),
-            log=None if not self._sources else "/".join(*self._sources) if len(self._sources) == 1 else "",
-            topic=item.topic,
-        )
-
-    def _take_server(self, records: list[dict[str, Any]], writer: WriterSchema) -> None:
-        sources = [writer.dialect.metadata(record) for record in records]
-        file = writer.meta.position.names[0]
-        objects = [source for source in sources if isinstance(source, dict)]
-        names = {name for name in (source.get(file) for source in objects) if isinstance(name, str)}
-        self._logs.update(binlog_base(name)[:200] for name in names if "." in name)
-        for id_name in _SERVER_IDS:
-            # The rows of a snapshot have 0: they were read from no log.
-            numbers = {
-                number for number in (source.get(id_name) for source in objects) if isinstance(number, (int, str))
-            }
-            self._servers.update(str(number)[:40] for number in numbers if number)

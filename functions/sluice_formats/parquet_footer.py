@@ -343,12 +343,8 @@ _LOGICAL: dict[int, Any] = {
     14: {"type": "string", "connect.name": UUID},
     15: "float",
 }
-_UNSIGNED_64 = {
-    "type": "bytes",
-    "logicalType": "decimal",
-    "precision": 20,
-    "scale": 0,
-}  # the shortest decimal that holds 2^64
+# The shortest decimal that holds 2^64.
+_UNSIGNED_64 = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 0}
 # In microseconds, as Spark reads them: nanoseconds in 64 bits end with the year 2262.
 _INT96_TYPE = {"type": "long", "logicalType": "timestamp-micros", "connect.name": INT96_NAME}
 _UNITS = {1: "millis", 2: "micros", 3: "nanos"}

@@ -168,15 +168,9 @@ def _record(names: list[str], row: Sequence[Any], number: int) -> Record:
     for name, value in zip(names, row):
         if isinstance(value, _Unreadable):
             values = {column: held.kept if isinstance(held, _Unreadable) else held for column, held in zip(names, row)}
-            return BrokenRecord(
-                values,
-                UndecodableValue(
-                    f"Column {name[:100]} holds a value that is not what its type says",
-                    column=name[:100],
-                    record=number,
-                    cause=value.why,
-                ),
-            )
+            message = f"Column {name[:100]} holds a value that is not what its type says"
+            error = UndecodableValue(message, column=name[:100], record=number, cause=value.why)
+            return BrokenRecord(values, error)
     return dict(zip(names, row))
 
 

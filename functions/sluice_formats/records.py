@@ -181,12 +181,8 @@ def _rebased(record: Record, made: Sequence[tuple[str, Callable[[Any], Any]]], d
                 if row[name] is not None:
                     row[name] = convert(row[name])
     except NoTime as error:
-        return BrokenRecord(
-            record,
-            UndecodableValue(
-                f"Column {name[:100]} holds a value that can't be kept", column=name[:100], cause=str(error)
-            ),
-        )
+        message = f"Column {name[:100]} holds a value that can't be kept"
+        return BrokenRecord(record, UndecodableValue(message, column=name[:100], cause=str(error)))
     return record
 
 

@@ -231,11 +231,8 @@ def _first_records(
 
 def only_partition(watch: KafkaWatch, *, generation: int) -> int | None:
     """The only Kafka partition of a table's objects of a generation; None for several, or if it is unknown."""
-    return (
-        next((partition for partition, mark in watch.marks.items() if mark.generation == generation), None)
-        if len(watch.marks) == 1
-        else None
-    )
+    partitions = [partition for partition, mark in watch.marks.items() if mark.generation == generation]
+    return partitions[0] if partitions and len(watch.marks) == 1 else None
 
 
 def bounded(marks: Mapping[int, Mark]) -> Mapping[int, Mark]:

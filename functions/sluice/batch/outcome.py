@@ -179,8 +179,10 @@ class Outcome:
         check_types(content, "outcome", _TYPES)
         content.pop("format")
         try:
-            records = {name: tuple(kind(**item) for item in content.pop(name, ())) for name, kind in _LISTS.items()}
-            plain = {name: tuple(content.pop(name, ())) for name in ("notes", "columns")}
+            records: dict[str, Any] = {
+                name: tuple(kind(**item) for item in content.pop(name, ())) for name, kind in _LISTS.items()
+            }
+            plain: dict[str, Any] = {name: tuple(content.pop(name, ())) for name in ("notes", "columns")}
             return cls(**content, **records, **plain)
         except (KeyError, TypeError) as error:
             raise UnreadableManifest(

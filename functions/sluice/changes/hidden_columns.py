@@ -57,12 +57,8 @@ NAMES: tuple[str, ...] = (*(column.name for column in HIDDEN), SOURCE)
 # the table and is null in new rows, so that switching it changes no schema.
 LINEAGE: Mapping[str, str] = MappingProxyType(
     {
-        "object": OBJECT,
-        "partition": PARTITION,
-        "offset": OFFSET,
-        "batch": BATCH,
-        "operation": OP,
-        "source_time": SOURCE_TS_MS,
+        **{"object": OBJECT, "partition": PARTITION, "offset": OFFSET, "batch": BATCH},
+        **{"operation": OP, "source_time": SOURCE_TS_MS},
     }
 )
 LINEAGE_WORDS: tuple[str, ...] = tuple(LINEAGE)

@@ -61,17 +61,11 @@ def _parse(written: Any) -> dict[str, Any]:
     if not isinstance(written, dict) or not set(written) <= {"database", *_OF_TABLES, *_SWITCHES}:
         words = " and ".join(_SWITCHES)
         raise ValueError(f"is off, or a mapping of database, tables, views and iceberg to patterns, with {words}")
-    patterns: dict[str, Any] = {}
-    for key, pattern in written.items():
-        if key in _SWITCHES:
-            if not isinstance(pattern, bool):
-                raise ValueError(f"has {key}, which is true or false")
-            patterns[key] = pattern
-        elif isinstance(pattern, str) and not (key == "views" and pattern == "off"):
-            patterns[key] = pattern
-        elif key == "views" and pattern in (None, False, "off"):
-            patterns[key] = None
-        else:
+    patterns = {key: None if key == "views" and said in (False, "off") else said for key, said in written.items()}
+    for key, pattern in patterns.items():
+        if key in _SWITCHES and not isinstance(pattern, bool):
+            raise ValueError(f"has {key}, which is true or false")
+        if key not in _SWITCHES and not isinstance(pattern, str) and not (key == "views" and pattern is None):
             raise ValueError(f"has {key}, which is a pattern such as {{table}}_all")
     return {"sync": True, **patterns}
 

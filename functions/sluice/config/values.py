@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from sluice.changes.capture_marks import mark_text
@@ -166,9 +167,9 @@ def _listed(written: Any) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def _columns(written: Any) -> tuple[str, ...]:
+def _columns(written: Any, *, reserved: bool = True) -> tuple[str, ...]:
     columns = _listed(written)
-    _checked(columns)
+    _checked(columns, reserved=reserved)
     return columns
 
 
@@ -178,12 +179,6 @@ def _partition_fields(written: Any) -> tuple[str, ...]:
     if len({field.column.lower() for field in fields}) < len(fields):
         raise ValueError("names a column twice")
     return tuple("".join(field.split()) for field in _listed(written))
-
-
-def _any_columns(written: Any) -> tuple[str, ...]:
-    columns = _listed(written)
-    _checked(columns, reserved=False)
-    return columns
 
 
 def _column(written: Any) -> str:
@@ -216,15 +211,9 @@ def _written_position(position: str) -> str | list[str]:
 
 
 def _coordinates(written: Any) -> tuple[str, ...]:
-    if (
-        not isinstance(written, list)
-        or len(written) != 2
-        or not all(isinstance(name, str) and name for name in written)
-        or written[0] == written[1]
-    ):
+    if not isinstance(written, list) or len(written) != 2:
         raise ValueError("is a list of two columns: the one with the Kafka partition, then the one with the offset")
-    _checked(written)
-    return tuple(written)
+    return _columns(written)
 
 
 def _raw(written: Any) -> tuple[str, ...]:
@@ -242,7 +231,7 @@ _NAMES_SCHEMA = {"type": "array", "items": _NAME_SCHEMA, "uniqueItems": True}
 
 COLUMNS = Value(_columns, {"anyOf": [_NAME_SCHEMA, _NAMES_SCHEMA]}, list)
 PARTITION_FIELDS = Value(_partition_fields, COLUMNS.schema, list)
-ANY_COLUMNS = Value(_any_columns, COLUMNS.schema, list)  # hidden columns too
+ANY_COLUMNS = Value(partial(_columns, reserved=False), COLUMNS.schema, list)  # hidden columns too
 MARK_PLACE = Value(_mark_place, {**_NAME_SCHEMA, "maxLength": 255})  # a column, or a path of `change`
 POSITION = Value(_position, {"anyOf": [_NAME_SCHEMA, {**_NAMES_SCHEMA, "minItems": 1}]}, _written_position)
 COORDINATES = Value(_coordinates, {**_NAMES_SCHEMA, "minItems": 2, "maxItems": 2}, list)

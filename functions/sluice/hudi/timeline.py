@@ -44,11 +44,8 @@ class Instant:
         """The name of its file below `.hoodie/`."""
         if self.state == COMPLETED:
             return f"{self.time}.{self.action}"
-        return (
-            f"{self.time}.inflight"
-            if (self.action, self.state) == (COMMIT, INFLIGHT)
-            else f"{self.time}.{self.action}.{self.state}"
-        )
+        action = "" if (self.action, self.state) == (COMMIT, INFLIGHT) else f".{self.action}"
+        return f"{self.time}{action}.{self.state}"
 
     @property
     def writes(self) -> bool:
@@ -157,7 +154,6 @@ class FileWritten:
     deletes: int
     written_bytes: int
     file_bytes: int
-    previous: str | None = None
     log: bool = False
     base: str = ""
 
@@ -213,27 +209,23 @@ class Commit:
 
 
 def _file(partition: str, stat: Mapping[str, Any]) -> FileWritten:
-    previous = stat.get("prevCommit")
     path = str(stat.get("path") or "")
     base = str(stat.get("baseFile") or "")
     return FileWritten(
         path=path,
         partition=partition,
         file_id=str(stat.get("fileId") or ""),
-        rows=_number(stat, "numWrites"),
-        inserts=_number(stat, "numInserts"),
-        updates=_number(stat, "numUpdateWrites"),
-        deletes=_number(stat, "numDeletes"),
-        written_bytes=_number(stat, "totalWriteBytes"),
-        file_bytes=_number(stat, "fileSizeInBytes"),
-        previous=None if previous in (None, "null") else str(previous),
+        **{name: int(stat.get(theirs) or 0) for name, theirs in _NUMBERS.items()},
         log=".log." in path.rsplit("/", 1)[-1],
         base=f"{path.rpartition('/')[0]}/{base}".lstrip("/") if base else "",
     )
 
 
-def _number(stat: Mapping[str, Any], name: str) -> int:
-    return int(stat.get(name) or 0)
+# Hudi's names (HoodieWriteStat) of the numbers of a file.
+_NUMBERS = {
+    **{"rows": "numWrites", "inserts": "numInserts", "updates": "numUpdateWrites", "deletes": "numDeletes"},
+    **{"written_bytes": "totalWriteBytes", "file_bytes": "fileSizeInBytes"},
+}
 
 
 def instant_ms(instant: str) -> int:

@@ -96,9 +96,7 @@ def batch_seconds(batch: Mapping[str, Any]) -> float | None:
 
 def _table(table: str, part: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "table": table,
-        "state": part.get("state"),
-        "instant": part.get("instant"),
+        **{"table": table, "state": part.get("state"), "instant": part.get("instant")},
         "no_change": bool(part.get("no_change", False)),
         "counts": dict(part.get("counts") or {}),
     }

@@ -197,7 +197,7 @@ class Recovery:
         self._ranks[item.id] = rank
         generation = int(part.config.get("generation", 0))
         of_manifest = {name: getattr(item, name) for name in _OF_MANIFEST}
-        of_batch = {"table": table, "lane": manifest.lane, "merged_generation": generation}
+        of_batch: dict[str, Any] = {"table": table, "lane": manifest.lane, "merged_generation": generation}
         admitted = ObjectRecord(item.id, PENDING, item.admitted_at, **of_manifest, **of_batch)
         if again:
             first_batch = None if void else item.first_batch

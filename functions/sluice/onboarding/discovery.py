@@ -153,28 +153,21 @@ def propose(
         if name == "table" and value and value[0] in taken:
             choices[name] = Choice(value, AMBIGUOUS, (_another_topics(value[0]),))
     return Proposal(
-        sample.topic,
-        sample.objects,
-        sample.bytes,
-        len(sample.rows),
-        writer.shape if writer else None,
-        writer.meta.position.kind if writer else None,
-        choices["table"],
-        choices["record_key"],
-        choices["partition_by"],
-        tuple(notes),
-        marked,
-        choices.get("position"),
-        sample.key_pattern,
-        sample.dialect or sample.format,
-        _null_text(sample),
-        {} if writer is None else likely_types(sample, writer),
-        sample.read,
-        sample.nested,
-        delimiter=sample.delimiter,
-        path_columns=sample.path_columns,
+        **{name: getattr(sample, name) for name in _OF_SAMPLE},
+        rows=len(sample.rows),
+        shape=writer.shape if writer else None,
+        source=writer.meta.position.kind if writer else None,
+        notes=tuple(notes),
+        delete_when=marked,
+        **{name: choices.get(name) for name in ("table", "record_key", "partition_by", "position")},  # type: ignore[arg-type]
+        format=sample.dialect or sample.format,
+        null_text=_null_text(sample),
+        types={} if writer is None else likely_types(sample, writer),
         merged=_of_one_table(sample.sources),
     )
+
+
+_OF_SAMPLE = "topic objects bytes key_pattern read nested delimiter path_columns".split()
 
 
 def _fields(writer: WriterSchema, of_folders: Sequence[str]) -> tuple[list[str], list[str]]:

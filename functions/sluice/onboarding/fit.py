@@ -83,9 +83,7 @@ def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
         *untaken,
         *_absent_columns(sample.writer, writer, config),
         *_lacked_columns(sample, writer, config),
-        *_position_of_changes(writer, config),
-        *_unordered(ruled_sample, writer, config),
-        *_split(ruled_sample, writer, config),
+        *_order(ruled_sample, writer, config),
         *_shared_key(ruled_sample, writer, config),
         *_repeated_key(ruled_sample, writer, config),
         *_null_key(ruled_sample, writer, config),
@@ -253,20 +251,24 @@ def _no_column(setting: str, name: str, of: str, columns: Sequence[str]) -> Misf
     return Misfit(text) if loaded else Misfit(text, setting, _EFFECTS.get(setting))
 
 
-def _position_of_changes(writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
+def _order(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
+    """Say where a position isn't needed, and where nothing orders changes.
+
+    Of operations a deletion could then be merged before what it deletes, and of Kafka partitions that folders split an
+    older change could win.
+    """
     if config.position is not None and writer.of_changes:
         names = ", ".join(config.position_columns)
         text = f"position: {names} can't order changes of a log, which have a source position (leave it out)"
         yield Misfit(text, "position", _OF_CHANGES)
-
-
-def _unordered(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
-    """Say of operations that nothing orders, where a deletion could be merged before what it deletes."""
     if _is_unordered(sample, writer, config):
         could = possible_positions(sample.rows, writer, config.record_key)
         suggestion = f", such as {could[0]}" if could else ""
         text = f"delete_when: nothing orders the changes; name the column that does in `position`{suggestion}"
         yield Misfit(text, "position", _UNORDERED)
+    why = None if config.append_only or _is_ordered(config) else splits(sample, writer, config.record_key)
+    if why is not None:
+        yield Misfit(f"position: {why}; name the column that does", "position", _SPLIT)
 
 
 def _is_unordered(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> bool:
@@ -278,13 +280,6 @@ def _is_ordered(config: TableConfig) -> bool:
     """Whether the rule says what orders changes without a position of a log."""
     by_key_pattern = config.key_pattern is not None and ORDER in groups_of(config.key_pattern)
     return config.position is not None or bool(config.coordinates) or by_key_pattern
-
-
-def _split(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
-    """Say of Kafka partitions that folders split that nothing orders the changes of a row."""
-    why = None if config.append_only or _is_ordered(config) else splits(sample, writer, config.record_key)
-    if why is not None:
-        yield Misfit(f"position: {why}; name the column that does", "position", _SPLIT)
 
 
 def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:

@@ -170,11 +170,8 @@ def opened(
         return RequestRefusal("opened", f"request {before.request} is {before.state}", before)
     earliest = now
     if before is not None and before.ended_at is not None:
-        pause = (
-            max(min_interval_ms, backoff_ms(before.failures))
-            if before.state == FAILED and min_interval_ms
-            else min_interval_ms
-        )
+        backs_off = before.state == FAILED and min_interval_ms
+        pause = max(min_interval_ms, backoff_ms(before.failures)) if backs_off else min_interval_ms
         earliest = max(now, before.ended_at + pause)
     return ServiceRequest(
         lane,
@@ -223,11 +220,9 @@ def slice_done(state: ServiceRequest, run: str, report: ServiceReport, now: int)
 def finish(state: ServiceRequest, run: str, report: ServiceReport, now: int) -> Result:
     """The last slice succeeded."""
     after = slice_done(state, run, report, now)
-    return (
-        replace(after, transition="finish")
-        if isinstance(after, RequestRefusal)
-        else replace(after, state=DONE, ended_at=now)
-    )
+    if isinstance(after, RequestRefusal):
+        return replace(after, transition="finish")
+    return replace(after, state=DONE, ended_at=now)
 
 
 def fail(state: ServiceRequest, run: str, error: ServiceError, now: int) -> Result:

@@ -32,30 +32,20 @@ def keyless_set_aside(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
     if plan.append_only or not writer.of_changes or writer.meta.position.kind not in (POSTGRES, OFFSET_ONLY):
         return chunk
     op, flag = writer.meta.op, writer.meta.deleted
-    marked = (
-        at
-        for at, record in enumerate(chunk.records)
-        if isinstance(record, dict)
-        and (
-            op is not None
-            and record.get(op) == hidden.DELETE
-            or flag is not None
-            and is_marked_deleted(record.get(flag))
-        )
-    )
-    deleted = {at: row for at in marked if (row := _row_of(chunk.records[at], writer)) is not None}
+    deleted = {}
+    for at, record in enumerate(chunk.records):
+        by_op = op is not None and isinstance(record, dict) and record.get(op) == hidden.DELETE
+        if by_op or flag is not None and isinstance(record, dict) and is_marked_deleted(record.get(flag)):
+            if (row := _row_of(record, writer)) is not None:
+                deleted[at] = row
     lacking = _lacking(deleted, deleted, chunk, plan)
     if not lacking:
         return chunk
-    return replace(
-        chunk,
-        records=[
-            BrokenRecord(record, _error(plan, first + number))
-            if number in lacking and isinstance(record, dict)
-            else record
-            for number, record in enumerate(chunk.records)
-        ],
-    )
+    records = list(chunk.records)
+    for number in lacking:
+        if isinstance(record := records[number], dict):
+            records[number] = BrokenRecord(record, _error(plan, first + number))
+    return replace(chunk, records=records)
 
 
 def _written(writer: WriterSchema, plan: ReaderPlan, names: Sequence[str]) -> tuple[str, ...]:

@@ -18,9 +18,8 @@ from sluice_formats.errors import InexactRecordKey, UnusablePartitionValue, Unus
 EMPTY_PART = "__empty__"
 MAX_KEY_BYTES = 16 * 1024  # of one text; the record index holds 32 KiB, and database indexes hold less than this
 MAX_FOLDER_BYTES = 255  # of one "column=value": the limit of file systems
-MAX_FOLDERS_BYTES = (
-    512  # of all folders: S3's keys of 1,024 bytes also hold the table's name, the file's and Hudi's marks
-)
+# Of all folders: S3's keys of 1,024 bytes also hold the table's name, the file's and Hudi's marks.
+MAX_FOLDERS_BYTES = 512
 _INEXACT = rf"infinity|^[+-]\d{{6}}|{BELOW_A_MICROSECOND}"  # of a date or timestamp as text
 # Hudi's PartitionPathEncodeUtils escapes each of these to three bytes.
 ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(1, 32)))
@@ -39,12 +38,8 @@ def check_key_texts(key: dict[str, pa.Array], numbers: Sequence[int], *, empty_p
         return
     names = list(key)
     for name, values in texts.items():
-        _refuse(
-            pc.greater(pc.binary_length(values), MAX_KEY_BYTES),
-            numbers,
-            name,
-            f"is longer than {MAX_KEY_BYTES:,} bytes",
-        )
+        is_long = pc.greater(pc.binary_length(values), MAX_KEY_BYTES)
+        _refuse(is_long, numbers, name, f"is longer than {MAX_KEY_BYTES:,} bytes")
     empty = {name: pc.equal(pc.binary_length(values), 0) for name, values in texts.items()}
     if len(texts) == len(key):
         _refuse(reduce(pc.and_, empty.values()), numbers, names[0], "is empty")
@@ -54,19 +49,14 @@ def check_key_texts(key: dict[str, pa.Array], numbers: Sequence[int], *, empty_p
         if name not in texts:
             continue
         if empty_parts:
-            _refuse(
-                pc.equal(texts[name], EMPTY_PART),
-                numbers,
-                name,
-                f"is {EMPTY_PART}, which stands for an empty part of a key",
-            )
+            stands_for_empty = pc.equal(texts[name], EMPTY_PART)
+            _refuse(stands_for_empty, numbers, name, f"is {EMPTY_PART}, which stands for an empty part of a key")
         else:
             _refuse(empty[name], numbers, name, "is empty, and the table has no partitions")
         if place + 1 < len(names):
             joint = f",{names[place + 1]}:"
-            _refuse(
-                pc.match_substring(texts[name], joint), numbers, name, f"holds {joint}, which joins the parts of a key"
-            )
+            holds_joint = pc.match_substring(texts[name], joint)
+            _refuse(holds_joint, numbers, name, f"holds {joint}, which joins the parts of a key")
 
 
 def check_key_times(key: dict[str, tuple[pa.Array, str]], numbers: Sequence[int]) -> None:
@@ -98,23 +88,13 @@ def check_folder_texts(partition: dict[str, pa.Array], numbers: Sequence[int]) -
             continue
         _refuse(pc.match_substring(values, "\0"), numbers, name, "holds a NUL", UnusablePartitionValue)
         length = _folder_bytes(name, values)
-        _refuse(
-            pc.greater(length, MAX_FOLDER_BYTES),
-            numbers,
-            name,
-            f"makes a folder's name of more than {MAX_FOLDER_BYTES} bytes",
-            UnusablePartitionValue,
-        )
+        why = f"makes a folder's name of more than {MAX_FOLDER_BYTES} bytes"
+        _refuse(pc.greater(length, MAX_FOLDER_BYTES), numbers, name, why, UnusablePartitionValue)
         lengths.append(length)
     if len(lengths) > 1:
         together = reduce(pc.add, (pc.fill_null(length, 0) for length in lengths))
-        _refuse(
-            pc.greater(together, MAX_FOLDERS_BYTES),
-            numbers,
-            next(iter(partition)),
-            f"and the others make folders' names of more than {MAX_FOLDERS_BYTES} bytes",
-            UnusablePartitionValue,
-        )
+        name, why = next(iter(partition)), f"and the others make folders' names of more than {MAX_FOLDERS_BYTES} bytes"
+        _refuse(pc.greater(together, MAX_FOLDERS_BYTES), numbers, name, why, UnusablePartitionValue)
 
 
 def _folder_bytes(name: str, values: pa.Array) -> pa.Array:

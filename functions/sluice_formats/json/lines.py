@@ -24,6 +24,7 @@ _BEGIN = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 _BETWEEN = re.compile(r'\s*,\s*"payload"\s*:\s*')
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _PARSED = 8  # of the limit of a block, since a byte of JSON takes up to 48 bytes of memory while it is parsed
+_OF_RECORD = (DamagedJson, NotJsonLines, ExpansionLimit, SchemaTooComplex, UnusableSchema)  # errors that leave the rest
 MAX_SCHEMAS = 64  # of one object: schemas change rarely
 
 
@@ -178,11 +179,11 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
                 nulls.append(number)
             continue
         schema: Mapping[str, Any] | None = None
+        broken: SluiceError | None = None
         try:
             if len(content) > most:
-                raise ExpansionLimit.beyond(
-                    "block_bytes", f"The record is longer than {most:,} bytes", most, record=number
-                )
+                message = f"The record is longer than {most:,} bytes"
+                raise ExpansionLimit.beyond("block_bytes", message, most, record=number)
             line = content.decode("utf-8")
             if wrapped is not None:
                 schema, value = wrapped.read(line, number)
@@ -202,19 +203,11 @@ def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = BY_FI
             changes = [value] if schema is not None else translate(value)
             for change in changes:
                 _no_wider(change, limits, number)
-        except (
-            DamagedJson,
-            NotJsonLines,
-            ExpansionLimit,
-            SchemaTooComplex,
-            UnusableSchema,
-            UnicodeDecodeError,
-        ) as error:
-            broken = (
-                error
-                if isinstance(error, SluiceError)
-                else NotJsonLines("The record is not UTF-8", record=number, cause=str(error)[:100])
-            )
+        except _OF_RECORD as error:
+            broken = error
+        except UnicodeDecodeError as error:
+            broken = NotJsonLines("The record is not UTF-8", record=number, cause=str(error)[:100])
+        if broken is not None:
             yield Line(wrapped.schema if wrapped is not None else None, broken, content, number)
             continue
         first = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable
 
 from sluice.changes.dialects.nested import SENT, JsonOnly, Reading, Record, at, change, placed, whole
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, UPDATE
@@ -53,23 +53,38 @@ def _row(row: Any) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True)
-class ScyllaCells(CellsOfColumns):
-    """The dialect of ScyllaDB: columns beside the key are records of a `value`, or null where they were left alone."""
+class NamedEnvelopes(JsonOnly):
+    """The dialect of a connector that its source names, in the record or in a field `around` it.
 
-    name: str = "scylladb"
+    `made` gives the change. It raises UnusableSchema for one that may lack values.
+    """
+
+    name: str
+    connector: str
+    made: Callable[[Record], dict[str, Any]]
+    shapes: tuple[frozenset[str], ...] = (frozenset(("source", "op", "after")),)
+    around: tuple[str, ...] = ("",)
 
     def recognises(self, record: Record, *, named: bool = False) -> bool:
-        """Whether the source says that it is ScyllaDB."""
-        return bool(self.shapes[0] <= record.keys() and at(record, "source.connector") == "scylla")
+        """Whether the source says that it is the connector."""
+        return any(at(record, f"{around}source.connector") == self.connector for around in self.around)
 
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
-        """The change with plain rows. Raises UnusableSchema for collections, which may be differences of them."""
-        before, after = (_values(record.get(side)) for side in ("before", "after"))
-        source = {word: at(record, f"source.{name}") for word, name in _OF_SCYLLA.items()}
-        source |= placed(whole(at(record, "source.ts_us")))
-        if after is not None:
-            source[SENT] = [name for name, cell in record["after"].items() if cell is not None]
-        return [change(DELETE if after is None else UPDATE, before, after, source)]
+        """The change. Raises UnusableSchema."""
+        return [self.made(record)]
+
+
+def _of_scylla(record: Record) -> dict[str, Any]:
+    """The change with plain rows: columns beside the key are records of a `value`, or null where they were left alone.
+
+    Raises UnusableSchema for collections, which may be differences of them.
+    """
+    before, after = (_values(record.get(side)) for side in ("before", "after"))
+    source = {word: at(record, f"source.{name}") for word, name in _OF_SCYLLA.items()}
+    source |= placed(whole(at(record, "source.ts_us")))
+    if after is not None:
+        source[SENT] = [name for name, cell in record["after"].items() if cell is not None]
+    return change(DELETE if after is None else UPDATE, before, after, source)
 
 
 _OF_SCYLLA = {"db": "keyspace_name", "table": "table_name", "ts_ms": "ts_ms"}
@@ -87,58 +102,30 @@ def _values(row: Any) -> dict[str, Any] | None:
     return values if isinstance(row, dict) else None
 
 
-YUGABYTEDB, CASSANDRA, SCYLLADB = (
-    CellsOfColumns(),
-    CellsOfColumns("cassandra", beside=frozenset(("deletion_ts",))),
-    ScyllaCells(),
-)
-_WHOLE_ROWS = ("NEW_ROW", "NEW_ROW_AND_OLD_VALUES")
+def _of_spanner(record: Record) -> dict[str, Any]:
+    """The change as it is. An update that may lack columns is refused: null stands for those that it left alone."""
+    captured = at(record, "source.value_capture_type")
+    if record["op"] == UPDATE and captured not in (None, *_WHOLE_ROWS):
+        raise UnusableSchema(
+            f"The change stream of Spanner captures {str(captured)[:40]}: updates lack unchanged columns",
+            next_step="Let the change stream capture whole rows: value_capture_type NEW_ROW",
+            column="after",
+        )
+    return dict(record)
 
 
-@dataclass(frozen=True)
-class SpannerEnvelopes(JsonOnly):
-    """The dialect. An update that may lack columns is refused: null stands for those that it left alone."""
-
-    name: str = "spanner"
-    shapes: tuple[frozenset[str], ...] = (frozenset(("source", "op", "after")),)
-
-    def recognises(self, record: Record, *, named: bool = False) -> bool:
-        """Whether the source says that it is Spanner."""
-        return bool(at(record, "source.connector") == "spanner")
-
-    def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
-        """The change as it is. Raises UnusableSchema."""
-        captured = at(record, "source.value_capture_type")
-        if record["op"] == UPDATE and captured not in (None, *_WHOLE_ROWS):
-            raise UnusableSchema(
-                f"The change stream of Spanner captures {str(captured)[:40]}: updates lack unchanged columns",
-                next_step="Let the change stream capture whole rows: value_capture_type NEW_ROW",
-                column="after",
-            )
-        return [dict(record)]
-
-
-SPANNER = SpannerEnvelopes()
-
-
-@dataclass(frozen=True)
-class TicdcEnvelopes(JsonOnly):
-    """The dialect of TiCDC's debezium protocol without a schema, whose source has TiDB's commit and no binlog."""
-
-    name: str = "ticdc"
-    shapes: tuple[frozenset[str], ...] = (frozenset(("source", "op")), frozenset(("payload",)))
-
-    def recognises(self, record: Record, *, named: bool = False) -> bool:
-        """Whether the source says that it is TiCDC, also in a field of the record."""
-        return any(at(record, f"{around}source.connector") == TICDC for around in ("", "payload."))
-
-    def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
-        """The change, in the order of TiDB's commits; a message for a statement."""
-        made = record if "source" in record else record["payload"]
-        source = {name: value for name in ("db", "table", "ts_ms") if (value := at(made, f"source.{name}")) is not None}
-        source |= placed(whole(at(made, "source.commit_ts")))
-        return [change(made.get("op", MESSAGE), made.get("before"), made.get("after"), source)]
+def _of_ticdc(record: Record) -> dict[str, Any]:
+    """The change, in the order of TiDB's commits, since the source has no binlog; a message for a statement."""
+    made = record if "source" in record else record["payload"]
+    source = {name: value for name in ("db", "table", "ts_ms") if (value := at(made, f"source.{name}")) is not None}
+    source |= placed(whole(at(made, "source.commit_ts")))
+    return change(made.get("op", MESSAGE), made.get("before"), made.get("after"), source)
 
 
 TICDC = "TiCDC"
-TICDC_CHANGES = TicdcEnvelopes()
+_WHOLE_ROWS = ("NEW_ROW", "NEW_ROW_AND_OLD_VALUES")
+_AROUND = (frozenset(("source", "op")), frozenset(("payload",)))
+YUGABYTEDB, CASSANDRA = CellsOfColumns(), CellsOfColumns("cassandra", beside=frozenset(("deletion_ts",)))
+SCYLLADB = NamedEnvelopes("scylladb", "scylla", _of_scylla)
+SPANNER = NamedEnvelopes("spanner", "spanner", _of_spanner)
+TICDC_CHANGES = NamedEnvelopes("ticdc", TICDC, _of_ticdc, _AROUND, ("", "payload."))

@@ -128,7 +128,7 @@ def test_a_value_is_parsed(value, written, parsed):
         (COLUMNS, ["two words", "_hoodie_x"], "'two words' is not a column name.*; _hoodie_x is a column that Sluice"),
         (COLUMNS, "größe", "'größe' is not a column name"),
         (MARK_PLACE, "", "is a column name of 1 to 255"),
-        (COORDINATES, ["p", "p"], "is a list of two columns"),
+        (COORDINATES, ["p", "p"], "names a column twice"),
         (LINEAGE, 1, "is on, off or a list"),
     ],
 )
