@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from functools import lru_cache
 
@@ -89,6 +89,11 @@ def timed_id(begin: str, now: int, entropy: str) -> str:
 def counted(count: int, noun: str) -> str:
     """(2, "row") -> "2 rows"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """(["a", "b", "c"], 2) -> "a, b and 1 more"."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def shortened(text: str, length: int) -> str:

@@ -174,11 +174,8 @@ def _in_hidden_folder(folders: list[str], topic: str | None, match: KeyMatch | N
         if topic is None:
             return False
         folders = folders[folders.index(topic) + 1 :] if topic in folders else []
-    return any(_is_hidden(folder) for folder in folders if folder not in own)
-
-
-def _is_hidden(folder: str) -> bool:
-    return folder.startswith(".") or folder.startswith("_") and "=" not in folder
+    others = (folder for folder in folders if folder not in own)
+    return any(folder.startswith(".") or folder.startswith("_") and "=" not in folder for folder in others)
 
 
 def _matched(match: KeyMatch, file_format: str | None) -> Route:

@@ -69,14 +69,8 @@ def judge_unread(route: Route, size: int | None, config: TableConfig | None = No
     if size == 0:
         return judge_unreadable(EmptyObject("The object has no bytes"), config)
     if size is not None and size > limits.object_bytes:
-        return judge_unreadable(
-            ObjectTooLarge(
-                f"The object has {size:,} bytes, and the limit is {limits.object_bytes:,}",
-                bytes=size,
-                limit=limits.object_bytes,
-            ),
-            config,
-        )
+        message = f"The object has {size:,} bytes, and the limit is {limits.object_bytes:,}"
+        return judge_unreadable(ObjectTooLarge(message, bytes=size, limit=limits.object_bytes), config)
     return None
 
 

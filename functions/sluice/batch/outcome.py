@@ -20,17 +20,14 @@ _PLACES = frozenset({"record", "row", "at"})  # facts that a number in the messa
 
 def in_words(error: SluiceError, leave_out: Collection[str] = ()) -> str:
     """The message, in brackets the facts that it doesn't name, and the next step."""
+    said = {name: fact for name, fact in error.facts.items() if fact is not None and fact is not False and fact != ""}
     facts = "; ".join(
         f"{name}: {', '.join(map(str, fact)) if isinstance(fact, (list, tuple)) else fact}"
-        for name, fact in sorted(error.facts.items())
-        if name not in leave_out and _says_something(fact) and (name in _PLACES or not _names(error.message, fact))
+        for name, fact in sorted(said.items())
+        if name not in leave_out and (name in _PLACES or not _names(error.message, fact))
     )
     message = f"{error.message.rstrip('.')} ({facts[:LONGEST_FACTS]})" if facts else error.message
     return str(SluiceError(message, next_step=error.next_step))
-
-
-def _says_something(fact: Any) -> bool:
-    return fact is not None and fact is not False and fact != ""
 
 
 def _names(message: str, fact: Any) -> bool:

@@ -83,14 +83,13 @@ def partition_change(
     partitions = {tuple(partition["Values"]): partition for partition in listed}
     add = {values: path for values, path in wanted.items() if values not in partitions}
     drop = tuple(values for values in partitions if (values in unwanted or whole) and values not in wanted)
-    moved = tuple(
-        _moved(partition, partition_location(location, wanted[values]))
-        for values, partition in partitions.items()
-        if values in wanted
-        and (partition.get("StorageDescriptor") or {}).get("Location", "").rstrip("/")
-        != partition_location(location, wanted[values])
-    )
-    return PartitionChange(add, drop, moved)
+    moved = []
+    for values, partition in partitions.items():
+        storage = partition.get("StorageDescriptor") or {}
+        place = partition_location(location, wanted[values]) if values in wanted else None
+        if place is not None and storage.get("Location", "").rstrip("/") != place:
+            moved.append({**partition, "StorageDescriptor": {**storage, "Location": place}})
+    return PartitionChange(add, drop, tuple(moved))
 
 
 def partition_location(location: str, path: str) -> str:
@@ -129,7 +128,3 @@ def retyped(table: TableInput, partition: Mapping[str, Any]) -> dict[str, Any]:
 def batches(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
     """The items in lists of at most `size`."""
     return [items[start : start + size] for start in range(0, len(items), size)]
-
-
-def _moved(partition: Mapping[str, Any], location: str) -> Mapping[str, Any]:
-    return {**partition, "StorageDescriptor": {**(partition.get("StorageDescriptor") or {}), "Location": location}}

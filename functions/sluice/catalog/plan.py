@@ -60,11 +60,8 @@ class CatalogPlan:
     @property
     def nothing(self) -> bool:
         """True if the catalog needs no change."""
-        return not (
-            self.create_database
-            or self.views
-            or any(plan.change or not plan.partitions.nothing for plan in self.tables)
-        )
+        changed = any(plan.change or not plan.partitions.nothing for plan in self.tables)
+        return not (self.create_database or self.views or changed)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, for reports."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.catalog.columns import CatalogColumn, counted_timestamps, spark_schema
-from sluice.config.catalog import READ_OPTIMIZED, REAL_TIME, CatalogNames, CatalogRule, catalog_names
+from sluice.config.catalog import READ_OPTIMIZED, REAL_TIME, SNAPSHOT, CatalogNames, CatalogRule, catalog_names
 from sluice.config.setting import differences
 from sluice.config.table import MOR, TableConfig
 from sluice.hudi.options import QUERY_AS_READ_OPTIMIZED
@@ -74,9 +74,9 @@ def wished_table(wish: Wish, name: str, kind: str, *, synced: str | None) -> Tab
         "Name": name,
         "TableType": EXTERNAL,
         "Parameters": parameters,
-        "PartitionKeys": [_glue_column(column, kind) for column in keys],
+        "PartitionKeys": [glue_column(column, kind) for column in keys],
         "StorageDescriptor": {
-            "Columns": [_glue_column(column, kind) for column in wish.columns if column.name not in partition_by],
+            "Columns": [glue_column(column, kind) for column in wish.columns if column.name not in partition_by],
             "Location": wish.location,
             "InputFormat": REAL_TIME_INPUT_FORMAT if kind == REAL_TIME else INPUT_FORMAT,
             "OutputFormat": OUTPUT_FORMAT,
@@ -152,7 +152,7 @@ def definition(table: Mapping[str, Any], config: TableConfig) -> str:
     return hashlib.sha256(json.dumps(defined, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:32]
 
 
-def _glue_column(column: CatalogColumn, kind: str) -> dict[str, str]:
+def glue_column(column: CatalogColumn, kind: str = SNAPSHOT) -> dict[str, str]:
     """A column in Glue's form.
 
     Athena can't read timestamps of a real-time table. There the column is the number that the files hold, and the view

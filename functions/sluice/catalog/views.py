@@ -11,7 +11,7 @@ from typing import Any, Callable
 from sluice.catalog.columns import CatalogColumn, counted_timestamps, shown_columns, trino_type
 from sluice.catalog.debezium_columns import columns_as_stored, debezium_columns, debezium_expression
 from sluice.catalog.history_view import IS_CURRENT, TRINO, VALID_FROM, VALID_TO, Dialect, history_view_sql
-from sluice.catalog.tables import OWNER, VIEW, TableInput, Wish
+from sluice.catalog.tables import OWNER, VIEW, TableInput, Wish, glue_column
 from sluice.changes.hidden_columns import DELETED
 from sluice.config.catalog import REAL_TIME, CatalogEntry
 
@@ -42,14 +42,7 @@ def wished_view(wish: Wish, entry: CatalogEntry, name: str) -> TableInput:
         "ViewOriginalText": encoded(document),
         "ViewExpandedText": EXPANDED,
         "StorageDescriptor": {
-            "Columns": [
-                {
-                    "Name": column.glue_name,
-                    "Type": column.type,
-                    **({"Comment": column.comment} if column.comment else {}),
-                }
-                for column in shown
-            ],
+            "Columns": [glue_column(column) for column in shown],
             "Location": "",
             "SerdeInfo": {},
         },

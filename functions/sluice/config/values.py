@@ -78,16 +78,15 @@ def _bytes(written: Any) -> int:
     return int(written[:-3]) * _SIZES[written[-3:]]
 
 
-def _size_text(size: int) -> str:
-    unit = "GiB" if size % GIB == 0 else "MiB"
-    return f"{size // _SIZES[unit]}{unit}"
-
-
 DURATION = duration()
 HOURS = Value(
     _whole_hours, {"type": "string", "pattern": "^[1-9][0-9]{0,6}[mhds]$"}, lambda hours: _duration_text(hours * HOUR_S)
 )
-SIZE = Value(_bytes, {"type": "string", "pattern": _SIZE}, _size_text)
+SIZE = Value(
+    _bytes,
+    {"type": "string", "pattern": _SIZE},
+    lambda size: f"{size // GIB}GiB" if size % GIB == 0 else f"{size // MIB}MiB",
+)
 
 
 def whole(least: int, most: int) -> Value:
@@ -205,11 +204,6 @@ def position_columns(position: str | None) -> tuple[str, ...]:
     return tuple(position.split(POSITION_JOINT)) if position else ()
 
 
-def _written_position(position: str) -> str | list[str]:
-    columns = position_columns(position)
-    return position if len(columns) < 2 else list(columns)
-
-
 def _coordinates(written: Any) -> tuple[str, ...]:
     if not isinstance(written, list) or len(written) != 2:
         raise ValueError("is a list of two columns: the one with the Kafka partition, then the one with the offset")
@@ -233,7 +227,11 @@ COLUMNS = Value(_columns, {"anyOf": [_NAME_SCHEMA, _NAMES_SCHEMA]}, list)
 PARTITION_FIELDS = Value(_partition_fields, COLUMNS.schema, list)
 ANY_COLUMNS = Value(partial(_columns, reserved=False), COLUMNS.schema, list)  # hidden columns too
 MARK_PLACE = Value(_mark_place, {**_NAME_SCHEMA, "maxLength": 255})  # a column, or a path of `change`
-POSITION = Value(_position, {"anyOf": [_NAME_SCHEMA, {**_NAMES_SCHEMA, "minItems": 1}]}, _written_position)
+POSITION = Value(
+    _position,
+    {"anyOf": [_NAME_SCHEMA, {**_NAMES_SCHEMA, "minItems": 1}]},
+    lambda position: list(position_columns(position)) if POSITION_JOINT in position else position,
+)
 COORDINATES = Value(_coordinates, {**_NAMES_SCHEMA, "minItems": 2, "maxItems": 2}, list)
 RAW_COLUMNS = Value(
     _raw,

@@ -84,8 +84,6 @@ def check_adoptable(
     `newest` is the newest table version that the run's Hudi reads.
     """
     table = foreign_table(properties)
-    bootstrapped = properties.get("hoodie.bootstrap.base.path")
-    without_own = properties.get("hoodie.populate.meta.fields", "true").lower() == "false"
     readable = [version for version in READABLE_VERSIONS if int(version) <= newest]
     if table.version not in readable:
         raise _refused(
@@ -102,9 +100,9 @@ def check_adoptable(
             f"{', '.join(config.record_key)}",
             "Correct the rule's record_key, if the rows of both tables mean the same",
         )
-    if bootstrapped:
+    if properties.get("hoodie.bootstrap.base.path"):
         raise _refused("it was bootstrapped from files without Hudi's columns", "Rewrite it by its own writer first")
-    if without_own:
+    if properties.get("hoodie.populate.meta.fields", "true").lower() == "false":
         raise _refused("it has no columns of Hudi (hoodie.populate.meta.fields)", "Rewrite it with them first")
     return table
 

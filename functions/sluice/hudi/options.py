@@ -109,22 +109,15 @@ def write_options(
         defaults["hoodie.parquet.small.file.limit"] = str(small_file_bytes(rows, partitions=partitions))
     if operation == REWRITE:
         # No writer reads a file of the old schema again, so Hudi needn't check it.
-        defaults.update(
-            {
-                "hoodie.avro.schema.validate": "false",
-                "hoodie.datasource.write.schema.allow.auto.evolution.column.drop": "true",
-            }
-        )
-    index_options = _RECORD_INDEX if record_index else {}
-    key_options = _TIMESTAMP_KEY if timestamp_key else {}
-    log_options = _PARQUET_LOGS if TIMESTAMP_LIST in kinds and config.table_type == MOR else {}
+        defaults["hoodie.avro.schema.validate"] = "false"
+        defaults["hoodie.datasource.write.schema.allow.auto.evolution.column.drop"] = "true"
     return {
         **defaults,
         **config.hudi,
         **_identity(config),
-        **key_options,
-        **log_options,
-        **index_options,
+        **(_TIMESTAMP_KEY if timestamp_key else {}),
+        **(_PARQUET_LOGS if TIMESTAMP_LIST in kinds and config.table_type == MOR else {}),
+        **(_RECORD_INDEX if record_index else {}),
         # A run rolls back by itself, for the lane's holder. By Hudi's eager policy each write rolls back every other
         # one that isn't completed: that of a driver which was held up, its successor's. The metadata table needs it.
         "hoodie.clean.failed.writes.policy": "EAGER" if record_index else "NEVER",

@@ -68,7 +68,8 @@ def job_run_policy(prefixes: Iterable[str], *, lane: str, partition: str, silver
     in the database. Of what Sluice keeps beside the tables, it names the lane's manifests, and the documents of its
     tables, of their databases, or of all tables, whichever fits.
     """
-    tables, databases = tuple(sorted(set(prefixes))), _databases(prefixes)
+    tables = tuple(sorted(set(prefixes)))
+    databases = tuple(sorted({f"{prefix.partition('/')[0]}/*" for prefix in tables}))
     own = [f"{PREFIX}/manifests/{lane}/*"]
     by_table = [key for prefix in tables for key in _documents(prefix)]
     by_database = [f"{PREFIX}/*/{prefix.partition('/')[0]}.*" for prefix in databases]
@@ -136,7 +137,3 @@ def _prefix(table: str) -> str:
     """`{1}.order_{name}` -> `*/order_*`. Only characters that a table's name can hold get into a policy."""
     database, _, name = PLACEHOLDER.sub("*", table).partition(".")
     return "/".join(part if _PLAIN.fullmatch(part) else "*" for part in (database, name))
-
-
-def _databases(prefixes: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted({f"{prefix.partition('/')[0]}/*" for prefix in prefixes}))

@@ -286,18 +286,12 @@ def resume(state: LaneState) -> LaneState:
     )
 
 
+_OF_RUN = (
+    *("run_id", "job_run_id", "attempt", "start_requested_at", "held_at", "progressed"),
+    *("application_id", "time_limit_ms", "alive_at", "idle_until"),
+)
+
+
 def _without_run(state: LaneState) -> LaneState:
-    return replace(
-        state,
-        run_id=None,
-        job_run_id=None,
-        attempt=None,
-        start_requested_at=None,
-        held_at=None,
-        progressed=False,
-        application_id=None,
-        time_limit_ms=None,
-        alive_at=None,
-        idle_until=None,
-        last_run_id=state.run_id,
-    )
+    unset = {name: getattr(LaneState(state.lane), name) for name in _OF_RUN}
+    return replace(state, **{**unset, "last_run_id": state.run_id})

@@ -82,16 +82,10 @@ class TrialReport:
             content: dict[str, Any] = json.loads(text)
             if content.pop("format") != FORMAT:
                 raise UnreadableReport("A trial's report of another format", found=text[:200])
-            tables = tuple(
-                TableTrial(
-                    **{
-                        **one,
-                        "steps": tuple(TrialStep(**step) for step in one["steps"]),
-                        "differences": tuple(one["differences"]),
-                    }
-                )
-                for one in content.pop("tables")
-            )
+            for one in content["tables"]:
+                one["steps"] = tuple(TrialStep(**step) for step in one["steps"])
+                one["differences"] = tuple(one["differences"])
+            tables = tuple(TableTrial(**one) for one in content.pop("tables"))
             error = content.pop("error")
             return cls(**content, tables=tables, error=TrialError(**error) if error is not None else None)
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -15,7 +15,7 @@ from typing import Any
 
 from sluice.lane.machine import HALT_AFTER_FAILURES, HALTED, LEDGER_LOST, PAUSED
 from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED
-from sluice.names import counted
+from sluice.names import counted, listed
 
 SOURCE = "Sluice"
 BATCH_COMMITTED = "Batch Committed"
@@ -307,20 +307,14 @@ def batch_events(
     aside_of = [part_ for part_ in aside if part_["objects"] or part_["rows"]]
     if aside_of:
         objects, rows = (sum(_whole(part_[kind]) for part_ in aside_of) for kind in ("objects", "rows"))
-        yield (
-            OBJECT_QUARANTINED,
-            {
-                "stack": stack,
-                "id": name,
-                "message": f"{counted(objects, 'object')} and {counted(rows, 'row')} quarantined: {_tables(aside_of)}",
-                "batch": name,
-                "objects": objects,
-                "rows": rows,
-                "tables": aside_of[:TABLES_NAMED],
-                "codes": {},
-                "keys": [],
-            },
-        )
+        set_aside = {
+            "stack": stack,
+            "id": name,
+            "message": f"{counted(objects, 'object')} and {counted(rows, 'row')} quarantined: {_tables(aside_of)}",
+            **{"batch": name, "objects": objects, "rows": rows},
+            **{"tables": aside_of[:TABLES_NAMED], "codes": {}, "keys": []},
+        }
+        yield OBJECT_QUARANTINED, set_aside
     for table, part in sorted(parts.items()):
         # The ledger leaves out what is null.
         columns = [
@@ -329,18 +323,11 @@ def batch_events(
         ]
         if columns and part.get("state") == COMMITTED:
             changes = ", ".join(f"{column['column']} {column['change']}" for column in columns[:KEYS_NAMED])
-            yield (
-                SCHEMA_CHANGED,
-                {
-                    "stack": stack,
-                    "id": f"{name}#{table}",
-                    "message": f"{table} changed its schema: {changes}",
-                    "batch": name,
-                    "table": table,
-                    "instant": part.get("instant"),
-                    "columns": columns,
-                },
-            )
+            changed = {
+                **{"stack": stack, "id": f"{name}#{table}", "message": f"{table} changed its schema: {changes}"},
+                **{"batch": name, "table": table, "instant": part.get("instant"), "columns": columns},
+            }
+            yield SCHEMA_CHANGED, changed
 
 
 def freshness_late(late: LateTable, *, stack: str) -> dict[str, Any]:
@@ -350,11 +337,7 @@ def freshness_late(late: LateTable, *, stack: str) -> dict[str, Any]:
         "stack": stack,
         "id": late.episode,
         "message": f"{late.table} is {late.late_s:,} s older than its freshness of {late.freshness_s:,} s allows{why}",
-        "table": late.table,
-        "lane": late.lane,
-        "late_s": late.late_s,
-        "freshness_s": late.freshness_s,
-        "waiting": late.waiting,
+        **{name: getattr(late, name) for name in ("table", "lane", "late_s", "freshness_s", "waiting")},
         "last_commit_at": iso(late.last_commit_at),
         "last_error": None if late.last_error is None else late.last_error[:ERROR_CHARACTERS],
     }
@@ -378,8 +361,7 @@ def _whole(value: Any) -> int:
 
 
 def _tables(by_table: Iterable[Mapping[str, Any]]) -> str:
-    names = [str(entry["table"] or "of no table") for entry in by_table]
-    return ", ".join(names[:KEYS_NAMED]) + (f" and {len(names) - KEYS_NAMED} more" if len(names) > KEYS_NAMED else "")
+    return listed([str(entry["table"] or "of no table") for entry in by_table], KEYS_NAMED)
 
 
 def _first_line(text: str) -> str:

@@ -14,7 +14,7 @@ from sluice.changes.dialects.dynamodb import DYNAMODB_EXPORTS
 from sluice.changes.dialects.wrappers import wrapper_of
 from sluice.changes.position import OFFSET_ONLY, POSTGRES
 from sluice.changes.source_tables import parts_of
-from sluice.names import COLUMN, NAME, counted
+from sluice.names import COLUMN, NAME, counted, listed
 from sluice.onboarding.dates import likely_types
 from sluice.onboarding.fit import stay_alive, unmarked_deletions, unmarked_operations
 from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice, record_key
@@ -187,12 +187,7 @@ def _as_chosen(name: str, value: tuple[str, ...], choice: Choice, sample: TopicS
     absent = [column for column in value if columns and column not in columns]
     if absent:
         candidates = " or ".join(",".join(candidate) for candidate in (choice.value, *choice.alternatives) if candidate)
-        more = f" and {len(columns) - _COLUMNS_SHOWN} more" if len(columns) > _COLUMNS_SHOWN else ""
-        others = (
-            f"candidates: {candidates}"
-            if candidates
-            else f"the columns are {', '.join(columns[:_COLUMNS_SHOWN])}{more}"
-        )
+        others = f"candidates: {candidates}" if candidates else f"the columns are {listed(columns, _COLUMNS_SHOWN)}"
         return Choice(value, AMBIGUOUS, (f"there is no column {absent[0]}; {others}",), choice.alternatives)
     unfit = not_a_position(value, sample.rows, writer) if name == "position" and writer is not None else None
     if unfit is not None:
@@ -273,10 +268,8 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
         )
     dates = sorted(likely_types(sample, writer))
     if dates:
-        more = f" and {len(dates) - _COLUMNS_SHOWN} more" if len(dates) > _COLUMNS_SHOWN else ""
-        dates_shown = f"{', '.join(dates[:_COLUMNS_SHOWN])}{more}"
         look = "looks like a date or time" if len(dates) == 1 else "look like dates or times"
-        notes.append(f"{dates_shown} {look}: see `types` below")
+        notes.append(f"{listed(dates, _COLUMNS_SHOWN)} {look}: see `types` below")
     if sample.layout is not None:
         notes.append(f"the names are those of {sample.layout}, and tell no topic: the pattern finds them")
     for topic in sample.nested:
@@ -296,7 +289,8 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
         )
     if changed[SHOWN:]:
         notes.append(f"and {counted(len(changed) - SHOWN, 'more column')} whose names a table can't have")
-    unmarked = [column.name for column in writer.row.columns if _has_no_placeholder(column)]
+    arrays = [(column.name, column.element) for column in writer.row.columns if column.kind == ARRAY]
+    unmarked = [name for name, item in arrays if item is not None and item.kind not in _WITH_PLACEHOLDER]
     if unmarked and writer.meta.position.kind == POSTGRES:
         notes.append(
             f"{', '.join(unmarked[:_COLUMNS_SHOWN])}: of such arrays and vectors Debezium sends null where an update "
@@ -328,10 +322,6 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
 
 # Items of arrays for which Debezium has a placeholder of a large value that an update left alone.
 _WITH_PLACEHOLDER = frozenset((STRING, BYTES, INT, LONG, DATE, ISO_DATE, JSON))
-
-
-def _has_no_placeholder(column: Column) -> bool:
-    return column.kind == ARRAY and column.element is not None and column.element.kind not in _WITH_PLACEHOLDER
 
 
 _CSV = "csv"

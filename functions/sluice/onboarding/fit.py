@@ -117,11 +117,10 @@ def _misspelt(source: WriterSchema, writer: WriterSchema, config: TableConfig) -
 def _nearly(setting: str, names: Collection[str], columns: Collection[str], of: str) -> Iterator[str]:
     left = sorted(set(columns).difference(names))
     for name in sorted(set(names).difference(columns)):
-        near = [
-            column for column in left if difflib.SequenceMatcher(None, name.lower(), column.lower()).ratio() >= _NEAR
-        ]
-        if near:
-            yield f"{setting}: {name} is not a column of {of} (did you mean {near[0]}?)"
+        ratios = ((difflib.SequenceMatcher(None, name.lower(), column.lower()).ratio(), column) for column in left)
+        near = next((column for ratio, column in ratios if ratio >= _NEAR), None)
+        if near is not None:
+            yield f"{setting}: {name} is not a column of {of} (did you mean {near}?)"
 
 
 def instants_declared(config: TableConfig) -> tuple[Misfit, ...]:

@@ -85,7 +85,7 @@ def record_key(
         (
             _candidate(columns[fact.name], fact, table, deletions, nullable_known=nullable_known, first=place == 0)
             for place, fact in enumerate(facts)
-            if _may_be_key(columns[fact.name], fact)
+            if fact.rows and not fact.nulls and fact.distinct == fact.rows and _fits_a_key(columns[fact.name])
         ),
         key=lambda candidate: -candidate.score,
     )
@@ -129,10 +129,6 @@ def _by_kafka_key(key: tuple[str, ...], file: str | None, rows: Sequence[Sampled
     if nulls:
         return Choice(key, AMBIGUOUS, (origin, f"null in {nulls} of {counted(len(rows), 'row')}"))
     return Choice(key, CERTAIN, (origin, f"never null in {counted(len(rows), 'row')}"))
-
-
-def _may_be_key(column: Column, fact: ColumnFacts) -> bool:
-    return bool(fact.rows) and not fact.nulls and fact.distinct == fact.rows and _fits_a_key(column)
 
 
 def _fits_a_key(column: Column) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.values import PLACEHOLDER
-from sluice.names import counted, meant_name
+from sluice.names import counted, listed, meant_name
 from sluice.onboarding.keys import SHOWN
 
 TOPICS_NAMED = 10  # topics without objects that are named one by one
@@ -73,12 +73,12 @@ def _perhaps_misspelt(topic: str, meant: str, waiting: TopicsWaiting) -> str:
 
 def _without_objects(topics: Sequence[str], waiting: TopicsWaiting) -> str:
     counts = waiting.without_table
-    topics_shown = _listed(topics, TOPICS_NAMED)
+    topics_shown = listed(topics, TOPICS_NAMED)
     what = f"topic {topics_shown}: {_no_object(waiting)} for it"
     if len(topics) > 1:
         what = f"topics {topics_shown}: {_no_object(waiting)} for them"
     wait = _wait_without_table(sum(counts.values()), waiting, f" of {counted(len(counts), 'topic')}")
-    return f"{what}, and {wait}: {_listed(sorted(counts), SHOWN)}"
+    return f"{what}, and {wait}: {listed(sorted(counts), SHOWN)}"
 
 
 def _no_object(waiting: TopicsWaiting) -> str:
@@ -88,7 +88,3 @@ def _no_object(waiting: TopicsWaiting) -> str:
 def _wait_without_table(number: int, waiting: TopicsWaiting, whose: str = "") -> str:
     objects = f"{counted(number, 'object')}{' or more' if waiting.more else ''}"
     return f"{objects}{whose} {'waits' if number == 1 and not waiting.more else 'wait'} without a table"
-
-
-def _listed(names: Sequence[str], most: int) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")

@@ -381,7 +381,8 @@ def _envelope(
     source, _ = types.non_null(fields["source"].get("type"), "source")
     if source["type"] != "record":
         raise UnusableSchema(f"The envelope's source is {source['type']!r}, not a record", column="source")
-    if rows[0].columns and all(_is_cell(column) for column in rows[0].columns):
+    cells = ([field.name for field in column.fields if field.name != "deletion_ts"] for column in rows[0].columns)
+    if rows[0].columns and all(names == ["value", "set"] for names in cells):
         raise UnusableSchema(
             "The columns of the rows are records of `value` and `set`, as YugabyteDB's and Cassandra's connectors "
             "write them: only their JSON without a schema is read",
@@ -392,10 +393,6 @@ def _envelope(
     time = "ts_ms" if "ts_ms" in names else None
     sent = SENT if SENT in names else None
     return rows[0], MetaFields("op", None, time, detect(names), _source_fields(names, ("",)), sent)
-
-
-def _is_cell(column: Column) -> bool:
-    return [field.name for field in column.fields if field.name != "deletion_ts"] == ["value", "set"]
 
 
 # https://debezium.io/documentation/reference/3.5/transformations/mongodb-event-flattening.html

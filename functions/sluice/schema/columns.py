@@ -229,12 +229,7 @@ def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column
     base = avro_type["type"]
     type_name, logical = _text(avro_type.get("connect.name")), _text(avro_type.get("logicalType"))
     source_type = f"{base} {type_name or logical or ''}".strip()
-    if (
-        base == "fixed"
-        and logical == "decimal"
-        or base == "bytes"
-        and (logical == "decimal" or type_name == _CONNECT_DECIMAL)
-    ):
+    if base in ("fixed", "bytes") and logical == "decimal" or base == "bytes" and type_name == _CONNECT_DECIMAL:
         return _decimal(name, avro_type, nullable)
     if base in ("array", "record", "map"):
         raise ValueError(f"the caller resolves a {base}, since it knows the named types")
@@ -244,13 +239,8 @@ def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column
         return plain_column(name, BYTES, nullable, source_type)
     if base in _PRIMITIVES:
         # Under an unknown semantic name a known logical type still defines the value.
-        kind = (
-            _SEMANTIC_TYPES.get((base, type_name or ""))
-            or _LOGICAL_TYPES.get((base, logical or ""))
-            or (None if type_name or logical else base)
-        )
-        if kind is None and base == STRING:
-            kind = STRING
+        own = base if base == STRING or not (type_name or logical) else None
+        kind = _SEMANTIC_TYPES.get((base, type_name or "")) or _LOGICAL_TYPES.get((base, logical or "")) or own
         if kind is not None:
             return plain_column(name, kind, nullable, source_type)
     raise UnsupportedType(

@@ -83,7 +83,10 @@ def evolve(
     types = {column.name: column.spark_type for column in written.columns}
     if stored is None:
         return Evolution(NEW_TABLE, (), types)
-    _same_case(stored, types)
+    stored_names = {name.lower(): name for name in stored}
+    for name in types:
+        if (same := stored_names.get(name.lower(), name)) != name:
+            raise differ_in_case(same, name, f"into the table's rule, {PUSH_AND_RETRY}")
     changes = tuple(change for change in compare(stored, types) if change.column not in NAMES)
     for change in changes:
         name, old, new = change.column, change.old, change.new
@@ -151,14 +154,6 @@ def _change(column: str, change: str, old: str | None, new: str | None, to: str)
     return ColumnChange(
         column, change, old, new, to, _DESCRIPTIONS[change].format(column=column, old=old, new=new, to=to)
     )
-
-
-def _same_case(stored: Mapping[str, str], written: Mapping[str, str]) -> None:
-    stored_names = {name.lower(): name for name in stored}
-    for name in written:
-        same = stored_names.get(name.lower(), name)
-        if same != name:
-            raise differ_in_case(same, name, f"into the table's rule, {PUSH_AND_RETRY}")
 
 
 def differ_in_case(one: str, other: str, where: str) -> Incompatible:
@@ -355,6 +350,13 @@ def _check_names(row: RowSchema) -> None:
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _ARRAY = re.compile(r"array<(.*)>")
 _PROMOTIONS = {("int", "bigint"), ("float", "double")}
+_RAW_PAIRS = (
+    {"timestamp", "bigint"},
+    {"timestamp", "string"},
+    {"date", "int"},
+    {"string", "bigint"},
+    {"string", "int"},
+)
 
 
 @dataclass(frozen=True)
@@ -394,7 +396,10 @@ def incompatible(name: str, stored: str, written: str, why: str = "", next_step:
         f"type in another column: put `columns: {{rename: {{{name}: NAME}}}}` into the table's rule, {PUSH_AND_RETRY}"
     )
     message = f"Column {name} is {written} and the table has {stored}{f': {why}' if why else ''}"
-    restore = ". If the rule's `raw` or `columns` was changed, restore that, push and retry"
+    by_setting = (
+        stored == "string" or {stored, written} in _RAW_PAIRS
+    )  # a change of the rule may make such a difference
+    restore = ". If the rule's `raw` or `columns` was changed, restore that, push and retry" if by_setting else ""
     return Incompatible(message, next_step=f"{step}{restore}", column=name, types=[stored, written])
 
 

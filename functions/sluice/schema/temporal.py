@@ -150,7 +150,8 @@ def structured_text(value: Mapping[str, Any]) -> str:
         day = _date_text(value["year"], value["month"], value["day"], plus=True) if "year" in value else ""
         clock = ""
         if "hour" in value:
-            fraction = _fraction(value.get("nanos") or 0)
+            micros, below = divmod(value.get("nanos") or 0, 1_000)
+            fraction = f"{micros:06d}{below:03d}" if below else f"{micros:06d}"
             clock = f"{value['hour']:02d}:{value['minute']:02d}:{value['second']:02d}.{fraction}"
         zone = _zone(value.get("offsetSeconds") or 0) if day or "offsetSeconds" in value else ""
         return f"{day}{'T' if day and clock else ''}{clock}{zone}"
@@ -161,12 +162,6 @@ def structured_text(value: Mapping[str, Any]) -> str:
 def _date_text(year: int, month: int, day: int, *, plus: bool) -> str:
     sign = "-" if year < 0 else "+" if plus and year > 9_999 else ""
     return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
-
-
-def _fraction(nanos: int) -> str:
-    """Six digits, nine where there is something below a microsecond."""
-    micros, below = divmod(nanos, 1_000)
-    return f"{micros:06d}{below:03d}" if below else f"{micros:06d}"
 
 
 def _zone(seconds: int) -> str:

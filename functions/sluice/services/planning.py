@@ -149,10 +149,10 @@ def plan_services(
     times = [(request, executable.get((request.table, request.service))) for request in requests]
     ready = [request for request, at in times if at is not None and at <= now]
     later = [at for _, at in times if at is not None and at > now]
-    chosen = min(ready, key=lambda request: _turn(request, now)) if ready else None
+
+    def turn(request: ServiceRequest) -> tuple[bool, int, int, str]:
+        waits_since = request.requested_at if request.slice_at is None else request.slice_at
+        return now < request.overdue_at, waits_since, IN_TURN.index(request.service), request.table
+
+    chosen = min(ready, key=turn, default=None)
     return ServicePlan(chosen, chosen is not None and now >= chosen.overdue_at, min(later) if later else None)
-
-
-def _turn(request: ServiceRequest, now: int) -> tuple[bool, int, int, str]:
-    waits_since = request.requested_at if request.slice_at is None else request.slice_at
-    return now < request.overdue_at, waits_since, IN_TURN.index(request.service), request.table

@@ -129,20 +129,12 @@ def agreed(schemas: Sequence[Mapping[str, Any]], stored: Mapping[str, str]) -> l
     doubles = {name for name, kind in stored.items() if kind == "double"}
     whole = {name for name, kind in stored.items() if kind in ("bigint", "int")}
     for schema in schemas:
-        of_numbers = (
-            stored_name(field["name"])
-            for record in _records(schema)
-            for field in record["fields"]
-            if _is_double(field["type"][-1])
-        )
-        doubles.update(
-            name for name in of_numbers if stored.get(name, "float") == "float"
-        )  # a stored float becomes a double
+        for field in (field for record in _records(schema) for field in record["fields"]):
+            name, kind = stored_name(field["name"]), field["type"][-1]
+            is_double = kind == "double" or isinstance(kind, dict) and kind["type"] == "double"
+            if is_double and stored.get(name, "float") == "float":  # a stored float becomes a double
+                doubles.add(name)
     return [_with_doubles(schema, doubles, whole) for schema in schemas]
-
-
-def _is_double(kind: Any) -> bool:
-    return kind == "double" or isinstance(kind, dict) and kind["type"] == "double"
 
 
 def _with_doubles(node: Mapping[str, Any], doubles: Collection[str], whole: Collection[str]) -> dict[str, Any]:

@@ -27,10 +27,6 @@ def _columns(columns: Any, record: Mapping[str, Any], reading: Reading) -> Any:
     if isinstance(columns, list) and all(isinstance(column, dict) and "name" in column for column in columns):
         return {str(column["name"]): column.get("value") for column in columns}
     names, values = (columns.get(f"key{part}") for part in ("names", "values")) if isinstance(columns, dict) else (0, 0)
-    return _paired(names, values)
-
-
-def _paired(names: Any, values: Any) -> dict[str, Any]:
     if not isinstance(names, list) or not isinstance(values, list) or len(names) != len(values):
         raise UnusableSchema("A change of wal2json lacks the names or the values of its columns")
     return dict(zip(map(str, names), values))

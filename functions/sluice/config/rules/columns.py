@@ -34,10 +34,6 @@ def _masks(written: Any) -> dict[str, int]:
         raise ValueError(f"maps a column to the number of last characters that stay, which {error}") from error
 
 
-def _written_masks(masks: Mapping[str, int]) -> dict[str, int] | list[str]:
-    return dict(masks) if any(masks.values()) else list(masks)
-
-
 def _secret(written: Any) -> str:
     if not isinstance(written, str) or not re.fullmatch(_SECRET, written):
         raise ValueError("is the name of a secret: up to 256 letters, digits and /_+=.@-")
@@ -49,7 +45,7 @@ _RENAMES = Value(_renames, {"type": "object", "additionalProperties": _NAME})
 _MASKS = Value(
     _masks,
     {"anyOf": [*COLUMNS.schema["anyOf"], {"type": "object", "additionalProperties": dict(_KEPT.schema)}]},
-    _written_masks,
+    lambda masks: dict(masks) if any(masks.values()) else list(masks),
 )
 _SECRET_NAME = Value(_secret, {"type": "string", "pattern": f"^{_SECRET}$"})
 

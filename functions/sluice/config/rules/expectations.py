@@ -12,6 +12,7 @@ from typing import Any, Union
 from sluice.config.key_pattern import MAX_PATTERN, parsed_regex, regex_parser
 from sluice.config.setting import Value, setting
 from sluice.config.values import COLUMNS, MARKS, SWITCH, choice
+from sluice.names import listed
 
 QUARANTINE, COUNT, REPORT = "quarantine", "count", "report"
 MAX_COLUMNS = 100
@@ -179,13 +180,11 @@ class Expectations:
     def described(self, column: str, rule: str) -> str:
         """What is wrong with a value of a column that fails a rule, named by its key in the file; without the value."""
         expected = next(expectation for expectation in self.all() if expectation.column == column)
-        shown = ", ".join(expected.among[:_AMONG_SHOWN])
-        more = f" and {len(expected.among) - _AMONG_SHOWN} more" if len(expected.among) > _AMONG_SHOWN else ""
         return {
             _NOT_NULL: f"{column} is null",
             _MIN: f"{column} is not at least {expected.least}",
             _MAX: f"{column} is not at most {expected.most}",
-            _IN: f"{column} is none of: {shown}{more}",
+            _IN: f"{column} is none of: {listed(expected.among, _AMONG_SHOWN)}",
             _MATCHES: f"{column} does not match {expected.pattern}",
         }[rule]
 
