@@ -69,9 +69,8 @@ class Assumptions:
     look_s: float = 600.0  # between two scheduled checks of table services; each batch has one too
     look_transitions: int = 6  # of the state machine per check with nothing due
     sync_transitions: int = 2  # on top, per table whose catalog entry is behind
-    service_transitions: int = (
-        23  # on top, per check that requests Spark work: follow it for two pauses, the run for three
-    )
+    # On top, per check that requests Spark work: follow it for two pauses, the run for three.
+    service_transitions: int = 23
     looks_a_service: float = 10.0  # batches per one with services due: cleaning is due every tenth commit
     look_reads: float = 5.0  # read units of the ledger per table
     look_gb_s: float = 0.5  # gathering and planning

@@ -87,7 +87,11 @@ def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int 
         if written.kind == kinds.ARRAY:
             return _lists(values, written, wanted, room)
         if written.kind == kinds.STRING and wanted.kind not in kinds.TEXT_KINDS:
-            return _untyped_nulls(values, wanted)
+            # MongoDB's connector calls a column text where it knows no type (`table_row.row_with_types`).
+            if any(value is not None for value in values):
+                message = f"Column {wanted.name} holds text, and other records have {wanted.spark_type}"
+                raise ValueOutOfRange(message, column=wanted.name)
+            return nulls(wanted, len(values))
         if written.source_type.endswith(kinds.INT96) and wanted.kind == kinds.LONG:
             values = [None if value is None else value * 1000 for value in values]
         if written.kind in kinds.TIMESTAMP_KINDS and wanted.kind in _AGREED and written.kind != wanted.kind:
@@ -131,15 +135,6 @@ def number_keys(texts: pa.Array) -> pa.Array:
 def nulls(column: Column, count: int) -> pa.Array:
     """Nulls for a column that an object doesn't have."""
     return pa.nulls(count, arrow_type(column))
-
-
-def _untyped_nulls(values: Sequence[Any], wanted: Column) -> pa.Array:
-    """Nulls of a column that MongoDB's connector calls text where it knows no type (`table_row.row_with_types`)."""
-    if any(value is not None for value in values):
-        raise ValueOutOfRange(
-            f"Column {wanted.name} holds text, and other records have {wanted.spark_type}", column=wanted.name
-        )
-    return nulls(wanted, len(values))
 
 
 def _element(column: Column) -> Column:

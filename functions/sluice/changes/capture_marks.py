@@ -74,9 +74,8 @@ _BY_COLUMN: Mapping[str, Vocabulary] = {
     "cdc_operation": Vocabulary(  # ScyllaDB's numbers, or others' words
         _COMMON.deletions | set("345678"), _COMMON.before | {"0"}, _COMMON.others | set("129")
     ),
-    "_eventtype": _words(
-        "deleted delete", "", "created updated undeleted create update undelete", "deleted"
-    ),  # Salesforce
+    # Salesforce
+    "_eventtype": _words("deleted delete", "", "created updated undeleted create update undelete", "deleted"),
     "event_type": _words("delete", "update_before", "insert update_after", "delete"),  # MariaDB's MaxScale
     "sdc_operation_type": _words("2", "", "1 3 4 5 6 7 8", "2"),  # StreamSets
     "_change_type": _DIFFERENCES,
@@ -98,9 +97,8 @@ _BY_COLUMN: Mapping[str, Vocabulary] = {
         ("recordmode", "_0recordmode"), Vocabulary(frozenset("dr"), frozenset("x"), frozenset(("", *"nay")))
     ),
     "operation_": Vocabulary(frozenset(("d", "d ")), frozenset(("uo", "uu")), frozenset(("i", "i ", "un"))),  # Oracle
-    **dict.fromkeys(
-        ("a_enttyp", "_enttyp"), _words("dl dr", "ub br", "pt px up ur rr cr", "DL")
-    ),  # IBM's journal entries
+    # IBM's journal entries
+    **dict.fromkeys(("a_enttyp", "_enttyp"), _words("dl dr", "ub br", "pt px up ur rr cr", "DL")),
 }
 # A column that no capture is known by holds operations if its name says so, or else its words do, and a deletion is
 # among them: letters count beside a part of a name of the first kind, and words beside one of the second.

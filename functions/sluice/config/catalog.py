@@ -74,12 +74,9 @@ def _written(rule: CatalogRule) -> str | dict[str, Any]:
     if not rule.sync:
         return "off"
     default = CatalogRule()
-    written_keys = {
-        key: "off" if getattr(rule, key) is None else getattr(rule, key)
-        for key in ("database", *_OF_TABLES, *_SWITCHES)
-        if getattr(rule, key) != getattr(default, key)
-    }
-    return written_keys or "on"
+    values = ((key, getattr(rule, key)) for key in ("database", *_OF_TABLES, *_SWITCHES))
+    own = {key: "off" if value is None else value for key, value in values if value != getattr(default, key)}
+    return own or "on"
 
 
 _PATTERN = {"type": "string", "minLength": 1, "maxLength": 255}

@@ -24,12 +24,10 @@ MARKER_FORMAT = "marker"  # of a key that says that a full dump is complete
 # its default, so that a new release gives an unchanged file the same version. New settings never come in here.
 _ALWAYS_STORED = frozenset(
     (
-        *("table", "record_key", "topic", "topic_regex", "partition_by", "table_type", "delete_mode"),
-        *("keep_deleted_values", "freshness_s", "time_travel_h", "lane", "generation", "hudi", "paused"),
-        *("name", "linger_s", "max_age_s", "batch_objects", "batch_bytes", "batch_rows"),
-        *("driver_cores", "driver_memory_gb", "executor_cores", "executor_memory_gb"),
-        *("min_executors", "max_executors"),
-    )
+        "table record_key topic topic_regex partition_by table_type delete_mode keep_deleted_values freshness_s "
+        "time_travel_h lane generation hudi paused name linger_s max_age_s batch_objects batch_bytes batch_rows "
+        "driver_cores driver_memory_gb executor_cores executor_memory_gb min_executors max_executors"
+    ).split()
 )
 
 

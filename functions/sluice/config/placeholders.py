@@ -18,9 +18,8 @@ _HEX_PREFIX = "hex:"
 # An unchanged geometry, geography or point has one of these points, whatever placeholder is configured.
 # https://github.com/debezium/debezium, connector/postgresql/UnchangedToastedPlaceholder.java, since 3.3
 _GEOMETRY = bytes.fromhex("0101000020E6100000000000FC83D797C1000000FC83D797C1")  # SRID=4326;POINT(-99999999 -99999999)
-_GEOGRAPHY = bytes.fromhex(
-    "0101000020E61000000C21E7FDFF7F66401842CEFBFF7F5640"
-)  # SRID=4326;POINT(179.999999 89.999999)
+# SRID=4326;POINT(179.999999 89.999999)
+_GEOGRAPHY = bytes.fromhex("0101000020E61000000C21E7FDFF7F66401842CEFBFF7F5640")
 _POINT = struct.pack("<BIdd", 1, 1, -99_999_999, -99_999_999)
 
 

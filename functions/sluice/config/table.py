@@ -315,12 +315,8 @@ class TableSettings:
     @property
     def source_words(self) -> tuple[str, ...]:
         """The words of SOURCE_WORDS whose columns the table has: those of `source_columns`, the key and partitions."""
-        columns_used = {*self.record_key, *columns_read(self.partition_by)}
-        return tuple(
-            word
-            for word in kinds.SOURCE_WORDS
-            if word in self.source_columns or kinds.source_column(word) in columns_used
-        )
+        columns = {*self.record_key, *columns_read(self.partition_by), *map(kinds.source_column, self.source_columns)}
+        return tuple(word for word in kinds.SOURCE_WORDS if kinds.source_column(word) in columns)
 
     @property
     def partition_fields(self) -> tuple[PartitionField, ...]:

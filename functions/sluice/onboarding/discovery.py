@@ -44,10 +44,7 @@ _APART = "give each a topic or a `key_pattern` of its own, or say `merged: true`
 _COLUMNS_SHOWN = 8  # where none of them is a candidate
 
 _PARTITION_KINDS = frozenset({STRING, INT, LONG, DATE, ISO_DATE})
-_PARTITION_NAMES = (
-    *("date", "day", "month", "year", "region", "country", "state"),
-    *("tenant", "store", "type", "category", "status", "group"),
-)
+_PARTITION_NAMES = "date day month year region country state tenant store type category status group".split()
 
 
 @dataclass(frozen=True)

@@ -292,7 +292,9 @@ def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) 
     if shared:
         text = name.format(counted(keys, "value"), f"{counted(len(rows), 'row')} of a snapshot")
         text += _unique_columns(rows, writer) + _versions(rows, writer, config)
-        yield Misfit(text, RECORD_KEY, _NOT_UNIQUE) if _is_one_snapshot(writer, config) else Misfit(text)
+        # A merge that can't tell one snapshot from the next commits such rows, with a note.
+        is_one_snapshot = not writer.of_changes or bool(writer.meta.position.names) and config.position is None
+        yield Misfit(text, RECORD_KEY, _NOT_UNIQUE) if is_one_snapshot else Misfit(text)
     elif not writer.of_changes and config.position is None and not rows:
         # Each row may be a change of one before it: only a key of few values beside a unique column is odd.
         distinct = distinct_rows(sample.rows)
@@ -369,11 +371,6 @@ def _partitioned_by_instants(columns: Sequence[str]) -> Misfit:
 
 def _many_folders(said: str) -> Misfit:
     return Misfit(f"partition_by: {said}; choose a column of few values, or day(column)")
-
-
-def _is_one_snapshot(writer: WriterSchema, config: TableConfig) -> bool:
-    """False where a merge can't tell one snapshot from the next: it commits such rows, with a note."""
-    return not writer.of_changes or bool(writer.meta.position.names) and config.position is None
 
 
 def _of_snapshots(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Sequence[SampledRow]:

@@ -107,7 +107,7 @@ def sampled_row(record: Mapping[str, Any], writer: WriterSchema) -> SampledRow |
     before, row = writer.dialect.before(record), writer.dialect.row(record)
     if not isinstance(row, Mapping):
         return None
-    names = writer.meta.position.names
+    names, parts = writer.meta.position.names, writer.meta.source_table
     source = writer.dialect.metadata(record)
     updated = before if isinstance(before, Mapping) and not deleted else None
     return SampledRow(
@@ -117,13 +117,8 @@ def sampled_row(record: Mapping[str, Any], writer: WriterSchema) -> SampledRow |
         None if updated is None else _values(updated, writer),
         op == SNAPSHOT_READ,
         tuple(source.get(name) for name in names) if isinstance(source, Mapping) else (),
-        _source_table(source, writer),
+        source_table(*map(source.get, parts)) if parts and isinstance(source, Mapping) else None,
     )
-
-
-def _source_table(source: Any, writer: WriterSchema) -> str | None:
-    names = writer.meta.source_table
-    return source_table(*(source.get(name) for name in names)) if names and isinstance(source, Mapping) else None
 
 
 def _values(row: Mapping[str, Any], writer: WriterSchema) -> dict[str, Any]:

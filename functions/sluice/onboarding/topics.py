@@ -73,10 +73,8 @@ def _perhaps_misspelt(topic: str, meant: str, waiting: TopicsWaiting) -> str:
 
 def _without_objects(topics: Sequence[str], waiting: TopicsWaiting) -> str:
     counts = waiting.without_table
-    topics_shown = listed(topics, TOPICS_NAMED)
-    what = f"topic {topics_shown}: {_no_object(waiting)} for it"
-    if len(topics) > 1:
-        what = f"topics {topics_shown}: {_no_object(waiting)} for them"
+    plural, them = ("s", "them") if len(topics) > 1 else ("", "it")
+    what = f"topic{plural} {listed(topics, TOPICS_NAMED)}: {_no_object(waiting)} for {them}"
     wait = _wait_without_table(sum(counts.values()), waiting, f" of {counted(len(counts), 'topic')}")
     return f"{what}, and {wait}: {listed(sorted(counts), SHOWN)}"
 

@@ -22,9 +22,7 @@ from sluice.schema.meaning import value_text
 
 MASK = "***"
 # Facts of errors that hold no value of a record.
-_NAMED_FACTS = frozenset(
-    ("block", "column", "field", "format", "limit", "record", "row", "source_type", "types", "unit")
-)
+_NAMED_FACTS = frozenset("block column field format limit record row source_type types unit".split())
 _QUOTED = re.compile(r"""['"].*['"]""", re.DOTALL)
 # The statement that made a change, with its values: Debezium's `include.query`, and Oracle's redo.
 _STATEMENTS = ("query", "redo_sql")

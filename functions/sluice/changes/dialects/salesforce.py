@@ -14,12 +14,8 @@ from sluice.changes.hidden_columns import CREATE, DELETE, UPDATE
 from sluice.errors import UnusableSchema
 
 _HEADER, _ID = "ChangeEventHeader", "Id"
-_AROUND = (
-    "payload",
-    "detail",
-    "detail.payload",
-    "data.payload",
-)  # what the event bus and its subscribers put around it
+# What the event bus and its subscribers put around it.
+_AROUND = ("payload", "detail", "detail.payload", "data.payload")
 _OPERATIONS = {"CREATE": CREATE, "UNDELETE": CREATE, "UPDATE": UPDATE, "DELETE": DELETE, "GAP_DELETE": DELETE}
 
 

@@ -21,9 +21,7 @@ _MOST_REPEATS = 1_000  # of RE2
 _NOT_NULL, _MIN, _MAX, _IN, _MATCHES = "not_null", "min", "max", "in", "matches"
 _KEYS = (_NOT_NULL, _MIN, _MAX, _IN, _MATCHES)
 # What RE2 lacks, since its time would no longer be linear, by the names of Python's parser.
-_UNKNOWN_TO_RE2 = frozenset(
-    ("ASSERT", "ASSERT_NOT", "GROUPREF", "GROUPREF_EXISTS", "ATOMIC_GROUP", "POSSESSIVE_REPEAT")
-)
+_UNKNOWN_TO_RE2 = frozenset("ASSERT ASSERT_NOT GROUPREF GROUPREF_EXISTS ATOMIC_GROUP POSSESSIVE_REPEAT".split())
 
 Limit = Union[Decimal, str]  # numbers compare as numbers, other texts (such as dates) as texts
 
