@@ -52,10 +52,7 @@ def not_a_column(name: str) -> str:
 
 
 def did_you_mean(given: str, choices: Iterable[str], *, likeness: float = 0.6) -> str:
-    """The end of a message about an unknown name: `; did you mean crm.user?`, or nothing where no name is like it.
-
-    `meant_name` says which name is meant.
-    """
+    """The end of a message about an unknown name: `; did you mean crm.user?`, or nothing where no name is like it."""
     meant = meant_name(given, choices, likeness=likeness)
     return "" if meant is None else f"; did you mean {meant}?"
 

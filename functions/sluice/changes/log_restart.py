@@ -268,9 +268,8 @@ def _of_partition(
 
 def _where(partition: int | None, offset: int) -> str:
     if is_by_time(partition):
-        return (
-            f"the objects without an offset at {datetime.fromtimestamp(offset / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"
-        )
+        moment = datetime.fromtimestamp(offset / 1000, timezone.utc)
+        return f"the objects without an offset at {moment:%Y-%m-%d %H:%M:%S}"
     return f"Kafka partition {partition_text(partition)} at offset {offset}"
 
 

@@ -162,17 +162,15 @@ ALLOWED: Mapping[str, str] = {
 }
 # Those of them that decide what a table's files are like.
 _OF_FILES = tuple(f"hoodie.{part}." for part in "parquet logfile copyonwrite record.size merge bulkinsert.sort".split())
+_NUMBER = re.compile(r"(?:[0-9]+\.?|[0-9]*\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_WHOLE = re.compile("-?[0-9]{1,18}")
 # What Hudi reads the value of an option with this end as. It reads all others as text.
 _KINDS = (
     (re.compile(r"(?:enabled?|caching|detection|split|record_key)$"), re.compile("true|false", re.I), "true or false"),
-    (
-        re.compile(r"(?:fraction|ratio|factor|threshold)$"),
-        re.compile(r"(?:[0-9]+\.?|[0-9]*\.[0-9]+)(?:[eE][-+]?[0-9]+)?"),
-        "a number",
-    ),
+    (re.compile(r"(?:fraction|ratio|factor|threshold)$"), _NUMBER, "a number"),
     (
         re.compile(r"(?:size|limit|parallelism|count|rate|estimate|bytes|numbers|mem|memory|_ms)$"),
-        re.compile("-?[0-9]{1,18}"),
+        _WHOLE,
         "a whole number",
     ),
 )

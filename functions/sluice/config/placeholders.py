@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-from uuid import UUID
 
 DEFAULT = "__debezium_unavailable_value"
 _HEX_PREFIX = "hex:"
@@ -57,8 +56,7 @@ def placeholders(value: str = DEFAULT) -> Placeholders:
         raise ValueError("The placeholder of unavailable values is empty")
     text = raw.decode("utf-8", "replace")
     signed = tuple(byte - 256 if byte > 127 else byte for byte in raw)  # Java's bytes are signed
-    java_uuid = UUID(bytes=hashlib.md5(raw, usedforsecurity=False).digest(), version=3)  # UUID.nameUUIDFromBytes
-    items = (text, base64.b64encode(raw).decode(), str(java_uuid))
+    items = (text, base64.b64encode(raw).decode(), _named_uuid(raw))
     texts = frozenset(
         (
             *_shapes(),
@@ -84,3 +82,12 @@ def _shapes() -> Iterator[str]:
         yield f'{{"wkb":"{base64.b64encode(shape).decode()}","srid":4326}}'
     for number in ("-99999999.0", "-9.9999999E7"):
         yield f'{{"x":{number},"y":{number},"wkb":"{base64.b64encode(_POINT).decode()}","srid":null}}'
+
+
+def _named_uuid(name: bytes) -> str:
+    """Return the UUID of Java's `UUID.nameUUIDFromBytes`: the MD5 digest with the bits of version 3."""
+    digest = bytearray(hashlib.md5(name, usedforsecurity=False).digest())
+    digest[6] = digest[6] & 0x0F | 0x30
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

@@ -151,9 +151,8 @@ def rewritten_columns(stored: Mapping[str, str], target: Mapping[str, str]) -> t
 
 
 def _change(column: str, change: str, old: str | None, new: str | None, to: str) -> ColumnChange:
-    return ColumnChange(
-        column, change, old, new, to, _DESCRIPTIONS[change].format(column=column, old=old, new=new, to=to)
-    )
+    described = _DESCRIPTIONS[change].format(column=column, old=old, new=new, to=to)
+    return ColumnChange(column, change, old, new, to, described)
 
 
 def differ_in_case(one: str, other: str, where: str) -> Incompatible:
