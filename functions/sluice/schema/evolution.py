@@ -313,8 +313,8 @@ def _correct(setting: str) -> str:
 def _lacked(setting: str) -> str:
     """The next step where an object lacks the column of a setting, which other objects of the table may have."""
     return (
-        f"{_correct(setting)}. If the column is right, let the source write it with every row that is no full load's, "
-        "and upload the object again"
+        "If other objects have the column, let the source write it with every row that is no full load's, and upload "
+        f"the object again. Otherwise c{_correct(setting)[1:]}"
     )
 
 

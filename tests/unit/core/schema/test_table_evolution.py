@@ -288,5 +288,4 @@ def test_an_object_without_the_position_column_is_told_what_its_source_must_writ
     config = TableConfig("db.t", "db", "t", "x", ("id",), position="seq", delete_when=marks)
     with pytest.raises(Incompatible, match="seq is not a column of this schema") as lacked:
         evolve_table(None, row(id="long"), config)
-    assert lacked.value.next_step.startswith("Correct `position`")
-    assert lacked.value.next_step.endswith("and upload the object again")
+    assert lacked.value.next_step.endswith("`sluice quarantine retry --code incompatible_schema`")
