@@ -61,12 +61,12 @@ def judge_scene(scene: Scene) -> Verdict:
         rows, odd = _compared(scene, table, form)
         counts.update(rows)
         found("columns", odd)
-        verified = json.loads(scene.stack.sluice("verify", "--json", table, accept=(0, 1)))
+        verified = scene.stack.describe("verify", table, accept=(0, 1))
         found("verify", _unproven(table, verified))
         found("files", _orphans(scene, table))
         if form.history is not None:
             found("files", _orphans(scene, form.history))
-    audit = json.loads(scene.stack.sluice("audit", "--json", "--prefix", scene.world.prefix, accept=(0, 1)))
+    audit = scene.stack.describe("audit", "--prefix", scene.world.prefix, accept=(0, 1))
     found(
         "audit",
         [

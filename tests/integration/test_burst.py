@@ -69,36 +69,28 @@ def changed_column(table: str, change: int) -> Row:
 
 def as_read(table: str, values: Row) -> Row:
     """A generated row in the values that a reader of silver gives."""
-    meaning = {
-        field["name"]: MEANING[name]
-        for field in writer_schema(table)["fields"]
-        if (name := connect_name(field["type"])) in MEANING
-    }
+    names = {field["name"]: connect_name(field["type"]) for field in writer_schema(table)["fields"]}
     return {
-        column: meaning[column](value) if column in meaning and value is not None else value
+        column: value if value is None or names.get(column) not in MEANING else MEANING[names[column]](value)
         for column, value in values.items()
     }
 
 
-def connect_name(kind: Any) -> str | None:
-    """The Connect name of an Avro type, also of a nullable one."""
+def connect_name(kind: Any) -> str:
+    """The Connect name of an Avro type, also of a nullable one; empty where it has none."""
     kinds = kind if isinstance(kind, list) else [kind]
-    return next((each["connect.name"] for each in kinds if isinstance(each, dict) and "connect.name" in each), None)
+    return next((one["connect.name"] for one in kinds if isinstance(one, dict) and "connect.name" in one), "")
 
 
 def commits(stack: RunningStack, database: str) -> Counter[str]:
     """The completed instants on each table's own timeline, of this database."""
-    pages = (
-        stack.target.client("s3")
-        .get_paginator("list_objects_v2")
-        .paginate(Bucket=stack.target.silver, Prefix=f"{database}/")
-    )
-    return Counter(
-        found.string.split("/")[1]
-        for page in pages
+    listing = stack.target.client("s3").get_paginator("list_objects_v2")
+    keys = (
+        item["Key"]
+        for page in listing.paginate(Bucket=stack.target.silver, Prefix=f"{database}/")
         for item in page.get("Contents", ())
-        if (found := COMPLETED.search(item["Key"]))
     )
+    return Counter(key.split("/")[1] for key in keys if COMPLETED.search(key))
 
 
 @pytest.mark.whole
@@ -137,9 +129,8 @@ def test_two_hundred_objects_at_once_make_one_run_and_few_commits(
     assert len(timeline) == TABLES and sum(timeline.values()) <= COMMITS, seen
     assert sum(timeline.values()) == sum(not part["no_change"] for part in parts), "the ledger tells of every commit"
     for table in SOURCES:
-        rows = sorted(
-            read_table(target, f"{database}.{table}").to_pylist(), key=lambda found: found[SOURCES[table].key]
-        )
+        key = SOURCES[table].key
+        rows = sorted(read_table(target, f"{database}.{table}").to_pylist(), key=lambda stored: stored[key])
         assert rows == [as_read(table, values) for _, values in sorted(expected[table].items())], table
 
 

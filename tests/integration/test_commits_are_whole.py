@@ -13,7 +13,7 @@ from sluice_aws.stack import Target
 from sluice_bench.data.debezium_objects import SOURCES, object_bytes, object_key, record
 from sluice_bench.data.tickit import Dataset
 from sluice_bench.data.tickit_rows import Sizes, row
-from sluice_bench.measure.stack import table_rules
+from sluice_bench.measure.stack import table_rule
 from sluice_read.reading import read_table
 
 TABLE = "venue"
@@ -35,15 +35,11 @@ def whole_table(dataset: Dataset, change: int) -> tuple[str, bytes]:
 
 def stored(target: Target, database: str) -> tuple[set[str], int]:
     """The data files of the table, and how many commits its timeline has completed."""
-    pages = (
-        target.client("s3")
-        .get_paginator("list_objects_v2")
-        .paginate(Bucket=target.silver, Prefix=f"{database}/{TABLE}/")
-    )
+    listing = target.client("s3").get_paginator("list_objects_v2")
+    pages = listing.paginate(Bucket=target.silver, Prefix=f"{database}/{TABLE}/")
     keys = [item["Key"] for page in pages for item in page.get("Contents", ())]
-    return {key for key in keys if "/.hoodie/" not in key and DATA.search(key)}, sum(
-        bool(COMPLETED.search(key)) for key in keys
-    )
+    commits = sum(bool(COMPLETED.search(key)) for key in keys)
+    return {key for key in keys if "/.hoodie/" not in key and DATA.search(key)}, commits
 
 
 def read(target: Target, database: str) -> set[str]:
@@ -58,11 +54,7 @@ def test_readers_see_a_committed_batch_whole_or_not_at_all(stack: RunningStack, 
     target, s3 = stack.target, stack.target.client("s3")
     database = f"whole{secrets.token_hex(3)}"
     dataset = Dataset(Sizes(venue=ROWS), prefix=f"{database}.")
-    (rule,) = [
-        rule
-        for rule in table_rules(dataset.prefix, database, table_type)
-        if rule["topic"].endswith(SOURCES[TABLE].topic)
-    ]
+    rule = table_rule(dataset.prefix, database, TABLE, table_type)
     stack.configure([{**rule, "partition_by": [PARTITION]}])
     assert target.endpoint is not None
     with fault_proxy(target.endpoint) as proxy:

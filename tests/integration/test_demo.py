@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from judging.patience import patient
-from judging.running_stack import REPOSITORY
+from judging.running_stack import REPOSITORY, processes_naming
 
 from sluice_bench.measure.ledger_times import await_until
 
@@ -21,11 +21,8 @@ DEMO = [sys.executable, "-u", "-c", "from sluice_cli.main import main; main(['de
 @contextmanager
 def demonstration(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """The demonstration as a process that keeps its files in `folder`."""
-    environment = {
-        **os.environ,
-        "TMPDIR": str(folder),
-        "PYTHONPATH": os.pathsep.join([path for path in sys.path if path]),
-    }
+    paths = os.pathsep.join(path for path in sys.path if path)
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": paths}
     process = subprocess.Popen(
         DEMO,
         cwd=REPOSITORY,
@@ -41,20 +38,6 @@ def demonstration(folder: Path) -> Iterator[subprocess.Popen[str]]:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
             process.wait(patient(30))
-
-
-def left_running(folder: Path) -> list[str]:
-    """The command lines of processes that name the folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and int(entry.name) != os.getpid():
-                line = (entry / "cmdline").read_bytes()
-                if os.fsencode(folder) in line + (entry / "environ").read_bytes():
-                    found.append(line.decode(errors="replace"))
-        except OSError:  # it has ended, or is another user's
-            continue
-    return found
 
 
 def test_the_demonstration_changes_and_deletes_a_row_and_skips_a_damaged_object(tmp_path: Path) -> None:
@@ -76,7 +59,7 @@ def test_the_demonstration_changes_and_deletes_a_row_and_skips_a_damaged_object(
     assert re.search(r"^readable +\d+\.\d+ s  after its put, \S+Z$", summary, re.M), "the waterfall"
     assert "0 added, 0 changed, 1 removed" in summary
     assert "corrupt_object" in summary
-    assert left_running(tmp_path) == [] and list(tmp_path.iterdir()) == []
+    assert not processes_naming(tmp_path) and list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.whole
@@ -91,5 +74,5 @@ def test_an_interrupted_demonstration_says_so_and_leaves_nothing(tmp_path: Path)
         process.wait(patient(60))
     assert process.returncode == 130
     assert "nothing is left running" in summary[-2] and summary[-1] == "Interrupted\n", summary
-    await_until(lambda: not left_running(tmp_path), timeout_s=10, what="the end of every process")
+    await_until(lambda: not processes_naming(tmp_path), timeout_s=10, what="the end of every process")
     assert list(tmp_path.iterdir()) == []

@@ -13,11 +13,10 @@ import pytest
 from judging.patience import patient
 from judging.running_stack import RunningStack
 
-from sluice_bench.data.debezium_objects import SOURCES
 from sluice_bench.data.tickit import Dataset, change_object
 from sluice_bench.data.tickit_rows import Sizes
 from sluice_bench.measure import ledger_times
-from sluice_bench.measure.stack import table_rules
+from sluice_bench.measure.stack import table_rule
 
 LANE, TABLE = "main", "venue"
 ANSWERED, REFUSED = "answered", "refused"
@@ -81,23 +80,17 @@ def driver(stack: RunningStack) -> LivingDriver:
     dynamodb = target.client("dynamodb")
     database = f"reach{secrets.token_hex(3)}"
     dataset = Dataset(Sizes.scaled(0.01), prefix=f"{database}.")
-    stack.configure(
-        [rule for rule in table_rules(dataset.prefix, database) if rule["topic"].endswith(SOURCES[TABLE].topic)]
-    )
+    stack.configure([table_rule(dataset.prefix, database, TABLE)])
     key, body = change_object(dataset, TABLE, 1, change=1, op="c", ts_ms=1_795_300_000_000)
     version = stack.put(key, body)
     stack.wait(180)
     item = ledger_times.object_item(dynamodb, target.ledger_table, target.bronze, key, version)
     lane = ledger_times.lane_item(dynamodb, target.ledger_table, LANE)
     assert item is not None and item["state"] == "committed"
-    (part,) = [
-        batch_item
-        for batch_item in ledger_times.batch_items(dynamodb, target.ledger_table)
-        if batch_item["pk"] == f"batch#{item['batch']}" and batch_item["sk"] == f"table#{database}.{TABLE}"
-    ]
-    assert lane["state"] == "running" and part["run"] == lane["run_id"] and part["instant"], (
-        "a run commits, and lingers"
-    )
+    place = {"pk": f"batch#{item['batch']}", "sk": f"table#{database}.{TABLE}"}
+    batch_items = ledger_times.batch_items(dynamodb, target.ledger_table)
+    (part,) = [batch_item for batch_item in batch_items if batch_item.items() >= place.items()]
+    assert (lane["state"], lane["run_id"]) == ("running", part["run"]) and part["instant"], "a run commits, and lingers"
     process = Path("/proc") / (stack.home / "runs" / lane["job_run_id"] / "pid").read_text()
     environment = dict(entry.split("=", 1) for entry in strings(process / "environ"))
     return LivingDriver(lane["run_id"], environment, tuple(strings(process / "cmdline")))
@@ -140,9 +133,8 @@ def test_what_is_refused_to_a_driver_is_answered_elsewhere(stack: RunningStack):
         "AWS_ACCESS_KEY_ID": s3["access_key"],
         "AWS_SECRET_ACCESS_KEY": s3["secret_key"],
     }
-    assert calls(open_environment, {**IN_REACH, **OUT_OF_REACH}) == dict.fromkeys(
-        {**IN_REACH, **OUT_OF_REACH}, ANSWERED
-    )
+    every = {**IN_REACH, **OUT_OF_REACH}
+    assert calls(open_environment, every) == dict.fromkeys(every, ANSWERED)
 
 
 @pytest.mark.whole

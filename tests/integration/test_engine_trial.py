@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,12 +18,9 @@ def keys(stack: RunningStack, prefix: str) -> list[str]:
 
 
 @pytest.mark.whole
-def test_one_job_tries_both_table_types_and_leaves_only_its_report(
-    stack: RunningStack,
-) -> None:
-    summary = json.loads(
-        stack.sluice("doctor", "--job", "--timeout", f"{patient(240):.0f}", "--json", accept=(0, 1))
-    )  # 1: nothing may be configured here yet
+def test_one_job_tries_both_table_types_and_leaves_only_its_report(stack: RunningStack) -> None:
+    # 1: nothing may be configured here yet.
+    summary = stack.describe("doctor", "--job", "--timeout", f"{patient(240):.0f}", accept=(0, 1))
     by_about: Mapping[str, Mapping[str, Any]] = {item["about"]: item for item in summary}
     tried = ("trial job", "engine", "job run id", "copy on write", "merge on read")
     assert {about: by_about[about]["result"] for about in tried} == dict.fromkeys(tried, "ok"), summary

@@ -1,6 +1,5 @@
 """Daily dumps and a restored source through a stack: rows that a complete dump lacks go, and the verbs know why."""
 
-import json
 import secrets
 from typing import Any
 
@@ -84,7 +83,7 @@ def test_daily_dumps_replace_their_tables_and_ghosts_go_with_a_marker(stack: Run
         assert rows_of(stack, f"s{run}.{kind}", "price") == prices(2, range(3, 12))
     assert rows_of(stack, f"s{run}.one", "price") == prices(2, range(3, 12))
     assert set(rows_of(stack, f"s{run}.t", "v")) == set(range(5, 12))
-    (entry,) = json.loads(stack.sluice("quarantine", "list", "--table", f"s{run}.one", "--json"))["entries"]
+    (entry,) = stack.describe("quarantine", "list", "--table", f"s{run}.one")["entries"]
     assert entry["codes"] == ["dump_lacks_rows"]
     assert "full dump" in stack.sluice("row", f"s{run}.cow", "1")
     put("2026-10-31", prices(0, range(1, 30)))  # an older one, late
@@ -92,8 +91,8 @@ def test_daily_dumps_replace_their_tables_and_ghosts_go_with_a_marker(stack: Run
     for kind in ("cow", "mor"):
         assert rows_of(stack, f"s{run}.{kind}", "price") == prices(2, range(3, 12))
     for table in ("cow", "mor", "one", "t"):
-        assert json.loads(stack.sluice("verify", "--json", f"s{run}.{table}"))["disagreements"] == []
-    assert json.loads(stack.sluice("audit", "--json", "--prefix", drop))["contradictions"] == []
+        assert stack.describe("verify", f"s{run}.{table}")["disagreements"] == []
+    assert stack.describe("audit", "--prefix", drop)["contradictions"] == []
     allowed = {**whole, "snapshot": {"replace": "object", "most_deleted": 100}}
     stack.configure([*rules, {**ghosts, "generation": 1}, allowed])
     stack.sluice("quarantine", "retry", "--code", "dump_lacks_rows", "--table", f"s{run}.one")
@@ -107,4 +106,4 @@ def test_daily_dumps_replace_their_tables_and_ghosts_go_with_a_marker(stack: Run
     stack.sluice("resume", "main")
     stack.wait(240)
     assert rows_of(stack, f"s{run}.mor", "price") == prices(2, range(3, 12))
-    assert json.loads(stack.sluice("verify", "--json", f"s{run}.mor"))["disagreements"] == []
+    assert stack.describe("verify", f"s{run}.mor")["disagreements"] == []

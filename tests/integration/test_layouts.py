@@ -1,6 +1,5 @@
 """AWS DMS's full load and changes, in CSV under keys of its own, become rows; a replay of them changes nothing."""
 
-import json
 import secrets
 
 import pytest
@@ -33,7 +32,7 @@ def test_csv_of_aws_dms_becomes_rows_and_a_replay_changes_nothing(stack: Running
     stack.configure([plain])
     put("2023/20230521-061524000.csv", CHANGES)
     stack.wait(240, strict=False)
-    (entry,) = json.loads(stack.sluice("quarantine", "list", "--table", table, "--json"))["entries"]
+    (entry,) = stack.describe("quarantine", "list", "--table", table)["entries"]
     assert entry["codes"] == ["deletions_unmarked"] and "delete_when: {column: Op, values: [D]}" in entry["reason"]
 
     rule = {
@@ -57,9 +56,9 @@ def test_csv_of_aws_dms_becomes_rows_and_a_replay_changes_nothing(stack: Running
     assert rows() == expected
     commits = stack.sluice("table", "commits", table, "--json")
     for _ in range(2):
-        replayed = json.loads(stack.sluice("ops", "replay", "--prefix", prefix, "--yes", "--wait", "--json"))
+        replayed = stack.describe("ops", "replay", "--prefix", prefix, "--yes", "--wait")
         assert (replayed["replayed"], replayed["unchanged_tables"], replayed["changed_tables"]) == (3, [table], {})
     assert stack.sluice("table", "commits", table, "--json") == commits and rows() == expected
-    assert json.loads(stack.sluice("backfill", "--prefix", prefix, "--yes", "--json"))["admitted"] == {}
-    assert json.loads(stack.sluice("audit", "--json", "--prefix", prefix))["contradictions"] == []
-    assert json.loads(stack.sluice("verify", "--json", table))["disagreements"] == []
+    assert stack.describe("backfill", "--prefix", prefix, "--yes")["admitted"] == {}
+    assert stack.describe("audit", "--prefix", prefix)["contradictions"] == []
+    assert stack.describe("verify", table)["disagreements"] == []

@@ -1,6 +1,5 @@
 """200 tables in one lane, most of them quiet: 40 change at once, and are merged in one run and few batches."""
 
-import json
 import secrets
 import time
 from collections import Counter
@@ -69,6 +68,6 @@ def test_forty_of_two_hundred_tables_change_in_one_batch(
     assert len(batches) <= 6, f"{batches} {seen}"
     for table in busy:
         assert [(row["id"], row["name"]) for row in read_table(stack.target, table).to_pylist()] == [(7, "second")]
-    listed = {each["table"]: each for each in json.loads(stack.sluice("status", "--json"))["tables"]}
+    listed = {each["table"]: each for each in stack.describe("status")["tables"]}
     assert [listed[table]["committed"]["objects"] for table in busy] == [2] * BUSY
     assert max(seconds["status"], seconds["top --once"], seconds["config plan"]) < 30, seen

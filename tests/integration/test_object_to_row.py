@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from judging.running_stack import RunningStack
 
-from sluice_bench.data.debezium_objects import SOURCES
 from sluice_bench.data.tickit import Dataset, change_object
 from sluice_bench.data.tickit_rows import Sizes
-from sluice_bench.measure.stack import table_rules
+from sluice_bench.measure.stack import table_rule
 from sluice_read.reading import read_table
 
 pytestmark = pytest.mark.timeout(600)
@@ -28,13 +27,7 @@ class Category:
         self.table = f"{self.database}.{TABLE}"
         self.changes = 0
         self.keys: list[str] = []
-        stack.configure(
-            [
-                rule
-                for rule in table_rules(self.dataset.prefix, self.database)
-                if rule["topic"].endswith(SOURCES[TABLE].topic)
-            ]
-        )
+        stack.configure([table_rule(self.dataset.prefix, self.database, TABLE)])
 
     def put(self, number: int, op: str, **values: Any) -> None:
         """Put an object of one change."""
@@ -63,16 +56,13 @@ def test_an_object_becomes_a_row_an_update_changes_it_and_a_deletion_takes_it_aw
 
     category.put(1, "d")
     assert category.rows() == [(2, "stays")]
-    summary = [
-        json.loads(line)
-        for line in stack.sluice("query", "--json", f"select catid, catdesc from {category.table}").splitlines()
-    ]
-    assert summary == [{"catid": 2, "catdesc": "stays"}]
+    lines = stack.sluice("query", "--json", f"select catid, catdesc from {category.table}").splitlines()
+    assert [json.loads(line) for line in lines] == [{"catid": 2, "catdesc": "stays"}]
 
     items = stack.ledger_objects(stack.target.bronze, prefix=f"topics/{category.database}.")
     assert {item["key"]: (item["state"], item["table"]) for item in items} == dict.fromkeys(
         category.keys, ("committed", category.table)
     )
-    audit = json.loads(stack.sluice("audit", "--json", "--prefix", f"topics/{category.database}."))
+    audit = stack.describe("audit", "--prefix", f"topics/{category.database}.")
     assert audit["contradictions"] == []
-    assert json.loads(stack.sluice("verify", "--json", category.table))["disagreements"] == []
+    assert stack.describe("verify", category.table)["disagreements"] == []

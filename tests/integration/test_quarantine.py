@@ -33,9 +33,7 @@ MERGED = [(1, "eins"), (3, "drei"), (4, "four"), (5, "fuenf"), (6, "six")]
 
 
 @pytest.mark.whole  # emulated/cli/test_quarantine.py and spark/test_merge_table.py prove its halves
-def test_a_poison_object_is_listed_and_merged_after_a_fix_as_if_it_came_in_time(
-    stack: RunningStack,
-) -> None:
+def test_a_poison_object_is_listed_and_merged_after_a_fix_as_if_it_came_in_time(stack: RunningStack) -> None:
     database = f"poison{secrets.token_hex(3)}"
     in_time, later = f"{database}.in_time", f"{database}.later"
     rules = [{"topic": table, "table": table, "record_key": "id"} for table in (in_time, later)]
@@ -54,39 +52,23 @@ def test_a_poison_object_is_listed_and_merged_after_a_fix_as_if_it_came_in_time(
         "0000000030.avro": ("object", ["not_avro"], 0),
     }
     poison = listed["0000000010.json"]
-    shown = json.loads(stack.sluice("quarantine", "show", poison["id"], "--json"))
-    assert (
-        (shown["table"], shown["version"]) == (later, poison["version"])
-        and "more than 5 records" in shown["reason"]
-        and "sluice quarantine retry" in shown["reason"]
-    )
-    (row,) = json.loads(stack.sluice("quarantine", "show", listed["0000000020.json"]["id"], "--json"))["rows_shown"]
+    shown = stack.describe("quarantine", "show", poison["id"])
+    assert (shown["table"], shown["version"]) == (later, poison["version"])
+    assert "more than 5 records" in shown["reason"] and "sluice quarantine retry" in shown["reason"]
+    (row,) = stack.describe("quarantine", "show", listed["0000000020.json"]["id"])["rows_shown"]
     assert (row["record"], row["offset"], json.loads(row["content"])["name"]) == (1, 21, "no key")
     assert rows(stack, in_time) == MERGED and rows(stack, later) == [(1, "eins"), (2, "two"), (3, "three"), (6, "six")]
 
     stack.configure(rules)  # the fix
-    assert (
-        len(
-            json.loads(stack.sluice("quarantine", "retry", poison["id"], "--note", "the limit was too low", "--json"))[
-                "retried"
-            ]
-        )
-        == 1
-    )
+    note = "the limit was too low"
+    assert len(stack.describe("quarantine", "retry", poison["id"], "--note", note)["retried"]) == 1
     stack.wait(240, strict=False)
     assert rows(stack, later) == rows(stack, in_time) == MERGED
-    (decision,) = [
-        each
-        for each in json.loads(stack.sluice("quarantine", "list", "--decided", "--json"))["decisions"]
-        if each["id"] == poison["id"]
-    ]
-    assert (decision["verb"], decision["code"], decision["note"]) == (
-        "retried",
-        "expansion_limit",
-        "the limit was too low",
-    )
+    decisions = stack.describe("quarantine", "list", "--decided")["decisions"]
+    (decision,) = [decision for decision in decisions if decision["id"] == poison["id"]]
+    assert (decision["verb"], decision["code"], decision["note"]) == ("retried", "expansion_limit", note)
 
-    refused = json.loads(stack.sluice("quarantine", "retry", damaged, "--json", accept=(1,)))
+    refused = stack.describe("quarantine", "retry", damaged, accept=(1,))
     assert [entry["key"] for entry in refused["left"]] == [damaged] and refused["retried"] == []
     for choice in ((damaged,), ("--table", later), ("--table", in_time)):
         stack.sluice("quarantine", "discard", *choice, "--yes", "--note", "written by a test")
@@ -105,7 +87,7 @@ def test_a_poison_object_is_listed_and_merged_after_a_fix_as_if_it_came_in_time(
 
 
 def entries(stack: RunningStack) -> list[dict[str, Any]]:
-    return json.loads(stack.sluice("quarantine", "list", "--json"))["entries"]
+    return stack.describe("quarantine", "list")["entries"]
 
 
 def rows(stack: RunningStack, table: str) -> list[tuple[Any, ...]]:

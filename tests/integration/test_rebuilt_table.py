@@ -1,6 +1,5 @@
 """A table is rebuilt on a running stack from its objects, with another type and other partition columns."""
 
-import json
 import secrets
 from typing import Any
 
@@ -28,9 +27,7 @@ ROWS = [(1, "b", "eins"), (3, "a", "came late"), (4, "c", "four")]
 
 
 @pytest.mark.whole  # emulated/cli/test_rebuild.py proves it without Spark
-def test_a_rebuilt_table_gets_another_type_and_other_partitions(
-    stack: RunningStack,
-) -> None:
+def test_a_rebuilt_table_gets_another_type_and_other_partitions(stack: RunningStack) -> None:
     table = f"rebuilt{secrets.token_hex(3)}.t"
     rule = {"topic": table, "table": table, "record_key": "id"}
     stack.configure([rule])
@@ -53,7 +50,7 @@ def test_a_rebuilt_table_gets_another_type_and_other_partitions(
     stack.sluice("resume", "main")
     stack.wait(240, strict=False)
     assert rows(stack, table) == [(1, "b", "eins"), (3, "b", "drei"), (4, "c", "four")]
-    shown = json.loads(stack.sluice("table", "show", table, "--json"))
+    shown = stack.describe("table", "show", table)
     assert (shown["type"], shown["partition_by"]) == ("merge-on-read", ["region"])
 
 

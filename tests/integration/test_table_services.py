@@ -1,6 +1,5 @@
 """Table services on the local stack: a live run does a due compaction; an idle lane gets a run for it."""
 
-import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,14 +12,12 @@ from sluice.services.requests import COMPACTION, DONE, FAILED
 from sluice_bench.data.tickit import Dataset, change_object
 from sluice_bench.data.tickit_rows import Sizes
 from sluice_bench.measure.ledger_times import await_until, lane_item
-from sluice_bench.measure.stack import table_rules
+from sluice_bench.measure.stack import table_rule
 from sluice_read.reading import read_table
 
 LANE = "services"
-LINGERS, LEAVES = (
-    f"{patient(12):.0f}s",
-    "1s",
-)  # long enough for a look at what is due; and for a lane that shall be idle soon
+# Long enough for a look at what is due; and for a lane that shall be idle soon.
+LINGERS, LEAVES = f"{patient(12):.0f}s", "1s"
 
 
 class Venues:
@@ -35,19 +32,10 @@ class Venues:
 
     def configure(self, *, commits: int, linger: str) -> None:
         """Compaction after so many commits, and nothing else."""
-        (rule,) = [rule for rule in table_rules(self.dataset.prefix, self.database) if rule["table"] == self.table]
+        rule = table_rule(self.dataset.prefix, self.database, "venue", "mor")
         off = dict.fromkeys(("clustering", "cleaning", "archival", "purge"), "off")
-        self.stack.configure(
-            [
-                {
-                    **rule,
-                    "table_type": "mor",
-                    "lane": LANE,
-                    "services": {**off, "interval": 0, "compaction": {"commits": commits}},
-                }
-            ],
-            lanes={LANE: {"linger": linger}},
-        )
+        services = {**off, "interval": 0, "compaction": {"commits": commits}}
+        self.stack.configure([{**rule, "lane": LANE, "services": services}], lanes={LANE: {"linger": linger}})
 
     def commit(self) -> None:
         """One change of venue 1 in a batch of its own."""
@@ -69,7 +57,7 @@ class Venues:
 
     def compaction(self) -> Mapping[str, Any] | None:
         """The last request, as `sluice ops services list` tells it."""
-        summary = json.loads(self.stack.sluice("ops", "services", "list", self.table, "--json"))["services"]
+        summary = self.stack.describe("ops", "services", "list", self.table)["services"]
         return next((entry for entry in summary if entry["service"] == "compaction"), None)
 
     def done(self, *, not_before: int) -> Callable[[], bool]:
@@ -88,10 +76,8 @@ class Venues:
         return [row["venuename"] for row in rows]
 
     def executions(self) -> Iterator[Mapping[str, Any]]:
-        states = self.stack.target.client("stepfunctions")
-        for page in states.get_paginator("list_executions").paginate(
-            stateMachineArn=self.stack.target.outputs["TableServices"]
-        ):
+        listing = self.stack.target.client("stepfunctions").get_paginator("list_executions")
+        for page in listing.paginate(stateMachineArn=self.stack.target.outputs["TableServices"]):
             yield from page["executions"]
 
 
@@ -101,9 +87,7 @@ def venues(stack: RunningStack) -> Venues:
 
 
 @pytest.mark.whole
-def test_a_due_service_is_done_by_the_living_run_or_by_one_started_for_it(
-    venues: Venues,
-) -> None:
+def test_a_due_service_is_done_by_the_living_run_or_by_one_started_for_it(venues: Venues) -> None:
     venues.configure(commits=3, linger=LINGERS)
     for _ in range(3):
         venues.commit()
@@ -111,15 +95,10 @@ def test_a_due_service_is_done_by_the_living_run_or_by_one_started_for_it(
     assert venues.names(read_optimized=False) == ["name 3"]
     await_until(venues.done(not_before=0), timeout_s=60, what="a compaction by the living run")
     report = venues.compaction()
-    assert (
-        report is not None
-        and report["requested_by"] == "table_services"
-        and report["report"]["files_before"] > 0
-        and report["instant"]
-    )
-    assert venues.lane().get("run_id", first_run) == first_run == venues.lane().get("last_run_id", first_run), (
-        "no other run was needed"
-    )
+    assert report is not None and report["requested_by"] == "table_services"
+    assert report["report"]["files_before"] > 0 and report["instant"]
+    runs = {venues.lane().get(name, first_run) for name in ("run_id", "last_run_id")}
+    assert runs == {first_run}, "no other run was needed"
     assert venues.names(read_optimized=True) == venues.names(read_optimized=False) == ["name 3"]
 
     venues.configure(commits=3, linger=LEAVES)
@@ -129,18 +108,15 @@ def test_a_due_service_is_done_by_the_living_run_or_by_one_started_for_it(
     last_run, asked_at = venues.lane()["last_run_id"], int(report["ended_at"])
     venues.configure(commits=1, linger=LEAVES)  # one commit since: due at once, and no object will wake the lane
     states = venues.stack.target.client("stepfunctions")
-    look = states.start_execution(stateMachineArn=venues.stack.target.outputs["TableServices"], input="{}")[
-        "executionArn"
-    ]
+    machine = venues.stack.target.outputs["TableServices"]
+    look = states.start_execution(stateMachineArn=machine, input="{}")["executionArn"]
     await_until(venues.done(not_before=asked_at), timeout_s=90, what="a compaction by a run that was started for it")
     await_until(lambda: venues.lane()["state"] == "idle", timeout_s=60, what="the lane given back")
     assert venues.lane()["last_run_id"] != last_run
     assert venues.names(read_optimized=True) == ["name 4"]
-    await_until(
-        lambda: all(execution["status"] != "RUNNING" for execution in venues.executions()),
-        timeout_s=60,
-        what="the end of every look",
-    )
-    assert {execution["status"] for execution in venues.executions()} == {"SUCCEEDED"}, states.describe_execution(
-        executionArn=look
-    )
+
+    def statuses() -> set[str]:
+        return {execution["status"] for execution in venues.executions()}
+
+    await_until(lambda: "RUNNING" not in statuses(), timeout_s=60, what="the end of every look")
+    assert statuses() == {"SUCCEEDED"}, states.describe_execution(executionArn=look)

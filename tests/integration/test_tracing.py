@@ -34,18 +34,14 @@ REGION = "r 'é\""
 ODD = 'o\'d "q" $(x) `y` é+&=%2B <b>/'  # a folder in an object's key
 
 
-def change(
-    lsn: int, op: str, code: str | None, *, label: str | None = None, qty: int | None = None
-) -> Mapping[str, Any]:
-    return {
-        "code": code,
-        "region": REGION,
-        "label": label,
-        "qty": qty,
-        "__op": op,
-        "__lsn": lsn,
-        "__deleted": "true" if op == "d" else "false",
-    }
+def change(lsn: int, op: str, code: str | None, *, label: str | None = None, qty: int | None = None) -> dict[str, Any]:
+    deleted = "true" if op == "d" else "false"
+    values = {"code": code, "region": REGION, "label": label, "qty": qty}
+    return {**values, "__op": op, "__lsn": lsn, "__deleted": deleted}
+
+
+def label_of(number: int) -> str | None:
+    return LABELS[number % len(LABELS)]
 
 
 class Source:
@@ -95,27 +91,12 @@ def source(stack: RunningStack) -> Source:
     One record has no key.
     """
     made = Source(stack)
-    stack.configure(
-        [
-            {
-                "topic": f"{made.name}.item",
-                "table": made.table,
-                "record_key": ["code", "region"],
-                "partition_by": ["label"],
-            }
-        ]
-    )
-    made.put(
-        0,
-        *[change(10 + at, "r", code, label=LABELS[at % len(LABELS)], qty=at) for at, code in enumerate(CODES)],
-        change(50, "r", None),
-        folder=ODD,
-    )
+    rule = {"topic": f"{made.name}.item", "table": made.table, "record_key": ["code", "region"]}
+    stack.configure([{**rule, "partition_by": ["label"]}])
+    loaded = [change(10 + at, "r", code, label=label_of(at), qty=at) for at, code in enumerate(CODES)]
+    made.put(0, *loaded, change(50, "r", None), folder=ODD)
     stack.wait(120, strict=False)
-    made.put(
-        100,
-        *[change(200 + at, "u", code, label=LABELS[(at + 1) % len(LABELS)], qty=None) for at, code in enumerate(CODES)],
-    )
+    made.put(100, *(change(200 + at, "u", code, label=label_of(at + 1)) for at, code in enumerate(CODES)))
     stack.wait(60, strict=False)
     made.put(200, change(100, "u", CODES[0], label="late", qty=7), change(300, "d", CODES[1]))
     made.put(100, change(200, "u", CODES[0], label=LABELS[1], qty=None))
@@ -126,9 +107,8 @@ def source(stack: RunningStack) -> Source:
 def of_table(source: Source) -> tuple[list[Manifest], list[Outcome]]:
     manifests = [Manifest.from_json(text) for text in source.documents("manifests")]
     outcomes = [Outcome.from_json(text) for text in source.documents("outcomes")]
-    return [manifest for manifest in manifests if source.table in manifest.tables], [
-        outcome for outcome in outcomes if outcome.table == source.table
-    ]
+    own = [manifest for manifest in manifests if source.table in manifest.tables]
+    return own, [outcome for outcome in outcomes if outcome.table == source.table]
 
 
 @pytest.mark.whole
@@ -137,18 +117,11 @@ def test_the_sums_over_history_equal_those_of_the_manifests_and_sources(source: 
     history = source.describe("history", "--table", source.table, "--json")
     sums = history["totals"]
     objects = [item for manifest in manifests for item in manifest.tables[source.table].objects]
-    assert (sums["objects"], sums["bytes"], sums["parts"]) == (
-        len(objects),
-        sum(item.size for item in objects),
-        len(outcomes),
-    )
-    assert sums["counts"]["read"] == sum(outcome.counts["read"] for outcome in outcomes)
-    assert sums["counts"]["read"] + sums["counts"]["quarantined_rows"] == 2 * len(CODES) + 4 == 9 + 8 + 3
-    assert (
-        sums["counts"]["objects"] == 4
-        and sums["states"] == {"committed": 4}
-        and sums["counts"]["quarantined_rows"] == 1
-    )
+    counts = sums["counts"]
+    assert (sums["objects"], sums["bytes"]) == (len(objects), sum(item.size for item in objects))
+    assert (sums["parts"], counts["objects"], sums["states"]) == (len(outcomes), 4, {"committed": 4})
+    assert counts["read"] == sum(outcome.counts["read"] for outcome in outcomes) and counts["quarantined_rows"] == 1
+    assert counts["read"] + counts["quarantined_rows"] == 2 * len(CODES) + 4 == 9 + 8 + 3
     assert {entry["key"] for entry in history["objects"]} == set(source.records) and not history["more"]
     for entry in history["objects"]:
         (claim,) = entry["claims"]
@@ -170,9 +143,8 @@ def test_the_sums_over_the_whole_history_equal_the_sums_in_all_manifests(source:
     }
     assert (history["totals"]["parts"], history["more"], history["unread_manifests"]) == (len(outcomes), False, 0)
     for count in ("objects", "read", "winning", "losing", "repeated", "quarantined_rows"):
-        assert history["totals"]["counts"].get(count, 0) == sum(outcome.counts.get(count, 0) for outcome in outcomes), (
-            count
-        )
+        summed = sum(outcome.counts.get(count, 0) for outcome in outcomes)
+        assert history["totals"]["counts"].get(count, 0) == summed, count
 
 
 def test_a_trace_accounts_for_the_time_between_the_put_and_the_commit(source: Source, tmp_path: Any) -> None:
@@ -180,39 +152,30 @@ def test_a_trace_accounts_for_the_time_between_the_put_and_the_commit(source: So
         trace = source.describe("trace", key, "--json", "--svg", str(tmp_path / "w.svg"))
         spans = [span for span in trace["spans"] if span["began_at"] < trace["readable_at"]]
         # Bookkeeping of some milliseconds may lie between two stages.
-        assert [span["name"] for span in spans if span["name"] != "between"][-2:] == (
-            ["read", "commit"] if trace["instant"] else ["schemas", "read"]
-        )
-        assert sum(span["ms"] for span in spans) == pytest.approx(trace["to_readable_ms"], rel=0.1, abs=300), (
-            "no stretch of it is unexplained"
-        )
+        stages = [span["name"] for span in spans if span["name"] != "between"]
+        assert stages[-2:] == (["read", "commit"] if trace["instant"] else ["schemas", "read"])
+        explained_ms = sum(span["ms"] for span in spans)
+        assert explained_ms == pytest.approx(trace["to_readable_ms"], rel=0.1, abs=300), "a stretch is unexplained"
         assert (tmp_path / "w.svg").read_text().startswith("<svg ")
 
 
 @pytest.mark.parametrize("at", range(len(CODES)))
 def test_a_rows_story_is_what_the_table_held_after_each_commit(source: Source, at: int) -> None:
     described = source.describe("row", source.table, "--json", "--", CODES[at], REGION)
-    verdicts = [
-        change["verdict"] for chapter in described["chapters"] for change in chapter["changes"]
-    ]  # the last two objects may be one batch or two, in either order
-    assert (
-        [*verdicts[:2], *sorted(verdicts[2:])]
-        == ["won", "won", *(["lost", "repeated"] if at == 0 else ["won"] if at == 1 else [])]
-        and described["complete"]
-        and described["objects_read"] == 4
-        and described["records_read"] == 20
-    )
+    verdicts = [change["verdict"] for chapter in described["chapters"] for change in chapter["changes"]]
+    later = ["lost", "repeated"] if at == 0 else ["won"] if at == 1 else []
+    # The last two objects may be one batch or two, in either order.
+    assert [*verdicts[:2], *sorted(verdicts[2:])] == ["won", "won", *later] and described["complete"]
+    assert (described["objects_read"], described["records_read"]) == (4, 20)
     for chapter in described["chapters"]:
         assert chapter["instant"] is None or chapter["table"]["agrees"] is True, chapter
-    assert [chapter["table"]["row"]["label"] for chapter in described["chapters"][:2]] == [
-        LABELS[at % len(LABELS)],
-        LABELS[(at + 1) % len(LABELS)],
-    ]
+    labels = [chapter["table"]["row"]["label"] for chapter in described["chapters"][:2]]
+    assert labels == [label_of(at), label_of(at + 1)]
     assert described["chapters"][-1]["row"]["deleted"] is (at == 1)
 
 
-NOW = {(code, LABELS[(at + 1) % len(LABELS)]) for at, code in enumerate(CODES) if at != 1}
-FIRST = {(code, LABELS[at % len(LABELS)]) for at, code in enumerate(CODES)}
+NOW = {(code, label_of(at + 1)) for at, code in enumerate(CODES) if at != 1}
+FIRST = {(code, label_of(at)) for at, code in enumerate(CODES)}
 COLUMNS = ("--column", "code", "--column", "region", "--column", "label")
 
 
@@ -230,17 +193,13 @@ def test_nulls_empty_text_unicode_and_quotes_in_keys_are_read_in_every_form(sour
         source.printed(*verb, "--parquet", str(tmp_path / "rows.parquet"))
         assert values(pq.read_table(tmp_path / "rows.parquet").to_pylist()) == NOW
         as_csv = source.printed(*verb, "--csv")
-        assert {(row["code"], row["label"]) for row in csv.DictReader(io.StringIO(as_csv, newline=""))} == {
-            (code, label or "") for code, label in NOW
-        }
-        assert sum(line.endswith(',""') for line in as_csv.splitlines()) == sum(label == "" for _, label in NOW), (
-            "empty text is not NULL"
-        )
-        table = [line.split("\t") for line in source.printed(*verb).splitlines()[1:]]
-        assert {(code, label) for code, _, label in table} == {
-            (code.replace("\t", "\\t").replace("\u202e", "\\u202e"), "NULL" if label is None else label)
-            for code, label in NOW
-        }
+        rows = {(row["code"], row["label"]) for row in csv.DictReader(io.StringIO(as_csv, newline=""))}
+        assert rows == {(code, label or "") for code, label in NOW}
+        empty = sum(line.endswith(',""') for line in as_csv.splitlines())
+        assert empty == sum(label == "" for _, label in NOW), "empty text is not NULL"
+        shown = {tuple(line.split("\t")[::2]) for line in source.printed(*verb).splitlines()[1:]}
+        escapes = str.maketrans({"\t": "\\t", "\u202e": "\\u202e"})
+        assert shown == {(code.translate(escapes), "NULL" if label is None else label) for code, label in NOW}
     for code, label in NOW:
         escaped = code.replace("'", "''")
         asked = "is null" if label is None else "= '" + label.replace("'", "''") + "'"
@@ -250,32 +209,21 @@ def test_nulls_empty_text_unicode_and_quotes_in_keys_are_read_in_every_form(sour
 
 
 def test_such_rows_are_read_as_of_a_moment_and_compared_between_two(source: Source) -> None:
-    first = min(
-        entry["claims"][0]["instant"]
-        for entry in source.describe("history", "--table", source.table, "--json")["objects"]
-        if entry["claims"][0]["instant"]
-    )
+    objects = source.describe("history", "--table", source.table, "--json")["objects"]
+    first = min(filter(None, (entry["claims"][0]["instant"] for entry in objects)))
     assert values(source.lines("query", source.table, "--as-of", first)) == FIRST
     assert values(source.lines("query", "--as-of", first, f'from {source.name}."item"')) == FIRST
     changed = source.lines("query", source.table, "--since", first)
-    assert values(row for row in changed if not row["__deleted"]) == NOW and [
-        row["code"] for row in changed if row["__deleted"]
-    ] == [CODES[1]]
-    found = {
-        (item["key"]["code"], item["key"]["region"]): item
-        for item in source.lines("diff", source.table, "--from", first)
-    }
-    assert {key: item["difference"] for key, item in found.items()} == {
-        (code, REGION): "removed" if at == 1 else "changed" for at, code in enumerate(CODES)
-    }
+    assert values(row for row in changed if not row["__deleted"]) == NOW
+    assert [row["code"] for row in changed if row["__deleted"]] == [CODES[1]]
+    differing = source.lines("diff", source.table, "--from", first)
+    found = {(item["key"]["code"], item["key"]["region"]): item for item in differing}
+    kinds = {(code, REGION): "removed" if at == 1 else "changed" for at, code in enumerate(CODES)}
+    assert {key: item["difference"] for key, item in found.items()} == kinds
     assert {(code, item["before"]["label"]) for (code, _), item in found.items()} == FIRST
     assert {(code, item["after"]["label"]) for (code, _), item in found.items() if item["after"]} == NOW
-    keys = [
-        json.loads(row["key"])
-        for row in csv.DictReader(
-            io.StringIO(source.printed("diff", source.table, "--from", first, "--csv"), newline="")
-        )
-    ]
+    as_csv = source.printed("diff", source.table, "--from", first, "--csv")
+    keys = [json.loads(row["key"]) for row in csv.DictReader(io.StringIO(as_csv, newline=""))]
     assert {key["code"] for key in keys} == set(CODES)
     assert all(line.count("\t") == 4 for line in source.printed("diff", source.table, "--from", first).splitlines())
 
@@ -284,9 +232,8 @@ def test_the_catalog_follows_every_commit_with_such_partitions(source: Source) -
     newest = source.describe("table", "show", source.table, "--json")["newest_commit"]
     source.printed("ops", "catalog", "sync", source.table)
     assert set(source.describe("table", "show", source.table, "--json")["catalog"].values()) == {newest}
-    assert (
-        source.describe("ops", "catalog", "sync", source.table, "--dry-run", "--json")["tables"][0]["changed"] is False
-    )
+    planned = source.describe("ops", "catalog", "sync", source.table, "--dry-run", "--json")
+    assert planned["tables"][0]["changed"] is False
 
 
 def test_an_object_whose_key_holds_quotes_and_signs_is_found_by_every_verb(source: Source) -> None:
@@ -296,15 +243,13 @@ def test_an_object_whose_key_holds_quotes_and_signs_is_found_by_every_verb(sourc
     shown = source.describe("quarantine", "show", key, "--json")
     content = json.loads(shown["rows_shown"][0]["content"])
     assert (shown["key"], content["code"], content["region"]) == (key, None, REGION)
-    assert ["key", key] in [
-        line.split(None, 1) for line in source.printed("quarantine", "show", entry["id"]).splitlines()
-    ]
+    words = [line.split(None, 1) for line in source.printed("quarantine", "show", entry["id"]).splitlines()]
+    assert ["key", key] in words
     for name in (key, f"s3://{source.stack.target.bronze}/{key}", key.removeprefix("topics/")):
         assert [item["key"] for item in source.describe("history", "--key", name, "--json")["objects"]] == [key]
     assert source.printed("trace", key).splitlines()[0] == key
-    assert key in source.printed("history", "--table", source.table) and key in source.printed(
-        "row", source.table, "--check", "0", "--", CODES[0], REGION
-    )
+    assert key in source.printed("history", "--table", source.table)
+    assert key in source.printed("row", source.table, "--check", "0", "--", CODES[0], REGION)
     assert source.describe("row", source.table, "--json", "--", CODES[0], REGION)["set_aside"] == []
     # Whether `wait` lists it or counts it as from before depends on how long ago the fixture wrote it.
     assert " quarantined)" in source.printed("wait", "--timeout", "60").splitlines()[-1]

@@ -1,6 +1,7 @@
 """A running stack as its users see it: the `sluice` command, an S3 client, and the stack's description."""
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -66,6 +67,10 @@ class RunningStack:
             patch.setenv(STACK_VARIABLE, "")
             status = run(arguments)
         return _accepted(arguments, status, accept, out.getvalue(), err.getvalue())
+
+    def describe(self, *arguments: str, accept: Sequence[int] = (0,)) -> Any:
+        """What a command prints with `--json`."""
+        return json.loads(self.sluice(*arguments, "--json", accept=accept))
 
     def sluice_process(self, *arguments: str, timeout_s: float = 600.0, accept: Sequence[int] = (0,)) -> str:
         """Run a command on this stack as a process of its own, within `timeout_s` of a quiet machine."""
@@ -139,6 +144,21 @@ def _accepted(arguments: Sequence[str], status: int, accept: Sequence[int], out:
     if status not in accept:
         raise CommandFailed(f"sluice {' '.join(arguments)} ended with {status}\n{out[-4000:]}\n{err[-4000:]}")
     return out
+
+
+def processes_naming(folder: Path) -> dict[int, str]:
+    """The command lines of this user's processes that name a folder there or in their environment, by id."""
+    lines: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                ended = (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+                line = (entry / "cmdline").read_bytes()
+                if not ended and os.fsencode(folder) in line + (entry / "environ").read_bytes():
+                    lines[int(entry.name)] = line.decode(errors="replace")
+        except OSError:  # it has ended, or is another user's
+            continue
+    return lines
 
 
 @contextmanager

@@ -36,3 +36,9 @@ def table_rules(prefix: str, database: str, table_type: str = "cow") -> list[dic
         }
         for table, source in SOURCES.items()
     ]
+
+
+def table_rule(prefix: str, database: str, table: str, table_type: str = "cow") -> dict:
+    """The rule of one of them."""
+    (rule,) = [rule for rule in table_rules(prefix, database, table_type) if rule["table"] == f"{database}.{table}"]
+    return rule
