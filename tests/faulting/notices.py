@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 from urllib.parse import quote_plus
 
 from faulting.fault import Fault
 from faulting.scene import Scene
 from faulting.world import Put
 from sluice.ledger.keys import QUARANTINED
+from sluice.objects import ObjectId
 
 LOST = "lost_before_read"
 DAYS_AGO = "2026-11-01T10:00:00.000Z"
@@ -49,20 +52,18 @@ def notices_redriven(scene: Scene) -> None:
     scene.stack.sluice("ops", "dlq", "redrive", "notices")
 
 
-class unannounced:
-    """The bucket sends no notices for the length of a block."""
-
-    def __init__(self, scene: Scene) -> None:
-        self._s3, self._bucket = scene.stack.target.client("s3"), scene.stack.target.bronze
-
-    def __enter__(self) -> None:
-        configuration = self._s3.get_bucket_notification_configuration(Bucket=self._bucket)
-        self._before = {name: value for name, value in configuration.items() if name != "ResponseMetadata"}
-        assert self._before, "the bucket announces nothing anyway"
-        self._s3.put_bucket_notification_configuration(Bucket=self._bucket, NotificationConfiguration={})
-
-    def __exit__(self, *exc: object) -> None:
-        self._s3.put_bucket_notification_configuration(Bucket=self._bucket, NotificationConfiguration=self._before)
+@contextmanager
+def unannounced(scene: Scene) -> Iterator[None]:
+    """Have the bucket send no notices for the length of a block."""
+    s3, bucket = scene.stack.target.client("s3"), scene.stack.target.bronze
+    configuration = s3.get_bucket_notification_configuration(Bucket=bucket)
+    before = {name: value for name, value in configuration.items() if name != "ResponseMetadata"}
+    assert before, "the bucket announces nothing anyway"
+    s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration={})
+    try:
+        yield
+    finally:
+        s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration=before)
 
 
 def announce(
@@ -75,23 +76,26 @@ def announce(
 ) -> None:
     """Send S3's notices of objects to a queue, one message each."""
     sqs = scene.stack.target.client("sqs")
-    bodies = [notice(scene.stack.target.bronze, put, event_time) for put in puts for _ in range(times)]
+    identities = [ObjectId(scene.stack.target.bronze, put.key, put.version) for put in puts]
+    bodies = [notice(identity, event_time=event_time) for identity in identities for _ in range(times)]
     for start in range(0, len(bodies), 10):
         entries = [{"Id": str(n), "MessageBody": body} for n, body in enumerate(bodies[start : start + 10])]
         sqs.send_message_batch(QueueUrl=scene.stack.target.outputs[queue], Entries=entries)
 
 
-def notice(bucket: str, put: Put, event_time: str) -> str:
-    """S3's notice of an object version."""
-    stored = {"key": quote_plus(put.key, safe="/"), "versionId": put.version, "size": 1000, "sequencer": "0055AED6DCD9"}
-    record = {
-        "eventVersion": "2.6",
-        "eventSource": "aws:s3",
-        "eventTime": event_time,
-        "eventName": "ObjectCreated:Put",
-        "s3": {"s3SchemaVersion": "1.0", "bucket": {"name": bucket}, "object": stored},
-    }
-    return json.dumps({"Records": [record]})
+def notice(*identities: ObjectId, event_time: str) -> str:
+    """S3's notice of object versions."""
+    about = {"eventVersion": "2.6", "eventSource": "aws:s3", "eventName": "ObjectCreated:Put", "eventTime": event_time}
+    records = [
+        {**about, "s3": {"s3SchemaVersion": "1.0", "bucket": {"name": one.bucket}, "object": _stored(one)}}
+        for one in identities
+    ]
+    return json.dumps({"Records": records})
+
+
+def _stored(identity: ObjectId) -> dict[str, Any]:
+    key = quote_plus(identity.key, safe="/")
+    return {"key": key, "versionId": identity.version, "size": 1000, "sequencer": "0055AED6DCD9"}
 
 
 def deleted_before_read(scene: Scene) -> None:
@@ -100,9 +104,8 @@ def deleted_before_read(scene: Scene) -> None:
     puts = scene.world.put_round()
     scene.until(lambda: scene.in_state(puts, "pending"), "the admitted round")
     gone = puts[0]
-    scene.stack.target.client("s3").delete_object(
-        Bucket=scene.stack.target.bronze, Key=gone.key, VersionId=gone.version
-    )
+    place = {"Bucket": scene.stack.target.bronze, "Key": gone.key, "VersionId": gone.version}
+    scene.stack.target.client("s3").delete_object(**place)
     scene.world.puts.remove(gone)
     scene.expected_codes = frozenset({LOST})
     scene.struck()

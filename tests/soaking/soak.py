@@ -14,6 +14,7 @@ from typing import Any
 from faulting.proxy import FaultProxy
 from faulting.scene import Scene
 from faulting.verdict import judge_scene
+from faulting.world import Made
 from judging.memory import Memory
 from judging.running_stack import RunningStack
 
@@ -25,7 +26,7 @@ from sluice_bench.measure.machine import describe_machine
 from sluice_bench.measure.percentiles import percentile
 from soaking.faults import SoakFault, plan
 from soaking.report import special
-from soaking.world import LIVELY, TABLES, SoakObject, SoakWorld
+from soaking.world import LIVELY, TABLES, SoakWorld
 
 LOOK_S, MEMORY_S, SAY_S = 2.0, 10.0, 30.0
 PUT_S = 1.5  # between two objects
@@ -61,7 +62,7 @@ class Soak:
     unrest: list[str] = field(default_factory=list)
     _outstanding: set[ObjectId] = field(default_factory=set)
     _known: int = 0
-    _held: list[SoakObject] | None = None
+    _held: list[Made] | None = None
 
     def __post_init__(self) -> None:
         self.world = SoakWorld(self.stack, self.seed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import secrets
 from collections import Counter
@@ -10,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote_plus
 
+from faulting.notices import notice
 from faulting.oracle import EXPECTS, LEAVES_OUT, UNEXPECTED, Change, Form, form_of, rows_after, secret_name
+from faulting.world import Made
 from judging.running_stack import RunningStack
 
 from sluice.objects import ObjectId
@@ -76,20 +76,6 @@ TABLES: Mapping[str, SoakTable] = {
 }
 
 
-@dataclass(frozen=True)
-class SoakObject:
-    """One generated object: its table, its key and its bytes, and the changes that its table takes.
-
-    `unexpected` are the numbers of its other records, which its table sets aside.
-    """
-
-    table: str
-    key: str
-    body: bytes
-    changes: tuple[Change, ...]
-    unexpected: frozenset[int]
-
-
 @dataclass
 class SoakWorld:
     """The tables of one soak. The seed decides which objects there are; the oracle counts what was generated."""
@@ -99,7 +85,7 @@ class SoakWorld:
     database: str = field(default_factory=lambda: f"soak{secrets.token_hex(3)}")
     lane: str = "main"
     generated: int = 0  # records
-    put_objects: list[tuple[SoakObject, ObjectId]] = field(default_factory=list)
+    put_objects: list[tuple[Made, ObjectId]] = field(default_factory=list)
     _draws: dict[str, random.Random] = field(default_factory=dict)
     _alive: dict[str, set[int]] = field(default_factory=lambda: {name: set() for name in TABLES})
     _numbers: dict[str, dict[int, int]] = field(default_factory=lambda: {name: {} for name in TABLES})
@@ -135,14 +121,14 @@ class SoakWorld:
         append-only table (docs/limits.md), and known changes of any other table.
         """
         name = table.rpartition(".")[2]
-        by_key = {identity.key: made for made, identity in self.put_objects if made.table == name}
+        by_key = {identity.key: made for made, identity in self.put_objects if made.name == name}
         return Counter(change for made in by_key.values() for change in made.changes)
 
     def unexpected(self) -> dict[tuple[str, str], frozenset[int]]:
         """The numbers of the records that must be set aside, by their object's key and version."""
         return {(one.key, one.version): made.unexpected for made, one in self.put_objects if made.unexpected}
 
-    def next_object(self, name: str) -> SoakObject:
+    def next_object(self, name: str) -> Made:
         """The table's next object: rows are created, changed, moved, deleted and created again."""
         table, first = TABLES[name], self._offsets[name]
         draw = self._draws.setdefault(name, random.Random(f"{self.seed}/{name}"))
@@ -159,9 +145,9 @@ class SoakWorld:
         self._offsets[name] += len(records)
         self.generated += len(records)
         key = object_key(table.source, first, prefix=self._prefix(name))
-        return SoakObject(name, key, object_bytes(table.source, records), tuple(changes), frozenset(unexpected))
+        return Made(name, key, object_bytes(table.source, records), tuple(changes), frozenset(unexpected))
 
-    def put(self, made: SoakObject, *, key: str | None = None) -> ObjectId:
+    def put(self, made: Made, *, key: str | None = None) -> ObjectId:
         """Put an object, or its bytes once more under another key."""
         bucket, key = self.stack.target.bronze, key or made.key
         answer = self.stack.target.client("s3").put_object(Bucket=bucket, Key=key, Body=made.body)
@@ -171,23 +157,7 @@ class SoakWorld:
 
     def notices(self, identities: list[ObjectId]) -> str:
         """S3's message about these objects, as SQS delivers it again."""
-        return json.dumps(
-            {
-                "Records": [
-                    {
-                        "eventVersion": "2.1",
-                        "eventSource": "aws:s3",
-                        "eventName": "ObjectCreated:Put",
-                        "eventTime": "2026-11-21T00:00:00.000Z",
-                        "s3": {
-                            "bucket": {"name": one.bucket},
-                            "object": {"key": quote_plus(one.key), "size": 1, "versionId": one.version},
-                        },
-                    }
-                    for one in identities
-                ]
-            }
-        )
+        return notice(*identities, event_time="2026-11-21T00:00:00.000Z")
 
     def _rule(self, table: SoakTable) -> dict[str, Any]:
         rule: dict[str, Any] = {

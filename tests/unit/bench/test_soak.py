@@ -7,9 +7,10 @@ from typing import Any
 
 import fastavro
 import pytest
+from faulting.world import Made
 from soaking.faults import FAULTS, plan
 from soaking.report import PAGE, kept, page
-from soaking.world import TABLES, TEXTS, SoakObject, SoakWorld
+from soaking.world import TABLES, TEXTS, SoakWorld
 
 from sluice.objects import ObjectId
 from sluice_bench.data.debezium_objects import SOURCES
@@ -62,7 +63,7 @@ def test_the_page_is_made_from_the_kept_report() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(kept()), "run `python -m soaking.report`"
 
 
-def landed(made: SoakWorld, name: str) -> SoakObject:
+def landed(made: SoakWorld, name: str) -> Made:
     """The table's next object, as if it were put."""
     one = made.next_object(name)
     made.put_objects.append((one, ObjectId("bronze", one.key, "1")))
