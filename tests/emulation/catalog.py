@@ -75,11 +75,9 @@ class EmulatedCatalog:
     def archive(self, config: TableConfig, instant: str) -> None:
         """Take a commit out of the active timeline."""
         root = config.table.replace(".", "/")
-        for key in [
-            item["Key"]
-            for item in self.s3.list_objects_v2(Bucket=SILVER, Prefix=f"{root}/.hoodie/{instant}")["Contents"]
-        ]:
-            self.s3.delete_object(Bucket=SILVER, Key=key)
+        listed = self.s3.list_objects_v2(Bucket=SILVER, Prefix=f"{root}/.hoodie/{instant}")["Contents"]
+        for item in listed:
+            self.s3.delete_object(Bucket=SILVER, Key=item["Key"])
 
     def table(self, database: str, name: str) -> dict[str, Any]:
         Table: dict[str, Any] = self.glue.get_table(DatabaseName=database, Name=name)["Table"]
@@ -107,29 +105,16 @@ class EmulatedCatalog:
         """
         table = self.table(database, name)
         storage = table["StorageDescriptor"]
-        columns = [
-            {
-                **column,
-                **(
-                    {"Comment": changes["comments"][column["Name"]]}
-                    if column["Name"] in changes.get("comments", {})
-                    else {}
-                ),
-            }
-            for column in storage["Columns"]
-        ]
-        columns = [
-            {**column, "Type": changes.get("types", {}).get(column["Name"], column["Type"])} for column in columns
-        ] + changes.get("columns", [])
-        made = {
-            key: table[key]
-            for key in ("Name", "TableType", "PartitionKeys", "ViewOriginalText", "ViewExpandedText", "Owner")
-            if key in table
-        }
-        made.update(
-            Parameters={**table["Parameters"], **changes.get("parameters", {})},
-            StorageDescriptor={**storage, "Columns": columns},
-        )
+        comments, types = changes.get("comments", {}), changes.get("types", {})
+        columns = [{**column, "Type": types.get(column["Name"], column["Type"])} for column in storage["Columns"]]
+        for column in columns:
+            if column["Name"] in comments:
+                column["Comment"] = comments[column["Name"]]
+        columns += changes.get("columns", [])
+        kept = ("Name", "TableType", "PartitionKeys", "ViewOriginalText", "ViewExpandedText", "Owner")
+        made = {key: table[key] for key in kept if key in table}
+        made["Parameters"] = {**table["Parameters"], **changes.get("parameters", {})}
+        made["StorageDescriptor"] = {**storage, "Columns": columns}
         if "description" in changes:
             made["Description"] = changes["description"]
         self.glue.update_table(DatabaseName=database, TableInput=made)
@@ -150,35 +135,20 @@ def write_commit(
 ) -> str:
     """Write a completed commit, and a file into each of its partitions; its instant."""
     instant = f"202405011015{number:05d}"
-    fields = [
-        {
-            "name": name,
-            "type": ["null", kind],
-            "default": None,
-            **({"doc": docs[name]} if docs and name in docs else {}),
-        }
-        for name, kind in columns
-    ]
+    texts = {name: {"doc": text} for name, text in (docs or {}).items()}
+    fields = [{"name": name, "type": ["null", kind], "default": None, **texts.get(name, {})} for name, kind in columns]
     schema = {"type": "record", "name": "row", "fields": fields + HIDDEN}
     listed = list(partitions)
-    body = {
-        "partitionToWriteStats": {
-            path: [{"fileId": "f", "path": f"{path}/f.parquet", "numWrites": 1}] for path in listed
-        },
-        "operationType": operation,
-        "compacted": False,
-        "extraMetadata": {"schema": json.dumps(schema)},
-    }
+    stats = {path: [{"fileId": "f", "path": f"{path}/f.parquet", "numWrites": 1}] for path in listed}
+    body: dict[str, Any] = {"partitionToWriteStats": stats, "operationType": operation, "compacted": False}
+    body["extraMetadata"] = {"schema": json.dumps(schema)}
     if replaced:
         body["partitionToReplaceFileIds"] = replaced
     root = config.table.replace(".", "/")
     kind = action or ("deltacommit" if config.table_type != COW else "replacecommit" if replaced else "commit")
     for suffix in ("", ".requested"):
-        s3.put_object(
-            Bucket=bucket,
-            Key=f"{root}/.hoodie/{instant}.{kind}{suffix}",
-            Body=b"" if suffix else json.dumps(body).encode(),
-        )
+        content = b"" if suffix else json.dumps(body).encode()
+        s3.put_object(Bucket=bucket, Key=f"{root}/.hoodie/{instant}.{kind}{suffix}", Body=content)
     files = [f"{root}/{path}/f_{instant}.parquet".replace("//", "/") for path in listed]
     for key in files:
         s3.put_object(Bucket=bucket, Key=key, Body=b"x")

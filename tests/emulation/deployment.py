@@ -39,6 +39,16 @@ SCHEMA: dict[str, Any] = {
 }
 
 
+#: What all functions have in their environment, besides the names of what they use.
+FUNCTIONS_SETTINGS = {
+    "STACK_NAME": "s",
+    "JOB_ROLE_ARN": f"arn:aws:iam::{DEFAULT_ACCOUNT_ID}:role/sluice-job",
+    "RELEASE": "r1",
+    "HUDI_JARS": "file:///usr/lib/hudi/hudi-spark-bundle.jar",
+    "ARCHITECTURE": "X86_64",
+    "EVENT_BUS": "default",
+    "RECONCILE_GRACE_SECONDS": "0",
+}
 SHARED = emulated_session(REGION)
 
 
@@ -59,21 +69,9 @@ class Deployment:
             name="sluice", releaseLabel="emr-7.14.0", type="SPARK", clientToken="t"
         )["applicationId"]
         self.calls: list[str] = []
-        self.environment(
-            AWS_REGION=REGION,
-            STACK_NAME="s",
-            LEDGER_TABLE=LEDGER,
-            BRONZE_BUCKET=BRONZE,
-            SILVER_BUCKET=SILVER,
-            ARTIFACT_BUCKET=ARTIFACTS,
-            APPLICATION_ID=self.application,
-            JOB_ROLE_ARN=f"arn:aws:iam::{DEFAULT_ACCOUNT_ID}:role/sluice-job",
-            RELEASE="r1",
-            HUDI_JARS="file:///usr/lib/hudi/hudi-spark-bundle.jar",
-            ARCHITECTURE="X86_64",
-            EVENT_BUS="default",
-            RECONCILE_GRACE_SECONDS="0",
-        )
+        buckets = {"BRONZE_BUCKET": BRONZE, "SILVER_BUCKET": SILVER, "ARTIFACT_BUCKET": ARTIFACTS}
+        own = {"AWS_REGION": REGION, "LEDGER_TABLE": LEDGER, "APPLICATION_ID": self.application, **buckets}
+        self.environment(**FUNCTIONS_SETTINGS, **own)
 
     def environment(self, **variables: str) -> None:
         """Set variables, and let the functions read them anew."""
@@ -169,46 +167,32 @@ def s3_body(*ids: ObjectId, size: int = 1000, age: timedelta = timedelta(0)) -> 
     """The body of an S3 notification of this age."""
     from urllib.parse import quote_plus
 
-    records = []
-    for id in ids:
-        described = {
-            "key": quote_plus(id.key),
-            "size": size,
-            "eTag": id.etag or "d41d8cd98f00b204e9800998ecf8427e",
-            "sequencer": "0055AED6DCD90281E5",
-        }
-        if id.version_id:
-            described["versionId"] = id.version_id
-        records.append(
-            {
-                "eventVersion": "2.6",
-                "eventSource": "aws:s3",
-                "eventTime": f"{datetime.now(timezone.utc) - age:%Y-%m-%dT%H:%M:%S}.000Z",
-                "eventName": "ObjectCreated:Put",
-                "s3": {"s3SchemaVersion": "1.0", "bucket": {"name": id.bucket}, "object": described},
-            }
-        )
+    at = f"{datetime.now(timezone.utc) - age:%Y-%m-%dT%H:%M:%S}.000Z"
+    about = {"eventVersion": "2.6", "eventSource": "aws:s3", "eventTime": at, "eventName": "ObjectCreated:Put"}
+
+    def stored(id: ObjectId) -> dict[str, Any]:
+        etag = id.etag or "d41d8cd98f00b204e9800998ecf8427e"
+        version = {"versionId": id.version_id} if id.version_id else {}
+        return {"key": quote_plus(id.key), "size": size, "eTag": etag, "sequencer": "0055AED6DCD90281E5", **version}
+
+    records = [
+        {**about, "s3": {"s3SchemaVersion": "1.0", "bucket": {"name": id.bucket}, "object": stored(id)}} for id in ids
+    ]
     return json.dumps({"Records": records})
 
 
 def sqs_event(*bodies: str) -> dict[str, Any]:
     """The event that Lambda gets for messages; their ids are m0, m1 …"""
-    return {
-        "Records": [
-            {
-                "messageId": f"m{n}",
-                "receiptHandle": "r",
-                "body": body,
-                "attributes": {"ApproximateReceiveCount": "1"},
-                "messageAttributes": {},
-                "md5OfBody": "",
-                "eventSource": "aws:sqs",
-                "eventSourceARN": "arn:aws:sqs:us-west-2:123456789012:notices",
-                "awsRegion": REGION,
-            }
-            for n, body in enumerate(bodies)
-        ]
+    about = {
+        "receiptHandle": "r",
+        "attributes": {"ApproximateReceiveCount": "1"},
+        "messageAttributes": {},
+        "md5OfBody": "",
+        "eventSource": "aws:sqs",
+        "eventSourceARN": "arn:aws:sqs:us-west-2:123456789012:notices",
+        "awsRegion": REGION,
     }
+    return {"Records": [{"messageId": f"m{n}", "body": body, **about} for n, body in enumerate(bodies)]}
 
 
 def context(milliseconds: int = 60_000) -> Any:

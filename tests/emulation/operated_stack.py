@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
 
-from emulation.deployment import context, forget_processes
+from emulation.deployment import FUNCTIONS_SETTINGS, context, forget_processes
 from emulation.stack import REGION, SHARED, cloudformation
-from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.lane.machine import RUNNING, STARTING
 from sluice.silver_keys import manifest_key
@@ -33,21 +33,9 @@ def operated(stack, monkeypatch):
     queues = {output: sqs.create_queue(QueueName=output)["QueueUrl"] for output in names}
     outputs = {**cloudformation().outputs, **queues, "ReconcileFunction": "s-reconcile"}
     cloudformation().outputs = {**outputs, "ApplicationId": application["applicationId"]}
-    for name, value in {
-        "STACK_NAME": "s",
-        "LEDGER_TABLE": "s-ledger",
-        "BRONZE_BUCKET": "s-bronze",
-        "SILVER_BUCKET": "s-silver",
-        "ARTIFACT_BUCKET": "s-artifacts",
-        "APPLICATION_ID": application["applicationId"],
-        "JOB_ROLE_ARN": "arn:aws:iam::123456789012:role/sluice-job",
-        "RELEASE": "r1",
-        "HUDI_JARS": "file:///usr/lib/hudi/hudi-spark-bundle.jar",
-        "ARCHITECTURE": "X86_64",
-        "EVENT_BUS": "default",
-        "RECONCILE_GRACE_SECONDS": "0",
-        "AWS_REGION": REGION,
-    }.items():
+    buckets = {"BRONZE_BUCKET": "s-bronze", "SILVER_BUCKET": "s-silver", "ARTIFACT_BUCKET": "s-artifacts"}
+    own = {"AWS_REGION": REGION, "LEDGER_TABLE": "s-ledger", "APPLICATION_ID": application["applicationId"], **buckets}
+    for name, value in {**FUNCTIONS_SETTINGS, **own}.items():
         monkeypatch.setenv(name, value)
     forget_processes()
 
@@ -71,18 +59,7 @@ def merge(system, table, identity):
     if lane.state != RUNNING:
         assert ledger.lanes.hold(lane.lane, lane.run_id, lane.job_run_id, 1, 1)
     config = ConfigStore(Objects(system.s3), "s-artifacts").load().table_for_topic(record.topic)
-    item = ManifestObject(
-        identity.bucket,
-        identity.key,
-        identity.version,
-        1,
-        record.schema,
-        "avro",
-        record.topic,
-        0,
-        1,
-        record.admitted_at,
-    )
+    item = system.listed(identity, record.topic, schema=record.schema, offset=1, admitted_at=record.admitted_at)
     manifest = open_manifest(lane.lane, lane.run_id, 1, "c", {table: TablePart(config.to_dict(), (item,))})
     outcome = Outcome(manifest.batch, table, COMMITTED, 2, instant=INSTANT, counts={"read": 1, "objects": 1})
     system.put_documents(manifest, outcome)

@@ -49,27 +49,28 @@ class CloudFormation:
     def _answer(self, model, params, **_):
         name = params["body"]["StackName"]
         if name == "s":
+            lists = {"Output": self.outputs, "Parameter": self.parameters, "": self.tags}
+            described = "".join(
+                f"<{kind or 'Tag'}s>{_members(kind, values)}</{kind or 'Tag'}s>" for kind, values in lists.items()
+            )
             status, body = (
                 200,
-                f"""<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>s</StackName><StackStatus>CREATE_COMPLETE</StackStatus>
-                <CreationTime>2024-05-01T10:00:00.000Z</CreationTime>
-                <Outputs>{_members("Output", self.outputs)}</Outputs>
-                <Parameters>{_members("Parameter", self.parameters)}</Parameters>
-                <Tags>{_members("", self.tags)}</Tags>
-                </member></Stacks></DescribeStacksResult></DescribeStacksResponse>""",
+                (
+                    "<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>s</StackName>"
+                    "<StackStatus>CREATE_COMPLETE</StackStatus><CreationTime>2024-05-01T10:00:00.000Z</CreationTime>"
+                    f"{described}</member></Stacks></DescribeStacksResult></DescribeStacksResponse>"
+                ),
             )
         else:
             status, body = (
                 400,
-                f"<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code><Message>Stack with id "
-                f"{name} does not exist</Message></Error></ErrorResponse>",
+                (
+                    "<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code>"
+                    f"<Message>Stack with id {name} does not exist</Message></Error></ErrorResponse>"
+                ),
             )
-        answer = {
-            "status_code": status,
-            "headers": {},
-            "body": body.encode(),
-            "context": {"operation_name": model.name},
-        }
+        about = {"headers": {}, "body": body.encode(), "context": {"operation_name": model.name}}
+        answer = {"status_code": status, **about}
         return SimpleNamespace(status_code=status), create_parser("query").parse(answer, model.output_shape)
 
 
