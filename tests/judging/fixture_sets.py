@@ -80,48 +80,41 @@ class SetMissing(LookupError):
     """The set is neither bundled nor in a folder that SLUICE_FIXTURES names."""
 
 
-_ORDERS = Keyed(
-    ("order_id",),
-    ("customer_id",),
-    MappingProxyType(
-        {"order_date": "date", "required_date": "date", "shipped_date": "date", "updated_at": "zoned_timestamp"}
-    ),
-)
-_SHOP_TYPES = MappingProxyType(
-    {
-        "amount": "base64 decimal(10,2)",
-        "money_": "base64 decimal(38,2)",
-        "placed": "zoned_timestamp",
-        "made": "timestamp_micros",
-        "day": "date",
-        "at": "time_micros",
-        "bin": "bytes",
-        "score": "double",
-    }
-)
+_ORDER_TYPES = {name: "date" for name in ("order_date", "required_date", "shipped_date")}
+_ORDERS = Keyed(("order_id",), ("customer_id",), {**_ORDER_TYPES, "updated_at": "zoned_timestamp"})
+_SHOP_TYPES = {
+    **{"amount": "base64 decimal(10,2)", "money_": "base64 decimal(38,2)", "bin": "bytes", "score": "double"},
+    **{"placed": "zoned_timestamp", "made": "timestamp_micros", "day": "date", "at": "time_micros"},
+}
 _RECORDED_ORDERS = ("in_order", "reversed", "shuffled", "at_least_once")
 
 
 def _shop(name: str, server: str, *, types: bool = False) -> SetPlan:
     """A set of a shop's three tables, in one of the forms of Kafka Connect. `types`: its records say none."""
     keyed = {"k2": "bytes", "k3": "base64 decimal(6,2)", "k": "zoned_timestamp"}
+    items = {"price": "base64 decimal(12,3)"}
     topics = {
         f"{server}.public.orders": Keyed(("id",), json_types=_SHOP_TYPES if types else {}),
-        f"{server}.public.items": Keyed(
-            ("order_id", "line"), json_types={"price": "base64 decimal(12,3)"} if types else {}
-        ),
+        f"{server}.public.items": Keyed(("order_id", "line"), json_types=items if types else {}),
         f"{server}.public.keyed": Keyed(("k", "k2", "k3"), json_types=keyed if types else {}),
     }
-    return SetPlan(name, MappingProxyType(topics), _RECORDED_ORDERS, phased=False)
+    return SetPlan(name, topics, _RECORDED_ORDERS, phased=False)
 
 
 def _recorded(name: str, *tables: str, **settings: Any) -> SetPlan:
     """A set of PostgreSQL tables with the key `id`."""
     topics = {table: Keyed(("id",), settings=settings) for table in tables}
-    return SetPlan(name, MappingProxyType(topics), _RECORDED_ORDERS)
+    return SetPlan(name, topics, _RECORDED_ORDERS)
 
 
-_ARTISTS, _ARTWORKS = Keyed(("artist_id",), ("nationality",)), Keyed(("artwork_id",), ("classification",))
+def _in(schema: str, **tables: str) -> dict[str, Keyed]:
+    """A schema's tables by topic: the key column of each, and behind a slash the partition column."""
+    parts = {name: text.partition("/") for name, text in tables.items()}
+    return {f"{schema}.{name}": Keyed((key,), (place,) if place else ()) for name, (key, _, place) in parts.items()}
+
+
+_ARTISTS, _ARTWORKS = "artist_id/nationality", "artwork_id/classification"
+_MOMA_CRASH = _in("momac283.public", artists=_ARTISTS)
 
 PLANS: Mapping[str, SetPlan] = MappingProxyType(
     {
@@ -129,46 +122,24 @@ PLANS: Mapping[str, SetPlan] = MappingProxyType(
         for plan in (
             SetPlan(
                 "tickit_small",
-                MappingProxyType(
-                    {
-                        "tickit.ems.category": Keyed(("catid",)),
-                        "tickit.ems.event": Keyed(("eventid",), ("catid",)),
-                        "tickit.ems.venue": Keyed(("venueid",)),
-                        "tickit.crm.user": Keyed(("userid",), ("state",)),
-                        "tickit.ecomm.date": Keyed(("dateid",)),
-                        "tickit.ecomm.listing": Keyed(("listid",)),
-                        "tickit.ecomm.sale": Keyed(("salesid",)),
-                    }
-                ),
+                {
+                    **_in("tickit.ems", category="catid", event="eventid/catid", venue="venueid"),
+                    **_in("tickit.crm", user="userid/state"),
+                    **_in("tickit.ecomm", date="dateid", listing="listid", sale="salesid"),
+                },
             ),
-            SetPlan(
-                "moma_flat", MappingProxyType({"moma.public.artists": _ARTISTS, "moma.public.artworks": _ARTWORKS})
-            ),
+            SetPlan("moma_flat", _in("moma.public", artists=_ARTISTS, artworks=_ARTWORKS)),
             SetPlan(
                 "pagila_env",
-                MappingProxyType(
-                    {
-                        "pagila.public.film": Keyed(("film_id",), ("rating",)),
-                        "pagila.public.customer": Keyed(("customer_id",), ("store_id",)),
-                        "pagila.public.rental": Keyed(("rental_id",)),
-                    }
-                ),
+                _in("pagila.public", film="film_id/rating", customer="customer_id/store_id", rental="rental_id"),
             ),
-            SetPlan("types_flat_precise", MappingProxyType({"tzflatprecise.public.zoo": Keyed(("id",))})),
-            SetPlan("moma_keys", MappingProxyType({"momac283.public.artists": _ARTISTS})),
-            SetPlan(
-                "moma_flat_old",
-                MappingProxyType({"momaold.public.artists": _ARTISTS, "momaold.public.artworks": _ARTWORKS}),
-            ),
-            SetPlan("moma_crash", MappingProxyType({"momac283.public.artists": _ARTISTS})),
-            SetPlan(
-                "moma_overwrite",
-                MappingProxyType({"momac181.public.artists": _ARTISTS}),
-                orders=("in_order",),
-                phased=False,
-            ),
-            SetPlan("outbox_json_confluent", MappingProxyType({"demo.datalake.cdc_events": _ORDERS})),
-            SetPlan("outbox_json_lenses", MappingProxyType({"demo.datalake.cdc_events": _ORDERS})),
+            SetPlan("types_flat_precise", _in("tzflatprecise.public", zoo="id")),
+            SetPlan("moma_keys", _MOMA_CRASH),
+            SetPlan("moma_flat_old", _in("momaold.public", artists=_ARTISTS, artworks=_ARTWORKS)),
+            SetPlan("moma_crash", _MOMA_CRASH),
+            SetPlan("moma_overwrite", _in("momac181.public", artists=_ARTISTS), orders=("in_order",), phased=False),
+            SetPlan("outbox_json_confluent", {"demo.datalake.cdc_events": _ORDERS}),
+            SetPlan("outbox_json_lenses", {"demo.datalake.cdc_events": _ORDERS}),
             _shop("shop_json_flat", "shj", types=True),
             _shop("shop_json_env", "shk", types=True),
             _shop("shop_json_of_avro", "shf", types=True),
