@@ -25,37 +25,22 @@ def synced(stack: RunningStack, table: str) -> dict[str, Any]:
 
 @pytest.mark.whole
 def test_the_deployed_function_syncs_columns_partitions_and_views_after_a_commit(stack: RunningStack) -> None:
-    stack.configure(
-        [
-            {
-                "topic": PREFIX + TOPIC,
-                "table": "catalogued.category",
-                "record_key": "catid",
-                "partition_by": "catgroup",
-                "table_type": "mor",
-                "catalog": {"database": "lake_{database}"},
-            }
-        ]
-    )
+    rule = {"topic": PREFIX + TOPIC, "table": "catalogued.category", "record_key": "catid", "partition_by": "catgroup"}
+    stack.configure([{**rule, "table_type": "mor", "catalog": {"database": "lake_{database}"}}])
     for file in sorted(BRONZE.rglob(f"{TOPIC}+*.avro")):
         stack.put(file.relative_to(BRONZE).as_posix().replace(TOPIC, PREFIX + TOPIC), file)
     stack.wait(120)
     report = synced(stack, "catalogued.category")
     glue, s3 = stack.target.client("glue"), stack.target.client("s3")
+    whole = ("category_all_ro", "category_all_rt")
     by_name = {
         name: glue.get_table(DatabaseName="lake_catalogued", Name=name)["Table"]
-        for name in ("category_all_ro", "category_all_rt", "category_ro", "category_rt")
+        for name in (*whole, "category_ro", "category_rt")
     }
-    assert {
-        by_name[name]["Parameters"]["last_commit_time_sync"] for name in ("category_all_ro", "category_all_rt")
-    } == {report["instant"]}
-    folders = {
-        item["Prefix"]
-        for item in s3.list_objects_v2(
-            Bucket=stack.target.silver, Prefix="catalogued/category/catgroup=", Delimiter="/"
-        )["CommonPrefixes"]
-    }
-    for name in ("category_all_ro", "category_all_rt"):
+    assert {by_name[name]["Parameters"]["last_commit_time_sync"] for name in whole} == {report["instant"]}
+    place = {"Bucket": stack.target.silver, "Prefix": "catalogued/category/catgroup=", "Delimiter": "/"}
+    folders = {item["Prefix"] for item in s3.list_objects_v2(**place)["CommonPrefixes"]}
+    for name in whole:
         partitions = glue.get_partitions(DatabaseName="lake_catalogued", TableName=name)["Partitions"]
         assert folders and {partition["StorageDescriptor"]["Location"] for partition in partitions} == {
             f"s3://{stack.target.silver}/{folder.rstrip('/')}" for folder in folders
@@ -65,4 +50,5 @@ def test_the_deployed_function_syncs_columns_partitions_and_views_after_a_commit
     assert document is not None and [column["name"] for column in document["columns"]] == list(shown)
     again = synced(stack, "catalogued.category")
     assert (again["changed"], again["instant"]) == (False, report["instant"])
-    assert stack.describe("ops", "catalog", "sync", "catalogued.category", "--dry-run")["tables"][0]["changed"] is False
+    (planned,) = stack.describe("ops", "catalog", "sync", "catalogued.category", "--dry-run")["tables"]
+    assert planned["changed"] is False

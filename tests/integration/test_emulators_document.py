@@ -24,16 +24,10 @@ COLUMN = {Kind.MINISTACK: 2, Kind.LOCALSTACK: 3}  # after what is compared, and 
 
 def documented() -> dict[str, str]:
     """What the document says of the emulator at hand, by what is compared."""
-    text = (
-        (REPOSITORY / "docs" / "evidence" / "emulators.md")
-        .read_text(encoding="utf-8")
-        .partition("## Seen by a test\n")[2]
-        .partition("\n## ")[0]
-    )
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")
-    ]
-    return {row[0]: row[COLUMN[chosen(os.environ)]] for row in rows[1:]}
+    text = (REPOSITORY / "docs" / "evidence" / "emulators.md").read_text(encoding="utf-8")
+    section = text.partition("## Seen by a test\n")[2].partition("\n## ")[0]
+    lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| ")]
+    return {cells[0].strip(): cells[COLUMN[chosen(os.environ)]].strip() for cells in lines[1:]}
 
 
 class Announced:
@@ -65,9 +59,8 @@ class Announced:
         deadline = time.monotonic() + patient(60)
         while len(found) < 4:
             assert time.monotonic() < deadline, found
-            for message in self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10, WaitTimeSeconds=1).get(
-                "Messages", ()
-            ):
+            answer = self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10, WaitTimeSeconds=1)
+            for message in answer.get("Messages", ()):
                 self.sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=message["ReceiptHandle"])
                 found += [] if "s3:TestEvent" in message["Body"] else [message["Body"]]
         return found
@@ -75,19 +68,15 @@ class Announced:
     def notices(self, via: str) -> list[Notice]:
         """The parsed notices, in the order of their versions; notices without a version come last."""
         notices = [notice for body in self.bodies for notice in parse_body(body).notices if notice.via == via]
-        return sorted(
-            notices,
-            key=lambda notice: self.versions.index(notice.id.version) if notice.id.version in self.versions else 2,
-        )
+        places = {version: place for place, version in enumerate(self.versions)}
+        return sorted(notices, key=lambda notice: places.get(notice.id.version, len(places)))
 
     def describe(self, via: str) -> list[Any]:
         """The messages as they came."""
         messages = [json.loads(body) for body in self.bodies]
-        return (
-            [message["Records"][0] for message in messages if "Records" in message]
-            if via == S3
-            else [message for message in messages if "detail" in message]
-        )
+        if via == S3:
+            return [message["Records"][0] for message in messages if "Records" in message]
+        return [message for message in messages if "detail" in message]
 
     def close(self) -> None:
         self.events.remove_targets(Rule=self.name, Ids=["queue"])

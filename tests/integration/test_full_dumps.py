@@ -31,16 +31,11 @@ def rows_of(stack: RunningStack, table: str, value: str) -> dict[int, Any]:
 def test_daily_dumps_replace_their_tables_and_ghosts_go_with_a_marker(stack: RunningStack) -> None:
     run = secrets.token_hex(3)
     types, drop = {"id": "long", "price": "double"}, f"drop{run}"
+    shared = {"record_key": "id", "types": types, "freshness": "0s", "snapshot": {"replace": "folder"}}
     rules: list[dict[str, Any]] = [
         {
-            "topic": f"{kind}{run}",
-            "table": f"s{run}.{kind}",
-            "record_key": "id",
-            "table_type": kind,
-            "types": types,
-            "freshness": "0s",
-            "key_pattern": f"{drop}/{kind}/(?P<order>[0-9-]+)/.*",
-            "snapshot": {"replace": "folder"},
+            **{"topic": f"{kind}{run}", "table": f"s{run}.{kind}", "table_type": kind},
+            **{"key_pattern": f"{drop}/{kind}/(?P<order>[0-9-]+)/.*", **shared},
         }
         for kind in ("cow", "mor")
     ]

@@ -58,13 +58,9 @@ BY_S3 = {
     ("AdmitRole", "TellGoneFromForbidden", "s3:ListBucketVersions"),  # as ListBucket, where a version is named
     ("ReconcileRole", "ReadHeads", "s3:GetObject"),  # of a bucket that keeps no versions
 } | {
-    (role, sid, action)
+    (role, f"Tell{what}FromForbidden", "s3:ListBucket")
     for role in ROLES
-    for sid, action in [
-        ("TellGoneFromForbidden", "s3:ListBucket"),
-        ("TellNoSchemaFromForbidden", "s3:ListBucket"),
-        ("TellNoConfigurationFromForbidden", "s3:ListBucket"),
-    ]
+    for what in ("Gone", "NoSchema", "NoConfiguration")
 }
 BY_S3.discard(("SyncCatalogRole", "TellNoSchemaFromForbidden", "s3:ListBucket"))  # it lists timelines
 
@@ -102,59 +98,32 @@ def lapsed(deployment):
     for lane, run, state in (("main", "run-1", "FAILED"), ("stuck", "run-0", "SCHEDULED")):
         deployment.ledger.lanes.wake(lane)
         deployment.ledger.lanes.request_start(lane, run, 1)
+        role, application = f"arn:aws:iam::{ACCOUNT}:role/r", deployment.application
         job_run = deployment.emr.start_job_run(
-            applicationId=deployment.application,
-            clientToken=run,
-            name=run,
-            executionRoleArn=f"arn:aws:iam::{ACCOUNT}:role/r",
+            applicationId=application, clientToken=run, name=run, executionRoleArn=role
         )["jobRunId"]
         deployment.ledger.lanes.started(lane, run, job_run)
         deployment.job_runs()[-1].state = state
     deployment.ledger.lanes.wake("lost")  # a start whose job run nobody knows any more is looked up by its name
     deployment.ledger.lanes.request_start("lost", "run-2", 1)
     deployment.ledger.lanes.wake("due")
-    deployment.ledger.objects.admit(  # waits since 1970: late for its table
-        AdmittedObject(
-            ObjectId(BRONZE, "late", "v"),
-            "pending",
-            1,
-            table="public.orders",
-            lane="main",
-            topic="shop.public.orders",
-            format="avro",
-        )
-    )
+    of = {"table": "public.orders", "lane": "main", "topic": "shop.public.orders", "format": "avro"}
+    # It waits since 1970: late for its table.
+    deployment.ledger.objects.admit(AdmittedObject(ObjectId(BRONZE, "late", "v"), "pending", 1, **of))
+
+
+def stored(**values):
+    return {name: {"S": value} for name, value in values.items()}
 
 
 def committed():
-    stored = {
-        name: {"S": value}
-        for name, value in {
-            "pk": "batch#b",
-            "sk": "batch",
-            "batch": "b",
-            "lane": "main",
-            "run": "r",
-            "state": "committed",
-        }.items()
-    }
+    batch = stored(pk="batch#b", sk="batch", batch="b", lane="main", run="r", state="committed")
+    failing = {**stored(pk="table#a.x", sk="table"), "failures": {"N": "1"}}
+    images = ({"NewImage": batch, "OldImage": {**batch, **stored(state="claimed")}}, {"NewImage": failing})
     return {
         "Records": [
-            {
-                "eventID": "1",
-                "dynamodb": {
-                    "SequenceNumber": "1",
-                    "NewImage": stored,
-                    "OldImage": {**stored, "state": {"S": "claimed"}},
-                },
-            },
-            {
-                "eventID": "2",
-                "dynamodb": {
-                    "SequenceNumber": "2",
-                    "NewImage": {"pk": {"S": "table#a.x"}, "sk": {"S": "table"}, "failures": {"N": "1"}},
-                },
-            },
+            {"eventID": f"{number}", "dynamodb": {"SequenceNumber": f"{number}", **image}}
+            for number, image in enumerate(images, 1)
         ]
     }
 
@@ -168,24 +137,25 @@ def table_that_changes(deployment):
     deployment.configure(TableRule("moma.{1}", ("artist_id",), topic="moma.public.*", partition_by=("nationality",)))
     deployment.ledger.tables.pin("moma.artists", {"topic": "moma.public.artists"})
     config = artists()
-    named = SchemaStore(Objects(deployment.s3), SILVER).keep(
-        {"type": "record", "name": "Value", "fields": [{"name": "artist_id", "type": "long", "doc": "who"}]}
-    )
-    SchemaHistory(Objects(deployment.s3), SILVER).note(
-        SeenSchema("moma.artists", named, (), (SchemaVerdict(1, "", "new_table", ()),))
-    )
+    fields = [{"name": "artist_id", "type": "long", "doc": "who"}]
+    named = SchemaStore(Objects(deployment.s3), SILVER).keep({"type": "record", "name": "Value", "fields": fields})
+    verdict = SchemaVerdict(1, "", "new_table", ())
+    SchemaHistory(Objects(deployment.s3), SILVER).note(SeenSchema("moma.artists", named, (), (verdict,)))
     german, french = "nationality=German", "nationality=French"
     wider = [(column, "long" if column == "birth_year" else kind) for column, kind in ARTIST]
+
+    def commit(number, *more, **how):
+        return write_commit(deployment.s3, SILVER, config, number, *more, **how)
+
+    without = {"replaced": {german: ["f"]}, "operation": "DELETE_PARTITION"}
     changes = [
-        lambda: write_commit(deployment.s3, SILVER, config, 1, partitions=[german]),
-        lambda: write_commit(deployment.s3, SILVER, config, 2, partitions=[french]),
-        lambda: write_commit(
-            deployment.s3, SILVER, config, 3, wider, [french], replaced={german: ["f"]}, operation="DELETE_PARTITION"
-        ),
-        lambda: archived(deployment.s3, write_commit(deployment.s3, SILVER, config, 4, wider, [french])),
+        lambda: commit(1, partitions=[german]),
+        lambda: commit(2, partitions=[french]),
+        lambda: commit(3, wider, [french], **without),
+        lambda: archived(deployment.s3, commit(4, wider, [french])),
         lambda: (
             SHARED.client("glue").delete_table(DatabaseName="moma", Name="artists"),
-            write_commit(deployment.s3, SILVER, config, 5, wider, [french]),
+            commit(5, wider, [french]),
         ),
     ]
     return [(change, lambda: sync_catalog({"table": "moma.artists"}, context())) for change in changes]
@@ -224,10 +194,8 @@ def story_of(name, deployment):
         busy_table(deployment)
         return [(NOTHING, services_looked_after)]
     if name == "AnnounceRole":
-        deployment.dynamodb.put_item(
-            TableName=LEDGER,
-            Item={"pk": {"S": "batch#b"}, "sk": {"S": "batch"}, "state": {"S": "committed"}, "batch": {"S": "b"}},
-        )
+        item = stored(pk="batch#b", sk="batch", state="committed", batch="b")
+        deployment.dynamodb.put_item(TableName=LEDGER, Item=item)
         return [(NOTHING, lambda: announce(committed(), context()))]
     if name == "SuperviseRole":
         lapsed(deployment)
@@ -236,27 +204,17 @@ def story_of(name, deployment):
     gone = deployment.land(key(7), avro())
     if name == "AdmitRole":
         again = deployment.land(key(0), avro())  # the same bytes once more: the first is superseded, or this one is
-        unversioned = ObjectId(
-            BRONZE, key(0), f"etag:{deployment.s3.head_object(Bucket=BRONZE, Key=key(0))['ETag'].strip(chr(34))}"
-        )
+        etag = deployment.s3.head_object(Bucket=BRONZE, Key=key(0))["ETag"].strip('"')
+        unversioned = ObjectId(BRONZE, key(0), f"etag:{etag}")
         return [
             (NOTHING, lambda: admit(sqs_event(s3_body(*first), "no json"), context())),
             (NOTHING, lambda: admit(sqs_event(s3_body(again, unversioned)), context())),
         ]
     deployment.ledger.lanes.wake("due")
     admit(sqs_event(s3_body(gone)), context())
-    batch = {
-        "pk": "batch#b",
-        "sk": "batch",
-        "state": "committed",
-        "batch": "b",
-        "lane": "main",
-        "listed_as": items.UNANNOUNCED,
-        "listed_at": items.listed_at(1),
-    }
-    deployment.dynamodb.put_item(
-        TableName=LEDGER, Item={**{name: {"S": value} for name, value in batch.items()}, "committed_at": {"N": "1"}}
-    )
+    batch = stored(pk="batch#b", sk="batch", state="committed", batch="b", lane="main", listed_as=items.UNANNOUNCED)
+    batch |= {**stored(listed_at=items.listed_at(1)), "committed_at": {"N": "1"}}
+    deployment.dynamodb.put_item(TableName=LEDGER, Item=batch)
     deployment.s3.delete_object(Bucket=BRONZE, Key=gone.key, VersionId=gone.version)
     write_commit(deployment.s3, SILVER, artists(), 1)  # no outcome says so, which the audit finds
     deployment.ledger.tables.pin("moma.artists", {"topic": "moma.public.artists"})

@@ -92,17 +92,9 @@ class Functions:
             "AWS_LAMBDA_FUNCTION_TIMEOUT": str(properties["Timeout"]),
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(properties.get("MemorySize", 512)),
         }
-        command = [
-            str(EMULATOR),
-            "--runtime-interface-emulator-address",
-            f"127.0.0.1:{port}",
-            "--runtime-api-address",
-            f"127.0.0.1:{api}",
-            str(self._python),
-            "-m",
-            "awslambdaric",
-            properties["Handler"],
-        ]
+        addresses = ["--runtime-interface-emulator-address", f"127.0.0.1:{port}"]
+        addresses += ["--runtime-api-address", f"127.0.0.1:{api}"]
+        command = [str(EMULATOR), *addresses, str(self._python), "-m", "awslambdaric", properties["Handler"]]
         log = (self._home / f"{function}.log").open("wb")
         process = subprocess.Popen(
             command, cwd=self._home / "task", env=settings, stdout=log, stderr=log, start_new_session=True

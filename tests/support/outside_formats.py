@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sluice.batch.manifest import ManifestObject
+from sluice.changes.hidden_columns import DELETED
 from sluice.config.document import Configuration
 from sluice.config.table import TableConfig
 from sluice.ledger.keys import PENDING
@@ -62,20 +63,9 @@ def play(bench: Workbench, folder: Path, configuration: Configuration) -> Played
                 played.reasons.append(str(verdict.reason))
                 continue
             tables[verdict.config.table] = verdict.config
-            parts[verdict.config.table].append(
-                ManifestObject(
-                    bench.bronze,
-                    key,
-                    version,
-                    len(body),
-                    schema,
-                    route.format or "",
-                    route.topic or "",
-                    route.kafka_partition,
-                    route.offset,
-                    next(arrivals),
-                )
-            )
+            facts = (len(body), schema, route.format or "", route.topic or "", route.kafka_partition, route.offset)
+            item = ManifestObject(bench.bronze, key, version, *facts, next(arrivals))
+            parts[verdict.config.table].append(item)
         for name, objects in parts.items():
             _merge(bench, tables[name], objects, played)
     for name, config in tables.items():
@@ -98,14 +88,8 @@ def live_rows(bench: Workbench, config: TableConfig) -> list[dict[str, Any]]:
         found = open_table(Silver(bench.services.tables_uri), config.table, span=NOW).reader(Shown()).read_all()
     except NoCommit:
         return []
-    rows = [
-        {
-            name: json_value(value)
-            for name, value in row.items()
-            if not name.startswith(("_hoodie_", "_sluice_")) and name != "__deleted"
-        }
-        for row in found.to_pylist()
-    ]
+    own = [name for name in found.schema.names if not name.startswith(("_hoodie_", "_sluice_")) and name != DELETED]
+    rows = [{name: json_value(row[name]) for name in own} for row in found.to_pylist()]
     return sorted(rows, key=str)
 
 
@@ -114,9 +98,7 @@ def differences(expected: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[st
     left = list(rows)
     problems = []
     for wanted in expected:
-        fits = next(
-            (row for row in left if all(row.get(name, _ABSENT) == value for name, value in wanted.items())), None
-        )
+        fits = next((row for row in left if {name: row.get(name, _ABSENT) for name in wanted} == wanted), None)
         if fits is None:
             problems.append(f"no row {dict(wanted)}")
         else:

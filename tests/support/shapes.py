@@ -14,61 +14,37 @@ from sluice_formats.decode import decode
 from sluice_formats.json.records import json_schemas
 from sluice_spark.merge.plan import PlannedRead, plan_read
 
+
 # The change event of https://debezium.io/documentation/reference/3.5/connectors/postgresql.html#postgresql-create-events,
 # in Connect's JSON form with its schema.
-_CUSTOMER = [
-    {"type": "int32", "optional": False, "field": "id"},
-    {"type": "string", "optional": False, "field": "first_name"},
-    {"type": "string", "optional": False, "field": "last_name"},
-    {"type": "string", "optional": False, "field": "email"},
-]
+def _struct(name: str, optional: bool, fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"type": "struct", "fields": fields, "optional": optional, "name": name}
+
+
+def _fields(optional: bool, **kinds: str) -> list[dict[str, Any]]:
+    return [{"type": kind, "optional": optional, "field": name} for name, kind in kinds.items()]
+
+
+_SERVER = "PostgreSQL_server.inventory.customers"
+_CUSTOMER = _fields(False, id="int32", first_name="string", last_name="string", email="string")
 _SOURCE = [
-    {"type": kind, "optional": optional, "field": field}
-    for field, kind, optional in (
-        ("version", "string", False),
-        ("connector", "string", False),
-        ("name", "string", False),
-        ("ts_ms", "int64", False),
-        ("snapshot", "boolean", True),
-        ("db", "string", False),
-        ("sequence", "string", True),
-        ("schema", "string", False),
-        ("table", "string", False),
-        ("txId", "int64", True),
-        ("lsn", "int64", True),
-        ("xmin", "int64", True),
-    )
+    *_fields(False, version="string", connector="string", name="string", ts_ms="int64"),
+    *_fields(True, snapshot="boolean"),
+    *_fields(False, db="string"),
+    *_fields(True, sequence="string"),
+    *_fields(False, schema="string", table="string"),
+    *_fields(True, txId="int64", lsn="int64", xmin="int64"),
 ]
-CREATE_SCHEMA: dict[str, Any] = {
-    "type": "struct",
-    "optional": False,
-    "name": "PostgreSQL_server.inventory.customers.Envelope",
-    "fields": [
-        {
-            "type": "struct",
-            "fields": _CUSTOMER,
-            "optional": True,
-            "name": "PostgreSQL_server.inventory.customers.Value",
-            "field": "before",
-        },
-        {
-            "type": "struct",
-            "fields": _CUSTOMER,
-            "optional": True,
-            "name": "PostgreSQL_server.inventory.customers.Value",
-            "field": "after",
-        },
-        {
-            "type": "struct",
-            "fields": _SOURCE,
-            "optional": False,
-            "name": "io.debezium.connector.postgresql.Source",
-            "field": "source",
-        },
-        {"type": "string", "optional": False, "field": "op"},
-        {"type": "int64", "optional": True, "field": "ts_ms"},
+CREATE_SCHEMA: dict[str, Any] = _struct(
+    f"{_SERVER}.Envelope",
+    False,
+    [
+        *({**_struct(f"{_SERVER}.Value", True, _CUSTOMER), "field": side} for side in ("before", "after")),
+        {**_struct("io.debezium.connector.postgresql.Source", False, _SOURCE), "field": "source"},
+        *_fields(False, op="string"),
+        *_fields(True, ts_ms="int64"),
     ],
-}
+)
 CREATE: dict[str, Any] = {
     "before": None,
     "after": {"id": 1, "first_name": "Anne", "last_name": "Kretchmar", "email": "annek@noanswer.org"},
