@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -121,6 +122,17 @@ def configuration(freshness_s: int = 0, rules: list[TableRule] | None = None, **
     return Configuration(rules=tuple(rules), lanes=(LaneConfig(LANE, **{"linger_s": 60, **lane}),))
 
 
+def admitted(number: int, table: str, at: int, topic: str = "") -> AdmittedObject:
+    """The record of a table's object of a number, admitted at a time (epoch ms)."""
+    return AdmittedObject(
+        ObjectId("bronze", f"topics/{table}/{table}+0+{number:010d}.avro", f"v{number}"),
+        items.PENDING,
+        at,
+        **{"size": 100, "format": "avro", "etag": f"e{number}", "via": "s3", "noticed_at": at},
+        **{"table": table, "lane": LANE, "topic": topic or table, "kafka_partition": 0, "offset": number},
+    )
+
+
 class SimulatedLane:
     """A lane and all that its runs need. Runs come and go; the ledger, documents and tables stay."""
 
@@ -150,25 +162,9 @@ class SimulatedLane:
         arrived = []
         for _ in range(n):
             self._objects += 1
-            identity = ObjectId("bronze", f"topics/{table}/{table}+0+{self._objects:010d}.avro", f"v{self._objects}")
-            self.ledger.objects.admit(
-                AdmittedObject(
-                    identity,
-                    items.PENDING,
-                    self.clock.now_ms(),
-                    size=100,
-                    noticed_at=self.clock.now_ms(),
-                    table=table,
-                    lane=LANE,
-                    topic=topic or table,
-                    kafka_partition=0,
-                    offset=self._objects,
-                    format="avro",
-                    etag=f"e{self._objects}",
-                    via="s3",
-                )
-            )
-            arrived.append(identity)
+            record = admitted(self._objects, table, self.clock.now_ms(), topic)
+            self.ledger.objects.admit(record)
+            arrived.append(record.id)
         if wake:
             self.ledger.lanes.wake(LANE)
         return arrived
@@ -240,10 +236,7 @@ class SimulatedLane:
         return self.ledger.objects.get([identity])[identity].state
 
     def states(self, identities: list[ObjectId]) -> dict[str, int]:
-        counted: dict[str, int] = {}
-        for record in self.ledger.objects.get(identities).values():
-            counted[record.state] = counted.get(record.state, 0) + 1
-        return counted
+        return dict(Counter(record.state for record in self.ledger.objects.get(identities).values()))
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """What was logged under a name, in order."""

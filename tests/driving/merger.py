@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
 from sluice.batch.claim import TableState
@@ -30,11 +30,7 @@ class Tables:
         return next((str(at) for at, (of, into, _) in enumerate(self.commits) if (of, into) == (batch, table)), None)
 
     def times_committed(self) -> dict[ObjectId, int]:
-        times: defaultdict[ObjectId, int] = defaultdict(int)
-        for _, _, objects in self.commits:
-            for item in objects:
-                times[item] += 1
-        return dict(times)
+        return dict(Counter(item for _, _, objects in self.commits for item in objects))
 
 
 class FakeMerger:
@@ -90,9 +86,6 @@ class FakeMerger:
         if not still_held():
             raise LaneLost("not held", table=table)
         good = frozenset(item.id for item in part.objects) - self.quarantined
-        bad = tuple(
-            ObjectError(item.id.hash, "corrupt", "on purpose") for item in part.objects if item.id in self.quarantined
-        )
         instant = None
         if table not in self.no_change and good:
             with self._lock:
@@ -100,16 +93,13 @@ class FakeMerger:
                 instant = self.tables.instant(manifest.batch, table)
         self.tables.unfinished.remove((manifest.batch, table))
         _raise_next(self.after[table])
-        return Outcome(
-            manifest.batch,
-            table,
-            "committed",
-            self._now_ms(),
-            instant=instant,
-            no_change=instant is None,
-            counts={"objects": len(part.objects)},
-            quarantined=bad,
-        )
+        return self._outcome(manifest, table, instant)
+
+    def _outcome(self, manifest: Manifest, table: str, instant: str | None) -> Outcome:
+        objects = [item.id for item in manifest.tables[table].objects]
+        bad = tuple(ObjectError(id.hash, "corrupt", "on purpose") for id in objects if id in self.quarantined)
+        facts = {"counts": {"objects": len(objects)}, "no_change": instant is None, "quarantined": bad}
+        return Outcome(manifest.batch, table, "committed", self._now_ms(), instant, **facts)
 
     def resolve_part(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome | None:
         self.calls.append(f"resolve {table}")
@@ -119,21 +109,7 @@ class FakeMerger:
         self.tables.unfinished[:] = [key for key in self.tables.unfinished if key[1] != table]
         self.tables.rolled_back.append(table)
         instant = self.tables.instant(manifest.batch, table)
-        if instant is None:
-            return None
-        return Outcome(
-            manifest.batch,
-            table,
-            "committed",
-            self._now_ms(),
-            instant=instant,
-            counts={"objects": len(manifest.tables[table].objects)},
-            quarantined=tuple(
-                ObjectError(item.id.hash, "corrupt", "on purpose")
-                for item in manifest.tables[table].objects
-                if item.id in self.quarantined
-            ),
-        )
+        return None if instant is None else self._outcome(manifest, table, instant)
 
     def serve_table(
         self,
@@ -156,10 +132,8 @@ class FakeMerger:
             raise LaneLost("not held", table=config.table)
         self.tables.served.append((config.table, service))
         self.slices[config.table] -= 1
-        return SliceDone(
-            ServiceReport(files_before=2, files_after=1, ms=self.slice_ms, instant=str(len(self.tables.served))),
-            more=self.slices[config.table] > 0,
-        )
+        report = ServiceReport(files_before=2, files_after=1, ms=self.slice_ms, instant=str(len(self.tables.served)))
+        return SliceDone(report, more=self.slices[config.table] > 0)
 
     def abandon(self) -> None:
         self.calls.append("abandon")

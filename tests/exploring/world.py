@@ -16,17 +16,24 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 from driving.clock import START
-from driving.lane import LANE, ConfigurationFile, ConfigurationReader, Documents, InThisThread, configuration
+from driving.lane import (
+    LANE,
+    ConfigurationFile,
+    ConfigurationReader,
+    Documents,
+    InThisThread,
+    admitted,
+    configuration,
+)
+from support.builders import JOB_ENVIRONMENT
 from support.extent import WHOLE
 
 from exploring.memory_dynamodb import MemoryDynamoDb
 from exploring.schedules import Actor, Body, Stage
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import COMMITTED, Outcome
-from sluice.lane.job_request import JobEnvironment
 from sluice.lane.machine import IDLE, wanted_at
 from sluice.ledger import keys as items
-from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
 from sluice.services.requests import SliceDone
 from sluice_aws.lanes.job_runs import JobRuns
@@ -39,18 +46,6 @@ from sluice_spark.run.hold import LaneHold, RunIdentity
 from sluice_spark.run.loop import RunLoop
 from sluice_spark.run.step import Ports
 
-APPLICATION = "00app"
-ENVIRONMENT = JobEnvironment(
-    APPLICATION,
-    "arn:aws:iam::111122223333:role/job",
-    "eu-central-1",
-    "r",
-    "ledger",
-    "bronze",
-    "silver",
-    "artifacts",
-    "j",
-)
 LINGER_S = 2
 CALM_ROUNDS = 40  # supervisions after a schedule; back-offs and one take-over need fewer
 # No protocol reads these: calls on them are no steps of a schedule.
@@ -151,12 +146,8 @@ class Emr:
         if token not in self.runs:
             number = len(self.runs) + 1
             created = datetime.fromtimestamp(self._world.now / 1000, timezone.utc)
-            self.runs[token] = {
-                "id": f"00job{number}",
-                "name": request["name"],
-                "state": "RUNNING",
-                "createdAt": created,
-            }
+            described = {"name": request["name"], "state": "RUNNING", "createdAt": created}
+            self.runs[token] = {"id": f"00job{number}", **described}
             self._world.launch(RunIdentity(LANE, request["name"], f"00job{number}"))
         return {"jobRunId": self.runs[token]["id"]}
 
@@ -284,7 +275,7 @@ class LaneWorld:
         self._calm = False
         self._entropy = 0
         self._configuration = configuration(linger_s=LINGER_S, batch_objects=scenario.batch_objects, max_age_s=3600)
-        self.objects = [_admitted(number, table) for number, table in enumerate(scenario.objects)]
+        self.objects = [admitted(number, table, START) for number, table in enumerate(scenario.objects)]
         self.killers = frozenset(self.objects[number].id for number in scenario.kills)
 
     def actors(self) -> list[tuple[str, Body]]:
@@ -409,13 +400,13 @@ class LaneWorld:
         return Ledger(client, "ledger", threads=1, sleep=lambda _: None)
 
     def _job_runs(self, actor: Actor | None) -> JobRuns:
-        return JobRuns(self.emr if actor is None else _Stepped("emr", self.emr, actor), APPLICATION)
+        return JobRuns(self.emr if actor is None else _Stepped("emr", self.emr, actor), JOB_ENVIRONMENT.application_id)
 
     def _starter(self, ledger: Ledger, actor: Actor | None) -> Starter:
         return Starter(
             ledger=ledger,
             job_runs=self._job_runs(actor),
-            environment=ENVIRONMENT,
+            environment=JOB_ENVIRONMENT,
             report=_Report(self),
             now=lambda: self.now,
             entropy=self._next_entropy,
@@ -427,21 +418,3 @@ class LaneWorld:
     def _next_entropy(self) -> str:
         self._entropy += 1
         return f"{self._entropy:08x}"
-
-
-def _admitted(number: int, table: str) -> AdmittedObject:
-    return AdmittedObject(
-        ObjectId("bronze", f"topics/{table}/{table}+0+{number:010d}.avro", f"v{number}"),
-        items.PENDING,
-        START,
-        size=100,
-        noticed_at=START,
-        table=table,
-        lane=LANE,
-        topic=table,
-        kafka_partition=0,
-        offset=number,
-        format="avro",
-        etag=f"e{number}",
-        via="s3",
-    )

@@ -31,13 +31,10 @@ def new_world(client):
     def make(threads=1):
         name = f"ledger-{next(numbers)}"
         create_ledger_table(client, name)
-        simulated = SimulatedLane(
-            client, configuration(linger_s=2, batch_objects=6), ledger_table=name, threads=threads
-        )
+        configured = configuration(linger_s=2, batch_objects=6)
+        simulated = SimulatedLane(client, configured, ledger_table=name, threads=threads)
         orders, customers, lines = (
-            simulated.put("shop.orders", 2),
-            simulated.put("shop.customers", 2),
-            simulated.put("shop.lines", 1),
+            simulated.put(f"shop.{table}", n) for table, n in (("orders", 2), ("customers", 2), ("lines", 1))
         )
         simulated.good, simulated.bad = [orders[0], *customers, *lines], [orders[1]]
         simulated.merger.quarantined = frozenset(simulated.bad)
@@ -65,17 +62,6 @@ def live(simulated, mortality, executor=None):
     simulated.lapse(identity)
 
 
-def live_on(simulated):
-    """Runs are started as the schedule would, until nothing wants one."""
-    for _ in range(MOST_RUNS):
-        at = wanted_at(simulated.ledger.lanes.get(LANE))
-        if at is None:
-            return
-        simulated.clock.advance(max(0, at - simulated.clock.now_ms()))
-        live(simulated, Mortality())
-    pytest.fail("the lane never comes to rest")
-
-
 def check(simulated):
     """The driver's share of `one-state`, `equals-its-source` and `outcome-before-ledger`."""
     assert simulated.states(simulated.good) == {"committed": len(simulated.good)}
@@ -94,24 +80,20 @@ def check(simulated):
 def steps_of_a_whole_life(new_world):
     simulated, mortality = new_world(), Mortality()
     live(simulated, mortality)
-    live_on(simulated)
+    simulated.live_on(MOST_RUNS)
     check(simulated)
     return mortality.steps
 
 
 def test_a_run_that_dies_behind_any_step_loses_nothing_and_doubles_nothing(new_world):
     steps = steps_of_a_whole_life(new_world)
-    assert len(steps) > 60 and {
-        "merger.merge_part",
-        "merger.resolve_part",
-        "documents.put_manifest",
-        "documents.put_outcome",
-    } <= set(steps)
+    ports = ("merger.merge_part", "merger.resolve_part", "documents.put_manifest", "documents.put_outcome")
+    assert len(steps) > 60 and set(ports) <= set(steps)
     first = {steps.index(step) + 1 for step in steps}  # of each kind of step
     for dies_at in sorted(first | set(range(1, len(steps) + 1, 1 if WHOLE else 4))):
         simulated = new_world()
         live(simulated, Mortality(dies_at))
-        live_on(simulated)
+        simulated.live_on(MOST_RUNS)
         try:
             check(simulated)
         except AssertionError as wrong:
@@ -133,7 +115,7 @@ def test_runs_that_die_one_after_the_other_lose_nothing_and_double_nothing(new_w
             live(simulated, Mortality(dies_at))
         if simulated.ledger.lanes.get(LANE).state != IDLE:
             simulated.ledger.lanes.resume(LANE)
-        live_on(simulated)
+        simulated.live_on(MOST_RUNS)
         try:
             check(simulated)
         except AssertionError as wrong:
@@ -145,5 +127,5 @@ def test_a_batch_of_two_tables_cut_off_between_their_commits_is_finished(new_wor
         simulated = new_world(threads=2)
         with two_threads() as pool:
             live(simulated, Mortality(dies_at), executor=pool)
-        live_on(simulated)
+        simulated.live_on(MOST_RUNS)
         check(simulated)
