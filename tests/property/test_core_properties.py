@@ -60,11 +60,8 @@ def test_a_position_is_either_of_the_stored_form_or_refused(generation, kind, co
         stored = encode(generation, kind, components, offset)
     except Unordered:
         return
-    assert (
-        set(stored) <= set(string.hexdigits + ".")
-        and len(stored)
-        == {"offset": 25, "postgres": 46, "mysql": 78, "sqlserver": 78, "oracle": 99, "mongodb": 57}[kind]
-    )
+    lengths = {"offset": 25, "postgres": 46, "mysql": 78, "sqlserver": 78, "oracle": 99, "mongodb": 57}
+    assert set(stored) <= set(string.hexdigits + ".") and len(stored) == lengths[kind]
 
 
 @given(KEYS, st.booleans())
@@ -72,43 +69,20 @@ def test_every_key_comes_back_from_its_notice_as_it_was(key, plus):
     if len(key.encode()) > 1024:
         return
     encoded = quote_plus(key, safe="/") if plus else quote(key, safe="/")
-    body = json.dumps(
-        {
-            "Records": [
-                {
-                    "eventName": "ObjectCreated:Put",
-                    "s3": {"bucket": {"name": "b"}, "object": {"key": encoded, "versionId": "v"}},
-                }
-            ]
-        }
-    )
-    assert [notice.id for notice in parse_body(body).notices] == [ObjectId("b", key, "v")]
-    event = json.dumps(
-        {
-            "detail-type": "Object Created",
-            "source": "aws.s3",
-            "detail": {"bucket": {"name": "b"}, "object": {"key": key, "version-id": "v"}},
-        }
-    )
-    assert [notice.id for notice in parse_body(event).notices] == [ObjectId("b", key, "v")]
+    bucket, expected = {"bucket": {"name": "b"}}, [ObjectId("b", key, "v")]
+    record = {"eventName": "ObjectCreated:Put", "s3": {**bucket, "object": {"key": encoded, "versionId": "v"}}}
+    assert [notice.id for notice in parse_body(json.dumps({"Records": [record]})).notices] == expected
+    detail = {**bucket, "object": {"key": key, "version-id": "v"}}
+    event = {"detail-type": "Object Created", "source": "aws.s3", "detail": detail}
+    assert [notice.id for notice in parse_body(json.dumps(event)).notices] == expected
 
 
-@given(
-    JSON
-    | st.fixed_dictionaries(
-        {
-            "Records": st.lists(
-                st.fixed_dictionaries(
-                    {
-                        "eventName": st.just("ObjectCreated:Put"),
-                        "s3": st.fixed_dictionaries({"bucket": JSON, "object": JSON}),
-                    }
-                ),
-                max_size=4,
-            )
-        }
-    )
+RECORDS = st.fixed_dictionaries(
+    {"eventName": st.just("ObjectCreated:Put"), "s3": st.fixed_dictionaries({"bucket": JSON, "object": JSON})}
 )
+
+
+@given(JSON | st.fixed_dictionaries({"Records": st.lists(RECORDS, max_size=4)}))
 def test_no_message_breaks_the_parser_and_every_record_of_it_is_accounted_for(message):
     parsed = parse_body(json.dumps(message))
     records = message["Records"] if isinstance(message, dict) and isinstance(message.get("Records"), list) else [None]
@@ -121,29 +95,10 @@ def test_no_body_breaks_the_parser(body):
     parse_body(body)
 
 
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                "topics",
-                "tombstone",
-                "a.b",
-                "t+0+1.avro",
-                "t(0_1).avro",
-                "x.keys.avro",
-                "_x",
-                "partition=1",
-                "",
-                "é",
-                "x.json",
-                " ",
-            ]
-        ),
-        max_size=6,
-    ).map("/".join)
-    | KEYS,
-    st.none() | st.integers(0, 10),
-)
+FOLDERS = "topics tombstone a.b t+0+1.avro t(0_1).avro x.keys.avro _x partition=1 é x.json".split()
+
+
+@given(st.lists(st.sampled_from([*FOLDERS, "", " "]), max_size=6).map("/".join) | KEYS, st.none() | st.integers(0, 10))
 def test_every_key_is_routed_ignored_by_a_rule_or_reported_with_a_reason(key, size):
     route = classify(key, size)
     if route.kind == CHANGE_FILE:
@@ -152,64 +107,28 @@ def test_every_key_is_routed_ignored_by_a_rule_or_reported_with_a_reason(key, si
         assert (route.kind == IGNORED and route.rule) or (route.kind == UNROUTABLE and route.reason)
 
 
+MEMBERS = "type name items values fields connect.name logicalType precision scale connect.parameters namespace".split()
 AVRO = st.recursive(
     st.sampled_from(["null", "int", "long", "string", "bytes", "Value", "map", "array", "record", 5, None, ""]),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "type",
-                    "name",
-                    "items",
-                    "values",
-                    "fields",
-                    "connect.name",
-                    "logicalType",
-                    "precision",
-                    "scale",
-                    "connect.parameters",
-                    "namespace",
-                ]
-            ),
-            inner,
-            max_size=5,
-        )
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(MEMBERS), inner, max_size=5),
     max_leaves=15,
 )
 
 
 @given(AVRO, AVRO)
 def test_a_schema_is_understood_or_refused_and_never_breaks_the_reader(field, whole):
-    for schema in (
-        whole,
-        {"type": "record", "name": "Value", "fields": [{"name": "a", "type": field}]},
-        {
-            "type": "record",
-            "name": "E",
-            "fields": [
-                {"name": "op", "type": "string"},
-                {"name": "source", "type": field},
-                {"name": "after", "type": whole},
-            ],
-        },
-    ):
+    flat = [{"name": "a", "type": field}]
+    sides = [{"name": name, "type": kind} for name, kind in (("op", "string"), ("source", field), ("after", whole))]
+    records = [{"type": "record", "name": name, "fields": fields} for name, fields in (("Value", flat), ("E", sides))]
+    for schema in (whole, *records):
         try:
             read_writer_schema(schema)
         except SluiceError as error:
             assert str(error)
 
 
-TIMES = [
-    "timestamp_millis",
-    "timestamp_micros",
-    "timestamp_nanos",
-    "zoned_timestamp",
-    "time_millis",
-    "time_micros",
-    "time_nanos",
-]
+TIMES = [f"{kind}_{unit}" for kind in ("timestamp", "time") for unit in ("millis", "micros", "nanos")]
+TIMES.append("zoned_timestamp")
 COLUMNS = st.sampled_from(["int", "long", "float", "double", "string", *TIMES]).map(
     lambda kind: plain_column("c", kind, False, kind)
 ) | st.tuples(st.integers(1, 38), st.integers(0, 38)).filter(lambda digits: digits[1] <= digits[0]).map(
