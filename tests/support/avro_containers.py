@@ -16,15 +16,24 @@ SCHEMA: dict[str, Any] = avro_record({"id": "int", "s": "string"}, name="V")
 SYNC = bytes(16)
 
 
-def encoded_long(number: int) -> bytes:
-    """Avro's variable-length zig-zag form of a number from 0."""
-    number <<= 1
+def encoded_varint(number: int) -> bytes:
+    """A number from 0 in groups of seven bits, the lowest first."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
         number >>= 7
-    out.append(number)
-    return bytes(out)
+    return bytes(out) + bytes([number])
+
+
+def encoded_long(number: int) -> bytes:
+    """Avro's variable-length zig-zag form of a number from 0."""
+    return encoded_varint(number << 1)
+
+
+def header(*entries: tuple[bytes, bytes]) -> bytes:
+    """The header of a container with these entries in its map."""
+    parts = b"".join(encoded_long(len(part)) + part for entry in entries for part in entry)
+    return b"Obj\x01" + encoded_long(len(entries)) + parts + b"\x00" + SYNC
 
 
 def deflated(plain: bytes) -> bytes:
@@ -48,14 +57,7 @@ PACK = {
 
 def container(codec: str, *blocks: tuple[int, bytes], schema: Any = SCHEMA) -> bytes:
     """A container of blocks as they are given: a number of records and their packed bytes."""
-    pairs = [(b"avro.schema", json.dumps(schema).encode()), (b"avro.codec", codec.encode())]
-    head = (
-        b"Obj\x01"
-        + encoded_long(len(pairs))
-        + b"".join(encoded_long(len(part)) + part for pair in pairs for part in pair)
-        + b"\x00"
-        + SYNC
-    )
+    head = header((b"avro.schema", json.dumps(schema).encode()), (b"avro.codec", codec.encode()))
     return head + b"".join(encoded_long(records) + encoded_long(len(data)) + data + SYNC for records, data in blocks)
 
 

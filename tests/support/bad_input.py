@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sluice.config.limits import MIB, Limits
-from support.avro_containers import PACK, container, encoded_long
+from support.avro_containers import PACK, container, encoded_long, header
 from support.builders import avro_object, avro_record, change
 
 # One table's limits for all of it, so that what is too much is little.
@@ -101,14 +101,7 @@ def _as_text(column: Any, kind: Any) -> Any:
 
 
 def schema_head(schema: bytes, codec: bytes = b"null") -> bytes:
-    pairs = [(b"avro.schema", schema), (b"avro.codec", codec)]
-    return (
-        b"Obj\x01"
-        + encoded_long(2)
-        + b"".join(encoded_long(len(part)) + part for pair in pairs for part in pair)
-        + b"\x00"
-        + bytes(16)
-    )
+    return header((b"avro.schema", schema), (b"avro.codec", codec))
 
 
 def of_schema(schema: Any) -> bytes:

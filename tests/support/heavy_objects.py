@@ -23,7 +23,8 @@ from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode, schemas_of
 from sluice_formats.parquet_footer import read_footer
 from sluice_formats.records import reader_plan
-from support.hostile_objects import encoded_varint, most_memory
+from support.avro_containers import encoded_varint
+from support.hostile_objects import most_memory
 
 MIB = 1024**2
 

@@ -24,7 +24,7 @@ from sluice_aws.admission.admit import Admission
 from sluice_aws.admission.heads import Heads
 from sluice_aws.s3.schemas import SchemaStore
 from sluice_formats.avro_header import Head
-from support.avro_containers import encoded_long
+from support.avro_containers import encoded_varint, header
 
 HEADER_BYTES, FOOTER_BYTES = 1024**2 - 1_000, 4 * 1024**2 - 1_000  # a little less than is read at most
 SCHEMA_VALUES, HELD_VALUES = 131_000, 99_000  # likewise, of the values that are taken
@@ -32,18 +32,12 @@ FIELD = b'{"name":"x","type":"int"}'
 CHAIN = b'{"a":' * 100 + b"1" + b"}" * 100  # objects of one entry take most memory for their bytes
 
 
-def avro(*entries: tuple[bytes, bytes]) -> bytes:
-    """The header of a container with these entries."""
-    meta = b"".join(encoded_long(len(part)) + part for entry in entries for part in entry)
-    return b"Obj\x01" + encoded_long(len(entries)) + meta + b"\x00" + bytes(16)
-
-
 def schema_of(fields: bytes = FIELD, more: bytes = b"") -> bytes:
     return b'{"type":"record","name":"A",' + more + b'"fields":[' + fields + b"]}"
 
 
 def of_schema(schema: bytes) -> tuple[str, bytes]:
-    return "avro", avro((b"avro.schema", schema))
+    return "avro", header((b"avro.schema", schema))
 
 
 def parquet(*fields: bytes) -> tuple[str, bytes]:
@@ -59,14 +53,6 @@ def structs(field: bytes, number: int, items: bytes) -> bytes:
 
 def binary(field: bytes, value: bytes) -> bytes:
     return field + encoded_varint(len(value)) + value
-
-
-def encoded_varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes(out) + bytes([number])
 
 
 SCHEMA, ROWS, NO_GROUPS, METADATA = b"\x29", b"\x16\x02", b"\x19\x0c", b"\x19"
