@@ -51,8 +51,8 @@ class Documents:
         return key
 
     def some_of(self, lane: str, most: int) -> list[Manifest]:
-        named = sorted(key for key in self.stored if key.startswith(manifests_prefix(lane)))
-        return [Manifest.from_json(self.stored[key]) for key in named[:most]]
+        keys = sorted(key for key in self.stored if key.startswith(manifests_prefix(lane)))
+        return [Manifest.from_json(self.stored[key]) for key in keys[:most]]
 
     def manifest(self, key: str) -> Manifest | None:
         return Manifest.from_json(self.stored[key]) if key in self.stored else None

@@ -66,11 +66,11 @@ class EmulatedCatalog:
 
     def keep_schema(self, config: TableConfig, schema: Any) -> str:
         """Remember a writer schema that came for a table, as admission does; its fingerprint."""
-        named = SchemaStore(Objects(self.s3), SILVER).keep(schema)
+        mark = SchemaStore(Objects(self.s3), SILVER).keep(schema)
         SchemaHistory(Objects(self.s3), SILVER).note(
-            SeenSchema(config.table, named, (), (SchemaVerdict(1, "", "new_table", ()),))
+            SeenSchema(config.table, mark, (), (SchemaVerdict(1, "", "new_table", ()),))
         )
-        return named
+        return mark
 
     def archive(self, config: TableConfig, instant: str) -> None:
         """Take a commit out of the active timeline."""
@@ -111,8 +111,8 @@ class EmulatedCatalog:
             if column["Name"] in comments:
                 column["Comment"] = comments[column["Name"]]
         columns += changes.get("columns", [])
-        kept = ("Name", "TableType", "PartitionKeys", "ViewOriginalText", "ViewExpandedText", "Owner")
-        made = {key: table[key] for key in kept if key in table}
+        names = ("Name", "TableType", "PartitionKeys", "ViewOriginalText", "ViewExpandedText", "Owner")
+        made = {key: table[key] for key in names if key in table}
         made["Parameters"] = {**table["Parameters"], **changes.get("parameters", {})}
         made["StorageDescriptor"] = {**storage, "Columns": columns}
         if "description" in changes:

@@ -158,12 +158,12 @@ def _unexpected_objects(scene: Scene, items: Iterable[Mapping[str, Any]]) -> lis
 
 
 def _unrest(scene: Scene) -> list[str]:
-    lane, found = scene.lane(), []
+    lane, unrest = scene.lane(), []
     if lane.state not in (("paused",) if scene.judged_paused else ("idle", "running")):
-        found.append(f"lane is {lane.state}: {lane.reason}")
+        unrest.append(f"lane is {lane.state}: {lane.reason}")
     if lane.failures:
-        found.append(f"lane counts {lane.failures} failures")
-    found += [f"batch {pointer.batch} is open" for pointer in scene.ledger.batches.unsettled(lane.lane)]
+        unrest.append(f"lane counts {lane.failures} failures")
+    unrest += [f"batch {pointer.batch} is open" for pointer in scene.ledger.batches.unsettled(lane.lane)]
     waiting = scene.ledger.pending.oldest(lane.lane, 100)
-    found += [f"{item.id.key} waits" for item in waiting if item.table in scene.world.tables]
-    return found
+    unrest += [f"{item.id.key} waits" for item in waiting if item.table in scene.world.tables]
+    return unrest

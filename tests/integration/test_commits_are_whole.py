@@ -45,8 +45,8 @@ def stored(target: Target, database: str) -> tuple[set[str], int]:
 def read(target: Target, database: str) -> set[str]:
     """Which change's rows a newly opened table shows; every row is there."""
     rows = read_table(target, f"{database}.{TABLE}").to_pylist()
-    assert sorted(found[SOURCES[TABLE].key] for found in rows) == list(range(1, ROWS + 1))
-    return {found["venuename"] for found in rows}
+    assert sorted(row[SOURCES[TABLE].key] for row in rows) == list(range(1, ROWS + 1))
+    return {row["venuename"] for row in rows}
 
 
 @pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])

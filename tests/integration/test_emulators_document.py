@@ -55,15 +55,15 @@ class Announced:
         self.bodies = self._received()
 
     def _received(self) -> list[str]:
-        found: list[str] = []
+        bodies: list[str] = []
         deadline = time.monotonic() + patient(60)
-        while len(found) < 4:
-            assert time.monotonic() < deadline, found
+        while len(bodies) < 4:
+            assert time.monotonic() < deadline, bodies
             answer = self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10, WaitTimeSeconds=1)
             for message in answer.get("Messages", ()):
                 self.sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=message["ReceiptHandle"])
-                found += [] if "s3:TestEvent" in message["Body"] else [message["Body"]]
-        return found
+                bodies += [] if "s3:TestEvent" in message["Body"] else [message["Body"]]
+        return bodies
 
     def notices(self, via: str) -> list[Notice]:
         """The parsed notices, in the order of their versions; notices without a version come last."""

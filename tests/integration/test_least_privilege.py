@@ -138,9 +138,9 @@ def table_that_changes(deployment):
     deployment.ledger.tables.pin("moma.artists", {"topic": "moma.public.artists"})
     config = artists()
     fields = [{"name": "artist_id", "type": "long", "doc": "who"}]
-    named = SchemaStore(Objects(deployment.s3), SILVER).keep({"type": "record", "name": "Value", "fields": fields})
+    mark = SchemaStore(Objects(deployment.s3), SILVER).keep({"type": "record", "name": "Value", "fields": fields})
     verdict = SchemaVerdict(1, "", "new_table", ())
-    SchemaHistory(Objects(deployment.s3), SILVER).note(SeenSchema("moma.artists", named, (), (verdict,)))
+    SchemaHistory(Objects(deployment.s3), SILVER).note(SeenSchema("moma.artists", mark, (), (verdict,)))
     german, french = "nationality=German", "nationality=French"
     wider = [(column, "long" if column == "birth_year" else kind) for column, kind in ARTIST]
 

@@ -68,6 +68,6 @@ def test_forty_of_two_hundred_tables_change_in_one_batch(
     assert len(batches) <= 6, f"{batches} {seen}"
     for table in busy:
         assert [(row["id"], row["name"]) for row in read_table(stack.target, table).to_pylist()] == [(7, "second")]
-    listed = {each["table"]: each for each in stack.describe("status")["tables"]}
+    listed = {entry["table"]: entry for entry in stack.describe("status")["tables"]}
     assert [listed[table]["committed"]["objects"] for table in busy] == [2] * BUSY
     assert max(seconds["status"], seconds["top --once"], seconds["config plan"]) < 30, seen

@@ -181,9 +181,9 @@ COLUMNS = ("--column", "code", "--column", "region", "--column", "label")
 
 def values(rows: Iterable[Mapping[str, Any]]) -> set[tuple[Any, Any]]:
     """Of rows that all have the region."""
-    found = [dict(row) for row in rows]
-    assert {row["region"] for row in found} == {REGION}
-    return {(row["code"], row["label"]) for row in found}
+    shown = [dict(row) for row in rows]
+    assert {row["region"] for row in shown} == {REGION}
+    return {(row["code"], row["label"]) for row in shown}
 
 
 def test_nulls_empty_text_unicode_and_quotes_in_keys_are_read_in_every_form(source: Source, tmp_path: Any) -> None:
@@ -217,11 +217,11 @@ def test_such_rows_are_read_as_of_a_moment_and_compared_between_two(source: Sour
     assert values(row for row in changed if not row["__deleted"]) == NOW
     assert [row["code"] for row in changed if row["__deleted"]] == [CODES[1]]
     differing = source.lines("diff", source.table, "--from", first)
-    found = {(item["key"]["code"], item["key"]["region"]): item for item in differing}
+    by_key = {(item["key"]["code"], item["key"]["region"]): item for item in differing}
     kinds = {(code, REGION): "removed" if at == 1 else "changed" for at, code in enumerate(CODES)}
-    assert {key: item["difference"] for key, item in found.items()} == kinds
-    assert {(code, item["before"]["label"]) for (code, _), item in found.items()} == FIRST
-    assert {(code, item["after"]["label"]) for (code, _), item in found.items() if item["after"]} == NOW
+    assert {key: item["difference"] for key, item in by_key.items()} == kinds
+    assert {(code, item["before"]["label"]) for (code, _), item in by_key.items()} == FIRST
+    assert {(code, item["after"]["label"]) for (code, _), item in by_key.items() if item["after"]} == NOW
     as_csv = source.printed("diff", source.table, "--from", first, "--csv")
     keys = [json.loads(row["key"]) for row in csv.DictReader(io.StringIO(as_csv, newline=""))]
     assert {key["code"] for key in keys} == set(CODES)

@@ -68,7 +68,7 @@ class FixtureSet:
 
     def delivery(self, order: str, phase: Phase | None = None) -> tuple[Delivered, ...]:
         """Objects in the order they are put, repetitions included; of one phase, or of all."""
-        keys = frozenset(phase.keys) if phase else frozenset(key for each in self.phases for key in each.keys)
+        keys = frozenset(phase.keys) if phase else frozenset(key for phase in self.phases for key in phase.keys)
         return tuple(item for item in self.orders[order] if item.key in keys)
 
     def side_objects(self) -> int:
@@ -164,8 +164,8 @@ def find_set(name: str, environment: Mapping[str, str]) -> FixtureSet:
     """
     plan = PLANS[name]
     shared = shared_folders(environment)
-    folders = (each / name for each in (BUNDLED, *shared))
-    folder = next((each for each in folders if (each / "manifest.json").exists()), None)
+    folders = (folder / name for folder in (BUNDLED, *shared))
+    folder = next((folder for folder in folders if (folder / "manifest.json").exists()), None)
     if folder is None:
         raise SetMissing(
             f"{name} is not bundled: let SLUICE_FIXTURES name the folder that holds it"

@@ -73,9 +73,9 @@ def redelivered(soak: Soak, draw: random.Random) -> AbstractContextManager[None]
 
 def repeated(soak: Soak, draw: random.Random) -> AbstractContextManager[None]:
     """Objects come again: under their keys, and under those of another day, as after a reset of the sink's offsets."""
-    known = [made for made, _ in soak.world.put_objects]
-    appended = [made for made in known if TABLES[made.name].append_only]
-    for made in draw.sample(known, min(3, len(known))) + draw.sample(appended, min(1, len(appended))):
+    arrived = [made for made, _ in soak.world.put_objects]
+    appended = [made for made in arrived if TABLES[made.name].append_only]
+    for made in draw.sample(arrived, min(3, len(arrived))) + draw.sample(appended, min(1, len(appended))):
         soak.world.put(made)
         soak.world.put(made, key=made.key.replace("/day=21/", "/day=22/"))
     return nullcontext()

@@ -203,15 +203,15 @@ class Soak:
     # ---------------------------------------------------------------- the report
     def _report(self, seconds: float, every_s: float, settled_s: float) -> dict[str, Any]:
         verdict = judge_scene(self.scene)
-        problems = {kind: list(found) for kind, found in verdict.problems.items()}
+        problems = {kind: list(texts) for kind, texts in verdict.problems.items()}
         if self.unrest:
             problems.setdefault("lane", []).extend(self.unrest)
-        early = next((found for at, found in self.memory if at >= seconds / 5), Memory())
+        early = next((memory for at, memory in self.memory if at >= seconds / 5), Memory())
         late = self.memory[-1][1] if self.memory else Memory()
         if late.emulator - early.emulator > GROWTH_MB or late.per_function - early.per_function > FUNCTION_GROWTH_MB:
             problems["memory"] = [f"it grew from {early} to {late}"]
-        if self.alone and (found := self._scheduled_audit()):
-            problems["scheduled audit"] = found
+        if self.alone and (overdue := self._scheduled_audit()):
+            problems["scheduled audit"] = overdue
         waiting = [one.fault for one in self.recoveries if one.seconds is None]
         if waiting:
             problems["recovery"] = waiting
@@ -254,7 +254,7 @@ class Soak:
             "memory_mb": {
                 "after_a_fifth": asdict(early),
                 "at_the_end": asdict(late),
-                "largest_drivers": max((found.drivers for _, found in self.memory), default=0),
+                "largest_drivers": max((memory.drivers for _, memory in self.memory), default=0),
             },
         }
 

@@ -103,8 +103,8 @@ class SoakWorld:
 
     def form(self, table: str) -> Form:
         """How the table shows its rows."""
-        found = TABLES[table.rpartition(".")[2]]
-        return form_of(found.source, TEXTS[found.source], {"table": table, **found.rule})
+        described = TABLES[table.rpartition(".")[2]]
+        return form_of(described.source, TEXTS[described.source], {"table": table, **described.rule})
 
     def rules(self) -> list[dict[str, Any]]:
         """The entries of tables.yaml."""
@@ -205,19 +205,19 @@ class SoakWorld:
     def _record(
         self, table: SoakTable, draw: random.Random, op: str, number: int, change: int
     ) -> tuple[dict[str, Any], Change]:
-        found = self._row(table, number)
-        key, at = int(str(found[SOURCES[table.source].key])), 1_795_300_000_000 + change
+        values = self._row(table, number)
+        key, at = int(str(values[SOURCES[table.source].key])), 1_795_300_000_000 + change
         text = None if op == "d" else f"{table.name[:1]}{change}"
         if op == "d":
-            found = dict(key_only(table.source, found))
+            values = dict(key_only(table.source, values))
         else:
-            found[TEXTS[table.source]] = text
+            values[TEXTS[table.source]] = text
             if table.source in STATES and draw.random() < 0.3:
-                found[STATES[table.source]] = draw.choice(CITIES)[1]
+                values[STATES[table.source]] = draw.choice(CITIES)[1]
         if op == UNEXPECTED_OP:
-            found |= UNEXPECTED[table.source]
+            values |= UNEXPECTED[table.source]
         debezium = "u" if op == UNEXPECTED_OP else op
-        return record(table.source, found, op=debezium, change=change, ts_ms=at), Change(key, at, text)
+        return record(table.source, values, op=debezium, change=change, ts_ms=at), Change(key, at, text)
 
     def _row(self, table: SoakTable, number: int) -> dict[str, Any]:
         return dict(row(table.source, number, seed=self.seed, sizes=SIZES))

@@ -36,8 +36,8 @@ def note_commit(ledger: Ledger, outcome: Outcome, counts: Mapping[str, int]) -> 
     before = ledger.tables.get(outcome.table)
     totals = Counter(before.totals)
     totals.update(counts)
-    known = KnownTable(last=outcome, noted=outcome, committed=outcome, pinned=before.pinned or {}, totals=totals)
-    assert ledger.recovery.restore_table(outcome.table, known, purge_floors={}), "a later commit is known"
+    state = KnownTable(last=outcome, noted=outcome, committed=outcome, pinned=before.pinned or {}, totals=totals)
+    assert ledger.recovery.restore_table(outcome.table, state, purge_floors={}), "a later commit is known"
 
 
 def halt(ledger: Ledger, lane: str, *, first_at: int = 0) -> None:

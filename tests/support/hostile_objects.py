@@ -64,8 +64,8 @@ def group(name: bytes, children: int) -> bytes:
 
 
 def footer_of_structs(number: int) -> tuple[str, bytes]:
-    each = b"\x15\x02\x00"
-    return parquet(structs(SCHEMA, FOOTER_BYTES // 3 - number, each * (FOOTER_BYTES // 3 - number)), ROWS)
+    struct = b"\x15\x02\x00"
+    return parquet(structs(SCHEMA, FOOTER_BYTES // 3 - number, struct * (FOOTER_BYTES // 3 - number)), ROWS)
 
 
 def footer_of_groups() -> tuple[str, bytes]:
@@ -163,9 +163,10 @@ def admitted(objects: list[tuple[str, bytes]]) -> dict[str, int]:
     notices = [
         Notice(ObjectId("bronze", key, "v"), len(body), None, None, "created", "s3") for key, body in bodies.items()
     ]
-    found = admission.admit_all(notices, configuration)
-    assert not found.failed, found.failed
-    return Counter(each.written.code or each.written.state for each in found.done.values())
+    result = admission.admit_all(notices, configuration)
+    assert not result.failed, result.failed
+    written = [one.written for one in result.done.values()]
+    return Counter(record.code or record.state for record in written)
 
 
 def most_memory() -> int:

@@ -85,11 +85,11 @@ def _merge(bench: Workbench, config: TableConfig, objects: Sequence[ManifestObje
 def live_rows(bench: Workbench, config: TableConfig) -> list[dict[str, Any]]:
     """The table's rows as `sluice query --json` shows them, in the order of their text."""
     try:
-        found = open_table(Silver(bench.services.tables_uri), config.table, span=NOW).reader(Shown()).read_all()
+        rows_read = open_table(Silver(bench.services.tables_uri), config.table, span=NOW).reader(Shown()).read_all()
     except NoCommit:
         return []
-    own = [name for name in found.schema.names if not name.startswith(("_hoodie_", "_sluice_")) and name != DELETED]
-    rows = [{name: json_value(row[name]) for name in own} for row in found.to_pylist()]
+    own = [name for name in rows_read.schema.names if not name.startswith(("_hoodie_", "_sluice_")) and name != DELETED]
+    rows = [{name: json_value(row[name]) for name in own} for row in rows_read.to_pylist()]
     return sorted(rows, key=str)
 
 
