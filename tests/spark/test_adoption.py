@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,46 +23,44 @@ from sluice.hudi.own_metadata import FORGOTTEN_PROPERTY
 from sluice.services.requests import ADOPTION, SliceDone
 from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.table import HudiTable
-from sluice_spark.services.slice import SliceRates, serve_table
 
-SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 COLUMNS = ("id", "place", "name", "__deleted")
 VERSION_9 = Path(__file__).parents[1] / "data" / "hudi_tables" / "version_9" / "orders"
 GENERATORS = "org.apache.hudi.keygen."
-# What Hudi Streamer writes with its defaults: a partition per place, without its name in the path.
-STREAMER = {
+WRITE = "hoodie.datasource.write."
+FIELDS = {
     "hoodie.table.name": "orders",
-    "hoodie.write.table.version": "6",
-    "hoodie.datasource.write.recordkey.field": "id",
-    "hoodie.datasource.write.partitionpath.field": "place",
-    "hoodie.datasource.write.precombine.field": "updated_at",
-    "hoodie.datasource.write.keygenerator.class": GENERATORS + "SimpleKeyGenerator",
-    "hoodie.datasource.write.hive_style_partitioning": "false",
-    "hoodie.datasource.write.payload.class": "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
-    "hoodie.index.type": "BLOOM",
-    "hoodie.metadata.enable": "true",
+    f"{WRITE}recordkey.field": "id",
+    f"{WRITE}partitionpath.field": "place",
+    f"{WRITE}precombine.field": "updated_at",
     "hoodie.upsert.shuffle.parallelism": "1",
 }
+# What Hudi Streamer writes with its defaults: a partition per place, without its name in the path.
+STREAMER = {
+    **FIELDS,
+    "hoodie.write.table.version": "6",
+    f"{WRITE}keygenerator.class": GENERATORS + "SimpleKeyGenerator",
+    f"{WRITE}hive_style_partitioning": "false",
+    f"{WRITE}payload.class": "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
+    "hoodie.index.type": "BLOOM",
+    "hoodie.metadata.enable": "true",
+}
 # A log with a newer row, by the complex generator; version 8 as releases from 1.0 on make it.
-COMPLEX = {**STREAMER, "hoodie.datasource.write.keygenerator.class": GENERATORS + "ComplexKeyGenerator"}
-IN_LOGS = {**COMPLEX, "hoodie.datasource.write.table.type": "MERGE_ON_READ"}
+COMPLEX = {**STREAMER, f"{WRITE}keygenerator.class": GENERATORS + "ComplexKeyGenerator"}
+IN_LOGS = {**COMPLEX, f"{WRITE}table.type": "MERGE_ON_READ"}
 VERSION_8 = {**IN_LOGS, "hoodie.write.table.version": "8"}
 # What Flink hands to the same Hudi client for a table with `changelog.enabled` and a bucket index.
 FLINK_PAYLOAD = "org.apache.hudi.common.model.EventTimeAvroPayload"
 CHANGELOG = {
-    "hoodie.table.name": "orders",
+    **FIELDS,
     "hoodie.allow.operation.metadata.field": "true",
-    "hoodie.datasource.write.operation": "upsert",
-    "hoodie.datasource.write.table.type": "MERGE_ON_READ",
-    "hoodie.datasource.write.recordkey.field": "id",
-    "hoodie.datasource.write.partitionpath.field": "place",
-    "hoodie.datasource.write.precombine.field": "updated_at",
-    "hoodie.datasource.write.payload.class": FLINK_PAYLOAD,
+    f"{WRITE}operation": "upsert",
+    f"{WRITE}table.type": "MERGE_ON_READ",
+    f"{WRITE}payload.class": FLINK_PAYLOAD,
     "hoodie.index.type": "BUCKET",
     "hoodie.bucket.index.num.buckets": "1",
     "hoodie.metadata.enable": "false",
     "hoodie.compact.inline": "false",
-    "hoodie.upsert.shuffle.parallelism": "1",
 }
 KINDS = {"streamer": STREAMER, "logs": IN_LOGS, "version-8": VERSION_8}
 
@@ -112,20 +110,8 @@ def written_as_changelog(bench: Workbench, version: str, *commits: Sequence[tupl
     return place
 
 
-def adopt(
-    bench: Workbench, config: TableConfig, source: str, still_held: Callable[[], bool] = lambda: True
-) -> SliceDone:
-    return serve_table(
-        bench.spark,
-        config=config,
-        service=ADOPTION,
-        services=bench.services,
-        rates=SliceRates(cores=2),
-        still_held=still_held,
-        slice_s=20,
-        raise_floor=lambda positions: None,
-        arguments={"source": source},
-    )
+def adopt(bench: Workbench, config: TableConfig, source: str, **given: Any) -> SliceDone:
+    return bench.serve(config, ADOPTION, arguments={"source": source}, **given)
 
 
 @pytest.mark.whole
@@ -134,28 +120,22 @@ def test_the_first_commit_keeps_the_rows_that_the_source_did_not_send(bench: Wor
     old = [(1, "A", "old", 10), (2, "A", "old", 10), (3, "B", "old", 10), (4, "B", "old", 10)]
     source = written(bench, old, [(4, "B", "newer", 11)], options=KINDS[kind])
     config = table()
-    bench.merge(config, [bench.put([row("u", 100, 1, "A", "new"), row("d", 101, 2)], SCHEMA)])
+    bench.apply(config, row("u", 100, 1, "A", "new"), row("d", 101, 2))
 
     done = adopt(bench, config, source)
 
     expected = [(1, "A", "new", False), (2, None, None, True), (3, "B", "old", False), (4, "B", "newer", False)]
-    assert bench.rows(config, *COLUMNS) == expected == bench.rows_by_hudi_rs(config, *COLUMNS)
+    assert bench.rows_by_both(config, *COLUMNS) == expected
     assert (done.report.rows, done.more) == (2, False)
     assert done.report.more == {"read": 4, "duplicates": 0, "known": 2, "columns_absent": 0, "columns_left": 1}
     assert [is_adopted(position) for (position,) in bench.rows(config, "_sluice_position")].count(True) == 2
 
     later = [row("u", 5, 3, "C", "changed"), row("d", 6, 4), row("c", 7, 5, "A", "made")]
-    outcome = bench.merge(config, [bench.put(later, SCHEMA)])
+    outcome = bench.apply(config, *later)
 
     assert outcome.counts["winning"] == 3, "any change wins, however low its position"
-    assert bench.rows(config, *COLUMNS) == [
-        (1, "A", "new", False),
-        (2, None, None, True),
-        (3, "C", "changed", False),
-        (4, None, None, True),
-        (5, "A", "made", False),
-    ]
-    assert bench.rows_by_hudi_rs(config, *COLUMNS) == bench.rows(config, *COLUMNS)
+    unchanged, changed = expected[:2], [(3, "C", "changed", False), (4, None, None, True), (5, "A", "made", False)]
+    assert bench.rows_by_both(config, *COLUMNS) == [*unchanged, *changed]
 
     again = adopt(bench, config, source)
     assert (again.report.rows, again.report.instant) == (0, None), "adopting again changes nothing"
@@ -167,7 +147,7 @@ def test_a_table_of_version_9_is_adopted_by_an_engine_that_reads_it(bench: Workb
     names = sorted(zip(read["id"].to_pylist(), read["name"].to_pylist()))
     assert names == [(1, "old"), (2, "old"), (3, "old"), (4, "newer")]
     config = table()
-    bench.merge(config, [bench.put([row("u", 100, 1, "A", "new")], SCHEMA)])
+    bench.apply(config, row("u", 100, 1, "A", "new"))
     if HudiJvm(bench.spark).newest_table_version() >= 9:
         adopt(bench, config, folder.as_uri())
         assert bench.rows(config, "id", "name") == [(1, "new"), (2, "old"), (3, "old"), (4, "newer")]
@@ -182,7 +162,7 @@ def test_an_adopted_row_supplies_what_a_change_left_unchanged(bench: Workbench) 
     config = table(table_type="mor", partition_by=("place",))
     source = written(bench, [(1, "A", "long text", 10)])
     unchanged = row("u", 100, 1, "A", "__debezium_unavailable_value")
-    bench.merge(config, [bench.put([unchanged, row("c", 101, 2)], SCHEMA)])
+    bench.apply(config, unchanged, row("c", 101, 2))
     assert bench.rows(config, "id", "name")[0] == (1, None)
 
     adopt(bench, config, source)
@@ -195,7 +175,7 @@ def test_an_adopted_row_supplies_what_a_change_left_unchanged(bench: Workbench) 
 def test_of_a_key_in_two_partitions_the_row_written_last_is_kept(bench: Workbench) -> None:
     config = table()
     source = written(bench, [(1, "A", "before the move", 10)], [(1, "B", "after the move", 11)])
-    bench.merge(config, [bench.put([row("c", 100, 9)], SCHEMA)])
+    bench.apply(config, row("c", 100, 9))
 
     done = adopt(bench, config, source)
 
@@ -212,7 +192,7 @@ def test_rows_below_a_truncate_are_not_adopted(bench: Workbench) -> None:
     config = table()
     source = written(bench, [(1, "A", "old", 10)])
     truncate = change("t", 100, id=0, place=None, name=None)
-    bench.merge(config, [bench.put([row("c", 99, 8), truncate, row("c", 101, 9)], SCHEMA)])
+    bench.apply(config, row("c", 99, 8), truncate, row("c", 101, 9))
 
     assert adopt(bench, config, source).report.rows == 0
 
@@ -220,8 +200,8 @@ def test_rows_below_a_truncate_are_not_adopted(bench: Workbench) -> None:
 @pytest.mark.whole
 def test_a_forgotten_row_is_not_adopted(bench: Workbench) -> None:
     config, source = table(), written(bench, [(1, "A", "old", 10), (2, "A", "old", 10)])
-    bench.merge(config, [bench.put([row("c", 100, 9)], SCHEMA)])
-    hudi = HudiTable(bench.spark, bench.path(config), config)
+    bench.apply(config, row("c", 100, 9))
+    hudi = bench.hudi(config)
     noted = with_mark(None, key_hash(config.table, ["1"]), "0000.1")
     assert noted is not None
     hudi.jvm.update_properties(hudi.meta_client(), {FORGOTTEN_PROPERTY: noted})
@@ -238,7 +218,7 @@ def test_a_table_without_a_commit_or_with_other_columns_refuses(bench: Workbench
     with pytest.raises(NotAdoptable, match="no commit yet"):
         adopt(bench, config, source)
     numbers: dict[str, Any] = flattened({"id": "int", "name": ["null", "long"]})
-    bench.merge(config, [bench.put([change("c", 100, id=9, name=1)], numbers)])
+    bench.apply(config, change("c", 100, id=9, name=1), schema=numbers)
     with pytest.raises(NotAdoptable, match="name is string, not bigint"):
         adopt(bench, config, source)
 
@@ -249,11 +229,10 @@ def test_times_as_the_connector_counts_them_become_times(bench: Workbench) -> No
     born = {"type": "int", "connect.name": "io.debezium.time.Date"}
     seen = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}
     schema = flattened({"id": "int", "born": ["null", born], "seen": ["null", seen]})
-    bench.merge(config, [bench.put([change("c", 100, id=9, born=1, seen=1)], schema)])
+    bench.apply(config, change("c", 100, id=9, born=1, seen=1), schema=schema)
     source = bench.services.tables_uri + "/old/orders"
-    frame = bench.spark.createDataFrame(
-        [(1, "A", 19_000, 1_700_000_000_000_000, 1)], "id int, place string, born int, seen bigint, updated_at int"
-    )
+    columns = "id int, place string, born int, seen bigint, updated_at int"
+    frame = bench.spark.createDataFrame([(1, "A", 19_000, 1_700_000_000_000_000, 1)], columns)
     frame.write.format("hudi").options(**STREAMER).mode("append").save(source)
 
     assert adopt(bench, config, source).report.rows == 1
@@ -269,7 +248,7 @@ def test_an_adoption_that_died_before_any_of_its_writes_is_finished_later(bench:
     expected = [(1, "A", "new", False), (2, None, None, True), (3, "B", "old", False)]
     for at in count(1):
         config = table(f"t{at}")
-        bench.merge(config, [bench.put([row("u", 100, 1, "A", "new"), row("d", 101, 2)], SCHEMA)])
+        bench.apply(config, row("u", 100, 1, "A", "new"), row("d", 101, 2))
         try:
             adopt(bench, config, source, still_held=dies_at(at))
         except Died:
@@ -287,20 +266,19 @@ def test_rows_that_a_changelog_keeps_as_deleted_are_not_adopted(bench: Workbench
     config = table()
     first = [("I", (1, "A", "old", 10)), ("I", (2, "A", "deleted", 10)), ("I", (3, "B", "before the move", 10))]
     gone = [("D", (2, "A", "deleted", 11)), ("-U", (3, "B", "before the move", 10))]
-    source = written_as_changelog(
-        bench, version, first, [("U", (1, "A", "new", 11)), *gone, ("U", (3, "C", "moved", 11))]
-    )
+    later = [("U", (1, "A", "new", 11)), *gone, ("U", (3, "C", "moved", 11))]
+    source = written_as_changelog(bench, version, first, later)
     seen = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}
     schema = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"], "seen": ["null", seen]})
-    bench.merge(config, [bench.put([change("c", 100, id=9, place="A", name="own", seen=1)], schema)])
+    bench.apply(config, change("c", 100, id=9, place="A", name="own", seen=1), schema=schema)
     shown = bench.spark.read.format("hudi").load(source)
-    kept = sorted((tuple(row) for row in shown.select("id", "place", "_hoodie_operation").collect()), key=str)
-    assert kept == [(1, "A", "U"), (2, "A", "D"), (3, "B", "-U"), (3, "C", None)]
+    operations = sorted((tuple(row) for row in shown.select("id", "place", "_hoodie_operation").collect()), key=str)
+    assert operations == [(1, "A", "U"), (2, "A", "D"), (3, "B", "-U"), (3, "C", None)]
 
     done = adopt(bench, config, source)
 
     expected = [(1, "A", "new", False), (3, "C", "moved", False), (9, "A", "own", False)]
-    assert bench.rows(config, *COLUMNS) == expected == bench.rows_by_hudi_rs(config, *COLUMNS)
+    assert bench.rows_by_both(config, *COLUMNS) == expected
     moments = [str(moment) for (moment,) in bench.rows(config, "seen")]
     assert moments[1:] == ["2023-11-14 22:13:20"] * 2, "the other table counts another unit than the source"
     assert (done.report.more["read"], done.report.more["duplicates"]) == (3, 1)

@@ -16,8 +16,6 @@ from support.workbench import Workbench, table
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.table import TableConfig
-from sluice.schema.avro import fingerprint
-from sluice.silver_keys import schema_key
 
 SCHEMA: dict[str, Any] = {
     "type": "record",
@@ -25,6 +23,8 @@ SCHEMA: dict[str, Any] = {
     "fields": [{"name": "id", "type": "long"}, {"name": "price", "type": "double"}],
 }
 SECOND, DAY = 1_764_000_000_000, 86_400_000
+# Both table types share most of their code: `make test` runs one of them.
+MOR = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 Rows = Iterable[tuple[int, float]]
 IDS = range(1, 6)
 DAY_1 = [(id, 10.0 + id) for id in IDS]
@@ -58,12 +58,9 @@ def dump(
     bench: Workbench, name: str, rows: Rows, at: int | None, format: str = "csv", folder: str = "drop"
 ) -> ManifestObject:
     """An object whose name tells no offset, put at a time (None: claimed by a release that didn't ask for it)."""
-    mark = None
-    if format in ("avro", "parquet"):
-        mark = fingerprint(SCHEMA)
-        bench.s3.put_object(Bucket=bench.silver, Key=schema_key(mark), Body=json.dumps(SCHEMA).encode())
-    item = bench.put_bytes(BODIES[format](rows), key=f"{folder}/{name}.{format}", schema=mark, format=format)
-    return replace(item, offset=None, kafka_partition=None, modified_at=at)
+    mark = bench.put_schema(SCHEMA) if format in ("avro", "parquet") else None
+    key = f"{folder}/{name}.{format}"
+    return bench.put_file(BODIES[format](rows), key, modified_at=at, schema=mark, format=format)
 
 
 def prices(bench: Workbench, config: TableConfig) -> list[tuple[Any, ...]]:
@@ -150,20 +147,19 @@ def test_the_name_gives_the_order_where_the_pattern_has_a_group_for_it(bench: Wo
 def test_rows_that_their_position_leaves_tied_are_ordered_by_their_objects(bench: Workbench, in_tasks: bool) -> None:
     if in_tasks:
         bench.in_tasks()
-    apart, together = (config_of(name, "cow", position="price") for name in ("apart", "together"))
     types = {"id": "long", "price": "long", "note": "string"}
-    apart, together = (replace(config, json_types=types) for config in (apart, together))
+    apart, together = (
+        replace(config_of(name, "cow", position="price"), json_types=types) for name in ("apart", "together")
+    )
+    bodies = (
+        b"price,id,note\n7,3,a\n7,1,a\n7,2,a\n",
+        b"price,id,note\n7,1,b\n7,2,b\n8,3,b\n",
+        b"price,id,note\n7,1,c\n7,3,c\n",
+    )
     days = [
-        replace(bench.put_bytes(body, key=f"drop/{number}.csv", format="csv"), offset=None, kafka_partition=None)
-        for number, body in enumerate(
-            (
-                b"price,id,note\n7,3,a\n7,1,a\n7,2,a\n",
-                b"price,id,note\n7,1,b\n7,2,b\n8,3,b\n",
-                b"price,id,note\n7,1,c\n7,3,c\n",
-            )
-        )
+        bench.put_file(body, f"drop/{number}.csv", modified_at=SECOND + number * DAY, format="csv")
+        for number, body in enumerate(bodies)
     ]
-    days = [replace(day, modified_at=SECOND + number * DAY) for number, day in enumerate(days)]
     for config, batches in ((apart, [[days[2]], [days[0]], [days[1]]]), (together, [[days[1], days[2], days[0]]])):
         for batch in batches:
             assert not bench.merge(config, batch).quarantined
@@ -181,7 +177,7 @@ def test_a_dump_does_not_win_over_changes_of_a_log(bench: Workbench) -> None:
 
 
 @pytest.mark.parametrize("in_tasks", [False, pytest.param(True, marks=pytest.mark.whole)], ids=["driver", "tasks"])
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@MOR
 def test_an_older_change_does_not_win_where_folders_split_a_kafka_partition(
     bench: Workbench, table_type: str, in_tasks: bool
 ) -> None:
@@ -201,7 +197,7 @@ def test_an_older_change_does_not_win_where_folders_split_a_kafka_partition(
 
 
 @pytest.mark.parametrize("in_tasks", [False, pytest.param(True, marks=pytest.mark.whole)], ids=["driver", "tasks"])
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@MOR
 def test_records_are_ordered_by_the_offsets_that_they_carry(bench: Workbench, table_type: str, in_tasks: bool) -> None:
     if in_tasks:
         bench.in_tasks()

@@ -30,7 +30,7 @@ def test_what_another_attempt_set_aside_is_not_of_the_one_that_merged(
 ) -> None:
     """A commit fails, the objects are pending again, the rule is mended: the same objects are the same batch."""
     strict = table("aside", table_type=table_type, limits=replace(Limits(), object_rows=1))
-    bench.merge(strict, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.apply(strict, row("c", 1, 1))
     if in_tasks:
         bench.in_tasks()
     broken = bench.put_bytes(b"Obj\x01 cut off")
@@ -50,8 +50,8 @@ def test_what_another_attempt_set_aside_is_not_of_the_one_that_merged(
     assert [error.object for error in merged.quarantined] == [broken.id.hash]
 
     bench.new_run()  # as a take-over finds it
-    found = bench.resolve(second, wide)
-    assert found is not None and found.quarantined == merged.quarantined
+    resolved = bench.resolve(second, wide)
+    assert resolved is not None and resolved.quarantined == merged.quarantined
 
 
 def test_a_commit_of_a_release_without_names_of_attempts_has_its_own_set_aside(
@@ -72,5 +72,5 @@ def test_a_commit_of_a_release_without_names_of_attempts_has_its_own_set_aside(
     commit.write_text(text.replace('"sluice.attempt"', '"sluice.no_name_"'))
     (commit.parent / f".{commit.name}.crc").unlink(missing_ok=True)
     bench.new_run()
-    found = bench.resolve(manifest, config)
-    assert found is not None and found.quarantined == merged.quarantined
+    resolved = bench.resolve(manifest, config)
+    assert resolved is not None and resolved.quarantined == merged.quarantined

@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.builders import flattened
-from support.workbench import Workbench, row, table
+from support.workbench import SCHEMA, Workbench, row, table
 
 from sluice.config.table import TableConfig
 from sluice_spark.errors import WriteUndone
 from sluice_spark.hudi import came_back
 from sluice_spark.hudi.table import HudiTable
 
-SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 COLUMNS = ("id", "place", "name")
 KINDS = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 
@@ -57,14 +55,14 @@ def _content(folder: Path) -> dict[Path, bytes]:
 @KINDS
 def test_what_was_completed_after_its_roll_back_is_undone_by_the_next_run(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type, partition_by=("place",))
-    bench.merge(config, [bench.put([row("c", 1, 1, "A")], SCHEMA)])
+    bench.apply(config, row("c", 1, 1, "A"))
     sleeper = Sleeper(bench, config, row("c", 2, 2, "B"), row("u", 3, 1, "A", "new"))
     again = bench.merge_manifest(sleeper.manifest, config)
     sleeper.wakes_up()
     assert len(bench.rows(config, "id")) == 3  # the row of a new file group is there twice
 
     bench.new_run()
-    bench.merge(config, [bench.put([row("u", 4, 2, "B", "next")], SCHEMA)], after=again)
+    bench.apply(config, row("u", 4, 2, "B", "next"), after=again)
 
     assert bench.rows(config, *COLUMNS) == [(1, "A", "new"), (2, "B", "next")]
     assert bench.rows_by_hudi_rs(config, *COLUMNS) == [(1, "A", "new"), (2, "B", "next")]
@@ -75,7 +73,7 @@ def test_a_write_that_another_one_completed_beside_looks_again_and_undoes_it(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = table(partition_by=("place",))
-    bench.merge(config, [bench.put([row("c", 1, 1, "A")], SCHEMA)])
+    bench.apply(config, row("c", 1, 1, "A"))
     sleeper = Sleeper(bench, config, row("c", 2, 2, "B"))
     look = HudiTable.committed
 
@@ -93,7 +91,7 @@ def test_a_write_that_another_one_completed_beside_looks_again_and_undoes_it(
 def test_an_instant_that_came_back_beside_a_write_is_undone(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(came_back, "LATE_WRITER_MS", 0)  # long after the roll-back nobody looks before each merge
     config = table(partition_by=("place",))
-    bench.merge(config, [bench.put([row("c", 1, 1, "A")], SCHEMA)])
+    bench.apply(config, row("c", 1, 1, "A"))
     sleeper = Sleeper(bench, config, row("c", 2, 2, "B"))
     again = bench.merge_manifest(sleeper.manifest, config)
     sleeper.wakes_up()
@@ -113,12 +111,12 @@ def test_what_came_back_and_was_not_completed_is_rolled_back_below_later_commits
     bench: Workbench, table_type: str
 ) -> None:
     config = table(table_type=table_type)
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.apply(config, row("c", 1, 1))
     sleeper = Sleeper(bench, config, row("u", 2, 1, name="new"))
     again = bench.merge_manifest(sleeper.manifest, config)
     sleeper.wakes_up(and_commits=False)
     bench.new_run()
-    bench.merge(config, [bench.put([row("c", 3, 2)], SCHEMA)], after=again)
+    bench.apply(config, row("c", 3, 2), after=again)
     assert bench.rows(config, "id", "name") == [(1, "new"), (2, "n")]
     assert not any(name.startswith(sleeper.instant) for name in bench.timeline(config))
 
@@ -126,10 +124,10 @@ def test_what_came_back_and_was_not_completed_is_rolled_back_below_later_commits
 @pytest.mark.whole
 def test_the_only_commit_of_a_batch_is_kept_though_it_came_back(bench: Workbench) -> None:
     config = table(partition_by=("place",))
-    bench.merge(config, [bench.put([row("c", 1, 1, "A")], SCHEMA)])
+    bench.apply(config, row("c", 1, 1, "A"))
     sleeper = Sleeper(bench, config, row("c", 2, 2, "B"))
     sleeper.wakes_up()  # before its part is merged again, which finds its rows
     assert bench.merge_manifest(sleeper.manifest, config).no_change
     bench.new_run()
-    bench.merge(config, [bench.put([row("u", 3, 1, "A", "next")], SCHEMA)])
+    bench.apply(config, row("u", 3, 1, "A", "next"))
     assert bench.rows(config, *COLUMNS) == [(1, "A", "next"), (2, "B", "n")]

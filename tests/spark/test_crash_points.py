@@ -7,8 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 from pyspark.errors import IllegalArgumentException
-from support.builders import flattened
-from support.workbench import Workbench, row, table
+from support.workbench import SCHEMA, Workbench, row, table
 
 from sluice.batch.outcome import COMMITTED
 from sluice.hudi import options as hudi_options
@@ -18,8 +17,8 @@ from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.by_arrow.large import merge as large
 
-SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
-KINDS = pytest.mark.parametrize("table_type", ["cow", "mor"])
+# Both table types share most of their code: `make test` runs one of them.
+KINDS = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 
 
 def boom(frame: Any) -> Any:
@@ -29,16 +28,12 @@ def boom(frame: Any) -> Any:
     return frame.withColumn("name", F.expr("raise_error('killed here')").cast("string"))
 
 
-def hudi_table(bench: Workbench, config: Any) -> HudiTable:
-    return HudiTable(bench.spark, bench.path(config), config)
-
-
 @KINDS
 def test_a_write_that_died_is_rolled_back_and_the_part_runs_again(
     bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = table(table_type=table_type)
-    bench.in_tasks().merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.in_tasks().apply(config, row("c", 1, 1))
     manifest = bench.manifest(config, [bench.put([row("u", 2, 1, name="new"), row("c", 3, 2)], SCHEMA)])
     from sluice_spark.merge.by_spark import latest
 
@@ -47,14 +42,12 @@ def test_a_write_that_died_is_rolled_back_and_the_part_runs_again(
     with pytest.raises(Exception, match="killed here"):
         bench.merge_manifest(manifest, config)
     monkeypatch.undo()
-    assert any(
-        name.endswith("requested") and name.split(".")[0] + ".commit" not in bench.timeline(config)
-        for name in bench.timeline(config)
-    )
+    instants = {name.split(".")[0] for name in bench.timeline(config) if name.endswith("requested")}
+    assert any(f"{instant}.commit" not in bench.timeline(config) for instant in instants)
 
     assert bench.resolve(manifest, config) is None
     assert "rolled_back" in bench.events.names()
-    assert roll_back_unfinished(hudi_table(bench, config)) == ()
+    assert roll_back_unfinished(bench.hudi(config)) == ()
     again = bench.merge_manifest(manifest, config)
     assert (again.state, again.counts["winning"]) == (COMMITTED, 2)
     assert bench.rows(config, "id", "name") == [(1, "new"), (2, "n")]
@@ -67,7 +60,7 @@ def kept_rdds(bench: Workbench) -> list[Any]:
 
 def test_a_part_whose_rows_were_lost_with_an_executor_fails_and_runs_again(bench: Workbench) -> None:
     config = table()
-    bench.in_tasks().merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
+    bench.in_tasks().apply(config, row("c", 1, 1), row("c", 2, 2))
     before = bench.rows(config, "id", "name")
     manifest = bench.manifest(config, [bench.put([row("u", 3, 1, name="new"), row("c", 4, 3)], SCHEMA)])
     blocks = bench.spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().blockManager()
@@ -90,7 +83,7 @@ def test_a_part_whose_rows_were_lost_with_an_executor_fails_and_runs_again(bench
 def test_a_part_leaves_no_rows_in_memory(bench: Workbench) -> None:
     config = table()
     already = len(kept_rdds(bench))
-    bench.in_tasks().merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.in_tasks().apply(config, row("c", 1, 1))
     bench.merge(config, [bench.put([row("u", 2, 1), row("t", 3, 1)], SCHEMA), bench.put([row("c", 4, 2)], SCHEMA)])
     assert len(kept_rdds(bench)) == already
 
@@ -103,12 +96,13 @@ def test_a_commit_whose_writer_died_after_it_is_found_and_not_written_again(benc
     first = bench.merge_manifest(manifest, config)
     before = bench.timeline(config)
 
-    found = bench.resolve(manifest, config)
+    resolved = bench.resolve(manifest, config)
 
-    assert found is not None
-    assert (found.instant, found.state, found.quarantined) == (first.instant, COMMITTED, first.quarantined)
-    assert instant_ms(str(found.instant)) <= found.readable_at <= first.readable_at + 999 < found.committed_at + 999
-    assert hudi_table(bench, config).commit_of_batch("b-other") is None
+    assert resolved is not None
+    assert (resolved.instant, resolved.state, resolved.quarantined) == (first.instant, COMMITTED, first.quarantined)
+    committed_ms = instant_ms(str(resolved.instant))
+    assert committed_ms <= resolved.readable_at <= first.readable_at + 999 < resolved.committed_at + 999
+    assert bench.hudi(config).commit_of_batch("b-other") is None
     assert bench.timeline(config) == before
 
 
@@ -116,12 +110,12 @@ def test_a_writer_that_wakes_up_after_the_rollback_commits_nothing(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = table()
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.apply(config, row("c", 1, 1))
     manifest = bench.manifest(config, [bench.put([row("u", 2, 1, name="sleeper")], SCHEMA)])
-    client = hudi_table(bench, config).client({})
+    client = bench.hudi(config).client({})
     instant = client.startCommit()
     try:
-        assert roll_back_unfinished(hudi_table(bench, config)) == (instant,)
+        assert roll_back_unfinished(bench.hudi(config)) == (instant,)
         bench.merge_manifest(manifest, config)
         with pytest.raises(IllegalArgumentException, match="does not exist"):
             client.commit(instant, bench.spark.sparkContext._jsc.emptyRDD())
@@ -132,9 +126,9 @@ def test_a_writer_that_wakes_up_after_the_rollback_commits_nothing(
 
 def test_a_requested_compaction_plan_stays_and_a_running_one_becomes_requested(bench: Workbench) -> None:
     config = table(table_type="mor")
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
-    bench.merge(config, [bench.put([row("u", 2, 1, name="log")], SCHEMA)])
-    hudi = hudi_table(bench, config)
+    bench.apply(config, row("c", 1, 1))
+    bench.apply(config, row("u", 2, 1, name="log"))
+    hudi = bench.hudi(config)
     client = hudi.client(hudi_options.compaction_options())
     plan = client.scheduleCompaction(hudi.jvm.none())
     client.close()
@@ -146,7 +140,7 @@ def test_a_requested_compaction_plan_stays_and_a_running_one_becomes_requested(b
     left = [name for name in bench.timeline(config) if name.startswith(plan.get())]
     assert left == [f"{plan.get()}.compaction.requested"]
 
-    bench.merge(config, [bench.put([row("u", 3, 1, name="after")], SCHEMA)])
+    bench.apply(config, row("u", 3, 1, name="after"))
     assert bench.rows(config, "id", "name") == [(1, "after")]
 
 
@@ -162,7 +156,7 @@ def test_a_lane_that_is_lost_while_a_commit_waits_for_its_instant_commits_nothin
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = table()
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.apply(config, row("c", 1, 1))
     before, held = bench.timeline(config), [True]
     waits = HudiTable.wait_until_past_newest
 
@@ -172,58 +166,49 @@ def test_a_lane_that_is_lost_while_a_commit_waits_for_its_instant_commits_nothin
 
     monkeypatch.setattr(HudiTable, "wait_until_past_newest", lost_while_it_waits)
     with pytest.raises(LaneLost):
-        bench.merge(config, [bench.put([row("u", 2, 1, name="late")], SCHEMA)], still_held=lambda: bool(held))
+        bench.apply(config, row("u", 2, 1, name="late"), still_held=lambda: bool(held))
     assert bench.timeline(config) == before
 
 
 def test_the_properties_file_names_the_ordering_field_for_old_and_new_readers(bench: Workbench) -> None:
     config = table(table_type="mor", partition_by=("place",))
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
-    bench.merge(config, [bench.put([row("u", 2, 1)], SCHEMA)])
-    kept = bench.properties(config)
-    assert (kept["hoodie.table.precombine.field"], kept["hoodie.table.ordering.fields"]) == (
-        "_sluice_position",
-        "_sluice_position",
-    )
-    assert (kept["hoodie.table.version"], kept["hoodie.table.timeline.timezone"]) == ("6", "UTC")
+    bench.apply(config, row("c", 1, 1))
+    bench.apply(config, row("u", 2, 1))
+    properties = bench.properties(config)
+    names = ("hoodie.table.precombine.field", "hoodie.table.ordering.fields")
+    assert {properties[name] for name in names} == {"_sluice_position"}
+    assert (properties["hoodie.table.version"], properties["hoodie.table.timeline.timezone"]) == ("6", "UTC")
 
 
 def test_a_property_that_a_reader_needs_is_added_before_the_first_write(bench: Workbench) -> None:
     config = table()
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.apply(config, row("c", 1, 1))
     file = bench.local_path(config) / ".hoodie" / "hoodie.properties"
-    file.write_text(
-        "".join(
-            line for line in file.read_text().splitlines(True) if "ordering" not in line and "precombine" not in line
-        )
-    )
+    lines = file.read_text().splitlines(True)
+    file.write_text("".join(line for line in lines if "ordering" not in line and "precombine" not in line))
     (file.parent / ".hoodie.properties.crc").unlink()
     bench.new_run()
-    bench.merge(config, [bench.put([row("u", 2, 1)], SCHEMA)])
-    assert ("properties_added", ["hoodie.table.ordering.fields", "hoodie.table.precombine.field"]) in [
-        (name, fields.get("properties")) for name, fields in bench.events.seen
-    ]
+    bench.apply(config, row("u", 2, 1))
+    added = [fields["properties"] for name, fields in bench.events.seen if name == "properties_added"]
+    assert ["hoodie.table.ordering.fields", "hoodie.table.precombine.field"] in added
     assert {"hoodie.table.precombine.field", "hoodie.table.ordering.fields"} <= set(bench.properties(config))
 
 
 def test_a_table_of_another_key_is_refused(bench: Workbench) -> None:
-    bench.merge(table(), [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.apply(table(), row("c", 1, 1))
     with pytest.raises(TableDiffers, match="recordkey"):
-        bench.merge(table(record_key=("name",)), [bench.put([row("c", 2, 1)], SCHEMA)])
+        bench.apply(table(record_key=("name",)), row("c", 2, 1))
 
 
 def test_a_table_without_a_commit_takes_another_key_type_and_partitions(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong, other, right = (
-        table(record_key=("idd",), partition_by=("place",)),
-        table(table_type="mor", partition_by=("name",)),
-        table(),
-    )
+    wrong, right = table(record_key=("idd",), partition_by=("place",)), table()
+    other = table(table_type="mor", partition_by=("name",))
     objects = [bench.put([row("c", 1, 1)], SCHEMA)]
     refused = bench.merge(wrong, objects)
     assert (refused.state, refused.quarantined[0].code) == ("quarantined", "incompatible_schema")
-    hudi_table(bench, wrong).raise_floors([(None, "0")])  # as a truncate does, which needs no commit
+    bench.hudi(wrong).raise_floors([(None, "0")])  # as a truncate does, which needs no commit
 
     bench.new_run()
     dying = bench.manifest(other, [bench.put([row("c", 1, 1)], SCHEMA)])
@@ -240,15 +225,13 @@ def test_a_table_without_a_commit_takes_another_key_type_and_partitions(
     assert bench.rows(right, "id", "name") == [(1, "n")] and bench.events.names().count("table_made_anew") == 2
     made, fresh = bench.properties(right), bench.properties(table("fresh"))
     of_itself = {"hoodie.table.name", "hoodie.table.checksum"}
-    assert (
-        made.pop("sluice.truncated_at") == "0"
-        and {name for name in {*made, *fresh} if made.get(name) != fresh.get(name)} == of_itself
-    )
+    assert made.pop("sluice.truncated_at") == "0"
+    assert {name for name in {*made, *fresh} if made.get(name) != fresh.get(name)} == of_itself
 
 
 def test_an_instant_in_the_future_is_waited_for_or_refused(bench: Workbench) -> None:
     config = table()
-    hudi = hudi_table(bench, config)
+    hudi = bench.hudi(config)
     newest = "20260102030405678"
     at = instant_ms(newest)
     assert (at, instant_of_ms(at)) == (1_767_323_045_678, newest)

@@ -25,17 +25,14 @@ from sluice.schema.avro import fingerprint
 from sluice.services.requests import CLUSTERING
 from sluice.silver_keys import error_prefix, rows_key
 from sluice_aws.s3.objects import Objects
-from sluice_spark.errors import LaneLost
 from sluice_spark.hudi import needed_members
 from sluice_spark.hudi.facts import KnownTables
 from sluice_spark.hudi.housekeeping import keep_house
 from sluice_spark.hudi.jvm import HudiJvm
-from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge import driver_limits
 from sluice_spark.merge.by_arrow import attempt as merging
 from sluice_spark.merge.by_arrow import covers, driver_merge, driver_read, placement, rewrite, stored
 from sluice_spark.merge.key_index import KeyIndex
-from sluice_spark.services.slice import SliceRates, serve_table
 
 STORED = ("id", "place", "name", *(column.name for column in HIDDEN))
 
@@ -66,7 +63,7 @@ def test_a_few_changes_are_merged_without_a_job_as_spark_merges_them(bench: Work
     assert wrote["operationType"] == wanted["operationType"] == "UPSERT"
     assert set(wrote["extraMetadata"]) == set(wanted["extraMetadata"])
     assert wrote["extraMetadata"]["sluice.rows_before"] == wanted["extraMetadata"]["sluice.rows_before"]
-    written, expected = (json.loads(found["extraMetadata"]["schema"])["fields"] for found in (wrote, wanted))
+    written, expected = (json.loads(commit["extraMetadata"]["schema"])["fields"] for commit in (wrote, wanted))
     assert written == expected
 
     again, jobs = bench.jobs_of(lambda: bench.merge(driver, objects))
@@ -117,9 +114,9 @@ def test_any_order_gives_the_same_rows_and_counts_by_each_way(
         rows = bench.rows_by_hudi_rs(spark, *STORED)
         for way, config in zip(WAYS, others):
             by(way)
-            found = bench.merge(config, items)
-            merged.append(bench.left_to_spark() is None and found.instant is not None)
-            assert (way, told(found)) == (way, told(wanted))
+            merged_here = bench.merge(config, items)
+            merged.append(bench.left_to_spark() is None and merged_here.instant is not None)
+            assert (way, told(merged_here)) == (way, told(wanted))
             assert bench.rows_by_hudi_rs(config, *STORED) == rows
     assert sum(merged) > 3 * len(WAYS) - 3, "a seed whose history shows something"
 
@@ -143,7 +140,7 @@ def test_what_cant_be_merged_is_set_aside_without_spark_as_by_spark(bench: Workb
         assert why is None and (way == "pyarrow in tasks" or jobs <= 1)
         assert told(here) == told(there)
         assert (here.quarantined, here.quarantined_rows) == (there.quarantined, there.quarantined_rows)
-        left, wanted = (kept_aside(bench, found) for found in (here, there))
+        left, wanted = (kept_aside(bench, outcome) for outcome in (here, there))
         assert left == wanted
         assert bench.rows(driver, *STORED) == bench.rows(tasks, *STORED)
         return left
@@ -166,10 +163,10 @@ def test_an_object_that_the_driver_cannot_read_is_read_in_tasks(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = table()
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.apply(config, row("c", 1, 1))
     with monkeypatch.context() as patch:
         patch.setattr(driver_limits, "MOST_CHANGES", 3)
-        many = bench.merge(config, [bench.put([row("c", 10 + number, number) for number in range(2, 7)], SCHEMA)])
+        many = bench.apply(config, *(row("c", 10 + number, number) for number in range(2, 7)))
     assert (bench.left_to_spark(), many.counts["winning"], many.quarantined) == (None, 5, ())
     assert "left_to_tasks" in bench.events.names()
     whole, failures = Objects.whole, iter([ConnectionError("no answer")])
@@ -180,7 +177,7 @@ def test_an_object_that_the_driver_cannot_read_is_read_in_tasks(
         return whole(self, *arguments)
 
     monkeypatch.setattr(Objects, "whole", refused_once)
-    later = bench.merge(config, [bench.put([row("c", 30, 9)], SCHEMA)])
+    later = bench.apply(config, row("c", 30, 9))
     assert (bench.left_to_spark() or "").startswith("failed: ConnectionError")
     assert (later.counts["winning"], later.quarantined) == (1, ())
 
@@ -226,11 +223,12 @@ def test_rows_that_stay_move_and_start_partitions_are_merged_as_by_spark(bench: 
         assert told(here) == told(there)
         columns = ("_hoodie_partition_path", "_hoodie_record_key", *STORED)
         batch = columns.index("_sluice_batch")
-        found, wanted = (
-            [(*each[:batch], *each[batch + 1 :]) for each in bench.rows(config, *columns)] for config in (driver, tasks)
+        here_rows, wanted = (
+            [(*stored[:batch], *stored[batch + 1 :]) for stored in bench.rows(config, *columns)]
+            for config in (driver, tasks)
         )
-        assert found == wanted and bench.rows_by_hudi_rs(driver, *columns) == bench.rows(driver, *columns)
-        return why, {item[2]: item[0].partition("=")[2] for item in found}
+        assert here_rows == wanted and bench.rows_by_both(driver, *columns)
+        return why, {item[2]: item[0].partition("=")[2] for item in here_rows}
 
     none = "__HIVE_DEFAULT_PARTITION__"
     wanted = {1: "C", 2: "A%2FB", 3: none, 4: none, 5: "C", 7: "C", 8: "new"}
@@ -253,10 +251,10 @@ def test_three_readers_and_hudis_own_writer_take_what_was_written(
     bench: Workbench, way: str, settings: dict[str, Any], by: Ways
 ) -> None:
     config = table(**settings)
-    bench.merge(config, [bench.put([*(row("r", 10, id) for id in range(6)), row("r", 11, 8, "Z")], SCHEMA)])
+    bench.apply(config, *(row("r", 10, id) for id in range(6)), row("r", 11, 8, "Z"))
     by(way)
     changes = [row("u", 30, 1, "C", "newest"), row("d", 31, 2, None, None), row("u", 32, 8, "A")]
-    bench.merge(config, [bench.put(changes, SCHEMA)])
+    bench.apply(config, *changes)
     assert bench.left_to_spark() is None
     columns = ("id", "place", "name", "_sluice_position", "__deleted")
     here = bench.rows(config, *columns)
@@ -264,10 +262,10 @@ def test_three_readers_and_hudis_own_writer_take_what_was_written(
     assert bench.rows_by_hudi_rs(config, *columns) == here
     assert bench.rows_by_old_bundle(config, *columns) == here
 
-    bench.in_tasks().merge(config, [bench.put([row("u", 40, 1, "D", "spark"), row("c", 41, 7)], SCHEMA)])
-    found = bench.rows(config, "id", "place", "name")
-    assert found[1] == (1, "D", "spark") and len(found) == 8
-    assert bench.rows_by_hudi_rs(config, "id", "place", "name") == found
+    bench.in_tasks().apply(config, row("u", 40, 1, "D", "spark"), row("c", 41, 7))
+    rows = bench.rows(config, "id", "place", "name")
+    assert rows[1] == (1, "D", "spark") and len(rows) == 8
+    assert bench.rows_by_hudi_rs(config, "id", "place", "name") == rows
 
 
 def between_files(patch: pytest.MonkeyPatch) -> None:
@@ -319,7 +317,7 @@ def two_files(bench: Workbench, monkeypatch: pytest.MonkeyPatch, **settings: Any
     config = table(**settings)
     with monkeypatch.context() as small:
         small.setattr(merging, "part_count", lambda _, **__: 2)
-        bench.merge(config, [bench.put([row("c", 1 + id, id) for id in range(20)], SCHEMA)])
+        bench.apply(config, *(row("c", 1 + id, id) for id in range(20)))
     assert len(base_files(bench, config)) == 2
     return config
 
@@ -344,15 +342,15 @@ def test_a_rewritten_file_and_its_commit_are_like_hudis_own(
     changes = [bench.put([row("u", 50, 3, name="new"), row("d", 51, 4), row("c", 52, 40), row("u", 53, 5)], SCHEMA)]
     bench.services.tables.leave_to_spark(hudi)
     by("pyarrow in tasks")
-    found = []
+    files = []
     for config in (arrow, hudi):
         loaded = bench.merge(config, first)
         merged = bench.merge(config, changes, after=loaded)
         stats = commit_file(bench, config, merged)["partitionToWriteStats"]
         (old, *_) = sorted(base_files(bench, config), key=lambda name: name.rpartition("_")[2])
-        found.append([like_hudis(bench, config, stat, loaded.instant, old) for _, (stat,) in sorted(stats.items())])
-    assert found[0] == found[1] and len(found[0]) == 1 + len(settings)
-    assert [sorted(each["commits"]) for each in found[0]] == [["new", "old"]] + [["new"]] * len(settings)
+        files.append([like_hudis(bench, config, stat, loaded.instant, old) for _, (stat,) in sorted(stats.items())])
+    assert files[0] == files[1] and len(files[0]) == 1 + len(settings)
+    assert [sorted(file["commits"]) for file in files[0]] == [["new", "old"]] + [["new"]] * len(settings)
 
 
 def like_hudis(
@@ -381,13 +379,13 @@ def like_hudis(
 @pytest.mark.whole
 def test_new_rows_without_a_small_file_start_one(bench: Workbench, by: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
     config = table()
-    bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
+    bench.apply(config, row("c", 1, 1), row("c", 2, 2))
     by("pyarrow in the driver")
     monkeypatch.setattr(placement, "SMALL_FILE_BYTES", 0)
-    merged = bench.merge(config, [bench.put([row("u", 3, 1, name="new"), row("c", 4, 3)], SCHEMA)])
+    merged = bench.apply(config, row("u", 3, 1, name="new"), row("c", 4, 3))
     assert (merged.counts["inserted"], merged.counts["files_written"], bench.left_to_spark()) == (1, 2, None)
     assert bench.rows_by_hudi_rs(config, "id", "name") == bench.rows(config, "id", "name")
-    bench.in_tasks().merge(config, [bench.put([row("u", 5, 3, name="later"), row("u", 6, 1)], SCHEMA)])
+    bench.in_tasks().apply(config, row("u", 5, 3, name="later"), row("u", 6, 1))
     assert bench.rows(config, "id", "name") == [(1, "n"), (2, "n"), (3, "later")]
 
 
@@ -398,79 +396,35 @@ def test_hudi_cleans_and_clusters_what_pyarrow_rewrote(
     config = two_files(bench, monkeypatch, services=ServicePolicy(cluster_by=("name",)))
     by("pyarrow in the driver")
     for at in (50, 100):
-        last = bench.merge(config, [bench.put([row("u", at + id, id, name=f"n{at}") for id in range(22)], SCHEMA)])
+        last = bench.apply(config, *(row("u", at + id, id, name=f"n{at}") for id in range(22)))
         assert bench.left_to_spark() is None and last.instant is not None
     rows = bench.rows(config, "id", "name")
     assert len(base_files(bench, config)) == 6
 
-    hudi = HudiTable(bench.spark, bench.path(config), config)
+    hudi = bench.hudi(config)
     now_ms = instant_ms(last.instant) + config.time_travel_h * HOUR_MS
     cleaned = keep_house(hudi, now_ms=now_ms, tables=KnownTables()).files
     assert cleaned and len(base_files(bench, config)) == 6 - cleaned
     assert sum(name.endswith(f"_{last.instant}.parquet") for name in base_files(bench, config)) == 2
     bench.new_run()
-    served = serve_table(
-        bench.spark,
-        config=config,
-        service=CLUSTERING,
-        services=bench.services,
-        rates=SliceRates(cores=1),
-        still_held=lambda: True,
-        slice_s=20,
-        raise_floor=lambda positions: None,
-    )
+    served = bench.serve(config, CLUSTERING)
     assert served.report.files_after == 1
-    assert bench.rows(config, "id", "name") == bench.rows_by_hudi_rs(config, "id", "name") == rows
-    bench.merge(config, [bench.put([row("u", 200 + id, id, name="after") for id in range(22)], SCHEMA)])
+    assert bench.rows_by_both(config, "id", "name") == rows
+    bench.apply(config, *(row("u", 200 + id, id, name="after") for id in range(22)))
     assert bench.left_to_spark() is None
     assert {name for _, name in bench.rows(config, "id", "name")} == {"after"}
-
-
-def test_a_commit_of_a_driver_that_died_after_it_is_found(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = table()
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
-    manifest = bench.manifest(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
-    with monkeypatch.context() as broken:
-        broken.setattr(HudiTable, "committed", dies)
-        with pytest.raises(Died):
-            bench.merge_manifest(manifest, config)
-    before = bench.timeline(config)
-    found = bench.resolve(manifest, config)
-    assert found is not None and found.instant is not None
-    assert bench.timeline(config) == before and bench.rows(config, "id", "name") == [(1, "new")]
-    bench.new_run()
-    replayed = bench.merge(config, list(manifest.tables[config.table].objects))
-    assert (replayed.instant, bench.left_to_spark(), bench.timeline(config)) == (None, None, before)
-
-
-def test_a_driver_that_lost_its_lane_writes_nothing(bench: Workbench) -> None:
-    config = table()
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
-    before = bench.timeline(config)
-    with pytest.raises(LaneLost):
-        bench.merge(config, [bench.put([row("u", 2, 1)], SCHEMA)], still_held=lambda: False)
-    assert bench.timeline(config) == before
 
 
 def test_an_engine_without_a_needed_method_merges_in_tasks_and_says_so(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = table()
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.apply(config, row("c", 1, 1))
     monkeypatch.setattr(needed_members, "_NEEDED", ((".client.SparkRDDWriteClient", "startCommit", ("String",) * 9),))
     needed_members.missing_in_engine.cache_clear()
     try:
-        bench.merge(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
+        bench.apply(config, row("u", 2, 1, name="new"))
         assert bench.left_to_spark() == "engine: client.SparkRDDWriteClient.startCommit"
     finally:
         needed_members.missing_in_engine.cache_clear()
-    assert bench.rows(config, "id", "name") == [(1, "new")]
-
-
-def test_a_read_that_fails_in_the_driver_is_done_in_tasks(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = table()
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
-    monkeypatch.setattr(driver_merge, "stored_rows", dies)
-    bench.merge(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
-    assert bench.left_to_spark() is not None and str(bench.left_to_spark()).startswith("failed")
     assert bench.rows(config, "id", "name") == [(1, "new")]

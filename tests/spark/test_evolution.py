@@ -44,9 +44,9 @@ def new(lsn: int, id: int, n: int) -> dict[str, Any]:
 @COW
 def test_wider_types_and_new_and_dropped_columns_go_on_by_themselves(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type)
-    bench.merge(config, [bench.put([old(1, 1, 1), old(1, 2, 2), old(1, 3, 3)], OLD)])
-    bench.merge(config, [bench.put([old(2, 2, 22)], OLD)])
-    bench.merge(config, [bench.put([new(3, 1, 2**40)], NEW)])
+    bench.apply(config, old(1, 1, 1), old(1, 2, 2), old(1, 3, 3), schema=OLD)
+    bench.apply(config, old(2, 2, 22), schema=OLD)
+    bench.apply(config, new(3, 1, 2**40), schema=NEW)
     bench.merge(config, [bench.put([old(4, 3, 33)], OLD), bench.put([new(5, 4, 4)], NEW)])
     columns = ("id", "n", "f", "d", "gone", "added")
     assert bench.rows_by_hudi_rs(config, *columns) == bench.rows(config, *columns)
@@ -65,17 +65,16 @@ def test_new_columns_come_with_changes_that_arrow_merges(bench: Workbench, table
     config = table(table_type=table_type)
     narrow = flattened({"id": "int", "n": ["null", "int"]})
     wide = flattened({"id": "int", "n": ["null", "int"], "at": MICROS, "more": ["null", "string"]})
-    bench.merge(config, [bench.put([change("c", id, id=id, n=id) for id in range(1, 6)], narrow)])
-    bench.merge(config, [bench.put([change("u", 11, id=1, n=10)], narrow)])
+    bench.apply(config, *(change("c", id, id=id, n=id) for id in range(1, 6)), schema=narrow)
+    bench.apply(config, change("u", 11, id=1, n=10), schema=narrow)
     at = datetime(2026, 11, 28, tzinfo=timezone.utc)
-    grown = bench.merge(
-        config,
-        [bench.put([change("u", 12, id=2, n=None, at=at, more="x"), change("u", 13, id=3, n=3, at=at)], wide)],
+    grown = bench.apply(
+        config, change("u", 12, id=2, n=None, at=at, more="x"), change("u", 13, id=3, n=3, at=at), schema=wide
     )
     assert bench.left_to_spark() is None
-    assert [(found["column"], found["change"]) for found in grown.columns] == [("at", "added"), ("more", "added")]
-    bench.merge(config, [bench.put([change("u", 14, id=2, n=22), change("c", 15, id=6, n=6)], narrow)])
-    bench.merge(config, [bench.put([change("u", 16, id=4, n=4, more="y"), change("c", 17, id=7, n=7, at=at)], wide)])
+    assert [(note["column"], note["change"]) for note in grown.columns] == [("at", "added"), ("more", "added")]
+    bench.apply(config, change("u", 14, id=2, n=22), change("c", 15, id=6, n=6), schema=narrow)
+    bench.apply(config, change("u", 16, id=4, n=4, more="y"), change("c", 17, id=7, n=7, at=at), schema=wide)
     assert bench.left_to_spark() is None
     columns = ("id", "n", "at", "more")
     expected = [
@@ -90,7 +89,7 @@ def test_new_columns_come_with_changes_that_arrow_merges(bench: Workbench, table
     assert bench.rows_by_hudi_rs(config, *columns) == expected
     plain = [(row[0], row[1], row[3]) for row in expected]
     assert bench.rows(config, "id", "n", "more") == bench.rows_by_old_bundle(config, "id", "n", "more") == plain
-    bench.in_tasks().merge(config, [bench.put([change("u", 20, id=5, n=55, more="by Spark")], wide)])
+    bench.in_tasks().apply(config, change("u", 20, id=5, n=55, more="by Spark"), schema=wide)
     expected[4] = (5, 55, None, "by Spark")
     assert bench.rows_by_hudi_rs(config, *columns) == expected
 
@@ -101,9 +100,9 @@ def test_a_first_list_of_timestamps_is_read_beside_older_logs(bench: Workbench) 
     without = flattened({"id": "int", "n": ["null", "int"]})
     moment = {"type": "long", "logicalType": "timestamp-micros"}
     having = flattened({"id": "int", "n": ["null", "int"], "seen": ["null", {"type": "array", "items": moment}]})
-    bench.merge(config, [bench.put([change("r", 1, id=key, n=0) for key in (1, 2, 3)], without)])
-    bench.merge(config, [bench.put([change("u", 2, id=2, n=1)], without)])
-    bench.merge(config, [bench.put([change("u", 3, id=3, n=2, seen=[10**15])], having)])
+    bench.apply(config, *(change("r", 1, id=key, n=0) for key in (1, 2, 3)), schema=without)
+    bench.apply(config, change("u", 2, id=2, n=1), schema=without)
+    bench.apply(config, change("u", 3, id=3, n=2, seen=[10**15]), schema=having)
     assert bench.rows_by_sluice(config, "id", "n") == [(1, 0), (2, 1), (3, 2)]
     assert [len(seen or ()) for _, seen in bench.rows_by_sluice(config, "id", "seen")] == [0, 0, 1]
 
@@ -131,7 +130,7 @@ def test_a_wider_key_and_columns_are_read_from_files_with_the_narrower_type(
         narrow = [row("u", 10, id, id, unchanged if id % 2 else f"of {id}") for id in range(6)]
         bench.merge(config, [bench.put([item], flattened(kinds)) for item in narrow])
     assert len(files_and_types(bench, config)) == 2
-    bench.merge(config, [bench.put([row("u", 20, 0, 2**40, "new")], flattened(wide))])
+    bench.apply(config, row("u", 20, 0, 2**40, "new"), schema=flattened(wide))
     assert sorted(files_and_types(bench, config).values()) == ["int32", "int64"]
 
     again = [
@@ -142,7 +141,7 @@ def test_a_wider_key_and_columns_are_read_from_files_with_the_narrower_type(
         row("c", 30, 2**44, 0, "more"),
     ]
     bench.new_run()
-    outcome = bench.merge(config, [bench.put(again, flattened(wide))])
+    outcome = bench.apply(config, *again, schema=flattened(wide))
     assert [outcome.counts[name] for name in ("winning", "losing", "supplied", "owed")] == [3, 1, 1, 1]
     rows = [
         (0, 2**40, "new"),
@@ -153,17 +152,16 @@ def test_a_wider_key_and_columns_are_read_from_files_with_the_narrower_type(
         (4, 4, "of 4"),
         (5, 5, None),
     ]
-    assert bench.rows_by_hudi_rs(config, "id", "n", "text") == bench.rows(config, "id", "n", "text") == rows
+    assert bench.rows_by_both(config, "id", "n", "text") == rows
 
     longer = {**wide, "ints": ["null", {"type": "array", "items": "long"}]}
-    bench.merge(config, [bench.put([{**row("u", 40, 5, 2**45, "last"), "ints": [2**46]}], flattened(longer))])
+    bench.apply(config, {**row("u", 40, 5, 2**45, "last"), "ints": [2**46]}, schema=flattened(longer))
     assert "table_rewritten" in bench.events.names()
     columns = ("id", "n", "f", "text", "ints")
-    assert (
-        bench.rows_by_hudi_rs(config, *columns)
-        == bench.rows(config, *columns)
-        == [*((id, n, 0.5, text, [id % 3]) for id, n, text in rows[:-1]), (5, 2**45, 0.5, "last", [2**46])]
-    )
+    assert bench.rows_by_both(config, *columns) == [
+        *((id, n, 0.5, text, [id % 3]) for id, n, text in rows[:-1]),
+        (5, 2**45, 0.5, "last", [2**46]),
+    ]
 
 
 def files_and_types(bench: Workbench, config: TableConfig) -> dict[str, str]:
@@ -183,7 +181,7 @@ def test_old_and_new_schemas_in_a_first_load_agree_on_the_wider(bench: Workbench
 
 def test_an_incompatible_schema_sets_aside_only_its_own_objects(bench: Workbench) -> None:
     config = table()
-    bench.merge(config, [bench.put([old(1, 1, 1)], OLD)])
+    bench.apply(config, old(1, 1, 1), schema=OLD)
     text = flattened(
         {"id": "int", "n": ["null", "string"], "f": ["null", "float"], "d": decimal(18, 4), "gone": ["null", "string"]}
     )
@@ -215,17 +213,15 @@ def test_a_decimal_of_another_scale_rewrites_the_table_in_the_same_commit(
     config = table(table_type=table_type, partition_by=partition_by)
     old, new = ({"id": "int", "place": ["null", "string"], "d": decimal(*digits)} for digits in ((18, 4), (24, 6)))
     new["more"] = ["null", "string"]
-    bench.merge(
-        config, [bench.put([change("c", 1, id=n, place="a", d=Decimal("1.2500")) for n in (1, 2, 3)], flattened(old))]
+    bench.apply(
+        config, *(change("c", 1, id=n, place="a", d=Decimal("1.2500")) for n in (1, 2, 3)), schema=flattened(old)
     )
-    bench.merge(
-        config, [bench.put([change("u", 2, id=2, place="a", d=Decimal("99999999999999.9999"))], flattened(old))]
-    )
+    bench.apply(config, change("u", 2, id=2, place="a", d=Decimal("99999999999999.9999")), schema=flattened(old))
     wide = [
         change("u", 3, id=1, place="b", d=Decimal("123456789012345678.123456"), more="x"),
         change("c", 3, id=4, place=None, d=Decimal("0.000001"), more="y"),
     ]
-    outcome = bench.merge(config, [bench.put(wide, flattened(new))])
+    outcome = bench.apply(config, *wide, schema=flattened(new))
     assert (outcome.quarantined, outcome.counts["winning"]) == ((), 2) and "table_rewritten" in bench.events.names()
     late = [change("u", 4, id=3, place="a", d=Decimal("7.5000")), change("u", 1, id=1, place="a", d=Decimal("1.0000"))]
     bench.merge(
@@ -236,23 +232,17 @@ def test_a_decimal_of_another_scale_rewrites_the_table_in_the_same_commit(
         ],
     )
     columns = ("id", "place", "d", "more", "__deleted")
-    assert (
-        bench.rows_by_hudi_rs(config, *columns)
-        == bench.rows(config, *columns)
-        == [
-            (1, "b", Decimal("123456789012345678.123456"), "x", False),
-            (2, None, None, None, True),
-            (3, "a", Decimal("7.500000"), None, False),
-            (4, None, Decimal("0.000001"), "y", False),
-        ]
-    )
+    assert bench.rows_by_both(config, *columns) == [
+        (1, "b", Decimal("123456789012345678.123456"), "x", False),
+        (2, None, None, None, True),
+        (3, "a", Decimal("7.500000"), None, False),
+        (4, None, Decimal("0.000001"), "y", False),
+    ]
 
 
 def test_a_table_over_its_rewrite_limit_is_not_written_anew(bench: Workbench) -> None:
     config = table(rewrite_limit_bytes=1_000)
-    bench.merge(
-        config, [bench.put([change("c", 1, id=1, d=Decimal("1.2500"))], flattened({"id": "int", "d": decimal(17, 4)}))]
-    )
+    bench.apply(config, change("c", 1, id=1, d=Decimal("1.2500")), schema=flattened({"id": "int", "d": decimal(17, 4)}))
     finer = bench.put([change("c", 2, id=2, d=Decimal("1.25000"))], flattened({"id": "int", "d": decimal(18, 5)}))
     coarser = bench.put([change("c", 3, id=3, d=Decimal("7.5"))], flattened({"id": "int", "d": decimal(9, 1)}))
     outcome = bench.merge(config, [coarser, finer])

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from support.builders import flattened
-from support.workbench import Workbench, row, table
+from support.workbench import SCHEMA, Workbench, row, table
 
 from sluice.batch.outcome import Outcome
 from sluice.config.rules.expectations import Expectations
 from sluice.config.table import TableConfig
 
-SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 EXPECTED = {"name": {"matches": "[a-z]+", "not_null": True}}
 
 
@@ -36,6 +34,6 @@ def test_rows_that_are_not_as_expected_are_counted_by_arrow_and_by_spark(bench: 
 def test_rows_that_are_not_as_expected_are_set_aside_and_the_rest_is_merged(bench: Workbench) -> None:
     config = table(expect=Expectations("quarantine", EXPECTED))
     for outcome in merged(bench, config):
-        assert [found.codes for found in outcome.quarantined_rows] == [{"unexpected_value": 1}]
+        assert [aside.codes for aside in outcome.quarantined_rows] == [{"unexpected_value": 1}]
         assert "unexpected" not in outcome.counts
     assert bench.rows(config, "id", "name", "__deleted") == [(1, "a", False), (2, None, True), (3, "x", False)]

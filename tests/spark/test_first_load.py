@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,6 @@ from sluice_spark.merge.by_arrow.large import destinations as large_destinations
 from sluice_spark.merge.by_arrow.large import merge as large
 from sluice_spark.merge.by_arrow.large import plan as large_plan
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
-from sluice_spark.services.slice import SliceRates, serve_table
 
 TYPES: dict[str, Any] = {
     "b": "bytes",
@@ -131,7 +131,7 @@ def left_for(bench: Workbench) -> list[str]:
 
 def counts(outcome: Outcome) -> dict[str, int]:
     """The counts of an outcome but those of files."""
-    return {name: found for name, found in outcome.counts.items() if name not in ("bytes_written", "files_written")}
+    return {name: count for name, count in outcome.counts.items() if name not in ("bytes_written", "files_written")}
 
 
 LOADS: dict[str, dict[str, Any]] = {
@@ -160,20 +160,20 @@ def test_a_load_by_arrow_equals_the_one_by_spark(
 ) -> None:
     if way == "tasks":
         monkeypatch.setattr(large_plan, "STORED_BYTES_PER_PART", 2_000)
-    found = objects(bench, rows=8 if "partition_by" in settings else 40)
+    items = objects(bench, rows=8 if "partition_by" in settings else 40)
     if settings.get("record_key") == ("big",):
-        found = [bench.put([row("c", id, id) for id in range(1, 7)], SCHEMA)]
+        items = [bench.put([row("c", id, id) for id in range(1, 7)], SCHEMA)]
     if "name" in settings.get("partition_by", ()):
-        found.append(bench.put([row("c", 700 + id, 50 + id, name=TEXTS[id]) for id in range(14)], SCHEMA))
-        found.append(bench.put([row("c", 800 + at, 80 + at, name="A", day=day) for at, day in enumerate(DAYS)], SCHEMA))
+        items.append(bench.put([row("c", 700 + id, 50 + id, name=TEXTS[id]) for id in range(14)], SCHEMA))
+        items.append(bench.put([row("c", 800 + at, 80 + at, name="A", day=day) for at, day in enumerate(DAYS)], SCHEMA))
     arrow, spark = table("t", **settings), table("u", topic="src.public.t", **settings)
     before = len(own_jobs(bench))
-    by_arrow = bench.merge(arrow, found)
+    by_arrow = bench.merge(arrow, items)
     assert left_for(bench) == []
     assert len(own_jobs(bench)) - before == (2 if way == "tasks" else 0)
 
     by_spark()
-    of_spark = bench.merge(spark, found)
+    of_spark = bench.merge(spark, items)
 
     assert left_for(bench) == ["test"]
     assert by_arrow.state == COMMITTED and counts(by_arrow) == counts(of_spark)
@@ -188,34 +188,30 @@ def test_a_load_by_arrow_equals_the_one_by_spark(
 def metadata(bench: Workbench, config: TableConfig, name: str) -> Any:
     """What a table's only commit says beside its files, with the table's name left out."""
     (commit,) = (bench.local_path(config) / ".hoodie").glob("*commit")
-    found = json.loads(commit.read_text())
-    stats, folder = (
-        [stat for each in found["partitionToWriteStats"].values() for stat in each],
-        bench.local_path(config),
-    )
+    described = json.loads(commit.read_text())
+    folder, of_partitions = bench.local_path(config), described["partitionToWriteStats"]
+    stats = [stat for of_partition in of_partitions.values() for stat in of_partition]
     assert {folder / stat["path"] for stat in stats} == set(base_files(bench, config))
     for stat in stats:
         place, _, file = stat["path"].rpartition("/")
         assert file.startswith(stat["fileId"]) and stat["numInserts"] == stat["numWrites"]
         assert (stat["fileSizeInBytes"], stat["partitionPath"]) == ((folder / stat["path"]).stat().st_size, place)
-    known = {
-        str(path.parent.relative_to(folder)): sorted(
-            line.replace(commit.name.partition(".")[0], "") for line in path.read_text().splitlines()
-        )
+    marks = {
+        str(path.parent.relative_to(folder)): sorted(path.read_text().replace(commit.stem, "").splitlines())
         for path in folder.rglob(".hoodie_partition_metadata")
     }
-    assert {place or "." for place in found["partitionToWriteStats"]} == set(known)
+    assert {place or "." for place in of_partitions} == set(marks)
     shared = {
         "keys": sorted(stats[0]),
-        "extra": found["extraMetadata"],
-        "type": found["operationType"],
-        "partitions": {place: [line for line in known[place] if line[0] != "#"] for place in sorted(known)},
+        "extra": described["extraMetadata"],
+        "type": described["operationType"],
+        "partitions": {place: [line for line in marks[place] if line[0] != "#"] for place in sorted(marks)},
     }
     text = json.dumps(shared)
-    found = json.loads(text.replace(f"hoodie.{name}", "").replace(f"{name}_record", "").replace(f"db.{name}", ""))
+    described = json.loads(text.replace(f"hoodie.{name}", "").replace(f"{name}_record", "").replace(f"db.{name}", ""))
     for own in ("sluice.batch", "sluice.attempt"):
-        del found["extra"][own]
-    return found
+        del described["extra"][own]
+    return described
 
 
 def test_a_base_file_is_like_that_of_hudis_own_writer(bench: Workbench, by_spark: Callable[[], None]) -> None:
@@ -238,12 +234,6 @@ def test_a_base_file_is_like_that_of_hudis_own_writer(bench: Workbench, by_spark
 
 
 ALIKE = ("path_in_schema", "compression", "physical_type", "has_column_index", "has_offset_index", "num_values")
-
-
-def test_rows_of_one_snapshot_with_one_key_are_left_to_spark(bench: Workbench) -> None:
-    changes = [row("r", 1, 1), row("r", 1, 1, name="other")]
-    assert bench.merge(table(), [bench.put(changes, SCHEMA)]).quarantined[0].code == "key_not_unique"
-    assert left_for(bench) == ["shared_keys"]
 
 
 def test_an_object_that_cant_be_read_is_set_aside_and_the_rest_is_loaded(bench: Workbench) -> None:
@@ -294,22 +284,13 @@ def test_three_readers_agree_after_a_load_an_upsert_and_a_service(
 
     assert len(readers_agree()) == 40
     later = [row("u", 700 + id, id, name="upserted") for id in (1, 7, 8, 50)]
-    bench.merge(config, [bench.put([*later, row("d", 760, 9)], SCHEMA)])
+    bench.apply(config, *later, row("d", 760, 9), schema=SCHEMA)
     assert [item[1] for item in readers_agree() if item[1] == "upserted"] == ["upserted"] * 4
-    served = serve_table(
-        bench.spark,
-        config=config,
-        service=service,
-        services=bench.services,
-        rates=SliceRates(cores=1),
-        still_held=lambda: True,
-        slice_s=20,
-        raise_floor=lambda positions: None,
-    )
+    served = bench.serve(config, service)
     assert served.report.instant is not None
     assert served.report.files_after == 1 or service == COMPACTION or settings
     assert len(readers_agree()) == 41
-    bench.merge(config, [bench.put([row("u", 800, 7, name="after")], SCHEMA)])
+    bench.apply(config, row("u", 800, 7, name="after"), schema=SCHEMA)
     assert [item[1] for item in readers_agree() if item[0] == 7] == ["after"]
 
 
@@ -328,8 +309,8 @@ def jobs(bench: Workbench) -> list[tuple[str, int]]:
     """Spark's jobs so far in order: name, and number of stages."""
     bench.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     listed = bench.spark.sparkContext._jsc.sc().statusStore().jobsList(None)
-    found = [listed.apply(place) for place in range(listed.size())]
-    return [(job.name(), job.stageIds().size()) for job in sorted(found, key=lambda job: job.jobId())]
+    listed_jobs = [listed.apply(place) for place in range(listed.size())]
+    return [(job.name(), job.stageIds().size()) for job in sorted(listed_jobs, key=lambda job: job.jobId())]
 
 
 @pytest.fixture
@@ -345,12 +326,10 @@ def in_tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def attempts(folder: Path, number: int) -> bool:
     """Whether this is one of the first attempts at something, over all processes."""
     folder.mkdir(exist_ok=True)
-    for each in range(number):
-        try:
-            (folder / str(each)).touch(exist_ok=False)
+    for attempt in range(number):
+        with suppress(FileExistsError):
+            (folder / str(attempt)).touch(exist_ok=False)
             return True
-        except FileExistsError:
-            continue
     return False
 
 
@@ -476,23 +455,6 @@ def test_a_file_that_arrives_behind_the_roll_back_of_its_load_gives_no_row(
     assert len(bench.rows_by_hudi_rs(config, "id")) == 40
 
 
-def test_a_load_whose_driver_died_after_the_commit_is_found(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = table()
-    manifest = bench.manifest(config, objects(bench))
-    whole = HudiJvm.commit_files
-
-    def late(self: HudiJvm, *given: Any) -> None:
-        whole(self, *given)
-        die()
-
-    monkeypatch.setattr(HudiJvm, "commit_files", late)
-    with pytest.raises(RuntimeError, match="killed here"):
-        bench.merge_manifest(manifest, config)
-    found = bench.resolve(manifest, config)
-    assert found is not None and found.counts["inserted"] == 40
-    assert len(bench.rows(config, "id")) == 40
-
-
 def test_a_load_commits_nothing_once_the_lane_is_lost(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     config, held = table(), [True]
     write = large.LargeMerge.write
@@ -519,8 +481,8 @@ def test_recorded_objects_are_loaded_equally_by_arrow_and_by_spark(
         pytest.skip(str(missing))
     loads = []
     for label, phase in (("first", fixtures.phases[0]), ("all", None)):
-        found = recorded(bench, fixtures.delivery("in_order", phase))
-        for topic, items in found.items():
+        by_topic = recorded(bench, fixtures.delivery("in_order", phase))
+        for topic, items in by_topic.items():
             keyed = fixtures.plan.topics.get(topic)
             if keyed is not None:
                 settings = {"topic": topic, "record_key": keyed.record_key, "json_types": keyed.json_types}
@@ -543,12 +505,12 @@ def test_recorded_objects_are_loaded_equally_by_arrow_and_by_spark(
 
 def recorded(bench: Workbench, delivered: Sequence[Delivered]) -> dict[str, list[ManifestObject]]:
     """Recorded objects in the bench's bucket, by topic."""
-    found: dict[str, list[ManifestObject]] = {}
+    by_topic: dict[str, list[ManifestObject]] = {}
     for item in delivered:
         body = item.file.read_bytes()
         route = classify(item.key, len(body))
         if route.kind == "change_file" and route.topic is not None and route.format is not None:
             put = bench.put_bytes(body, key=item.key, offset=route.offset, format=route.format)
             put = replace(put, topic=route.topic, kafka_partition=route.kafka_partition, offset=route.offset)
-            found.setdefault(route.topic, []).append(put)
-    return found
+            by_topic.setdefault(route.topic, []).append(put)
+    return by_topic

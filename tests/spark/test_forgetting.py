@@ -6,12 +6,11 @@ import dataclasses
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from support.builders import flattened
-from support.silver_tables import SilverFolder
-from support.workbench import Died, Workbench, dies_at, row, table
+from support.workbench import SCHEMA, Died, Silver, Workbench, dies_at, row, table
 
 from sluice.changes.forgotten import key_hash
 from sluice.config.table import TableConfig
@@ -23,42 +22,29 @@ from sluice_read.moments import Span
 from sluice_read.reading import open_table, read_table
 from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.table import HudiTable
-from sluice_spark.services.slice import SliceRates, serve_table
 
-SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 COLUMNS = ("id", "place", "name", "__deleted")
+UNCOMPRESSED = {"hoodie.parquet.compression.codec": "uncompressed"}
 SECRET = b"Ada-Lovelace"
 
 
-def forget(
-    bench: Workbench, config: TableConfig, *key: str, still_held: Callable[[], bool] = lambda: True
-) -> SliceDone:
-    return serve_table(
-        bench.spark,
-        config=config,
-        service=FORGETTING,
-        services=bench.services,
-        rates=SliceRates(cores=2),
-        still_held=still_held,
-        slice_s=20,
-        raise_floor=lambda positions: None,
-        arguments={"key": key_hash(config.table, key)},
-    )
+def forget(bench: Workbench, config: TableConfig, *key: str, **given: Any) -> SliceDone:
+    return bench.serve(config, FORGETTING, arguments={"key": key_hash(config.table, key)}, **given)
 
 
 def files_with(folder: Path, id: int) -> list[str]:
     """The files below a folder that hold a row's id or its name, logs included."""
-    found = [file for file in folder.rglob("*") if file.is_file() and SECRET in file.read_bytes()]
+    holding = [file for file in folder.rglob("*") if file.is_file() and SECRET in file.read_bytes()]
     for file in folder.rglob("*.parquet"):
         if id in pq.read_table(file, columns=["id"]).column("id").to_pylist():
-            found.append(file)
-    return sorted({file.name for file in found})
+            holding.append(file)
+    return sorted({file.name for file in holding})
 
 
 @pytest.mark.whole
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_a_forgotten_row_is_in_no_file_and_no_replay_brings_it_back(bench: Workbench, kind: str) -> None:
-    config = table(table_type=kind, history="t_history", hudi={"hoodie.parquet.compression.codec": "uncompressed"})
+    config = table(table_type=kind, history="t_history", hudi=UNCOMPRESSED)
     first = bench.put([row("c", 1, 1, "A", SECRET.decode()), row("c", 2, 2)], SCHEMA)
     second = bench.put([row("u", 3, 1, "B", SECRET.decode()), row("u", 4, 2, "A", "kept")], SCHEMA)
     for item in (first, second):
@@ -70,9 +56,9 @@ def test_a_forgotten_row_is_in_no_file_and_no_replay_brings_it_back(bench: Workb
 
     assert [files_with(folder, 1) for folder in own] == [[], []]
     assert (done.report.rows, done.report.more["history_rows"], done.report.more["marked"]) == (1, 2, 1)
-    assert bench.rows(config, *COLUMNS) == [(2, "A", "kept", False)] == bench.rows_by_hudi_rs(config, *COLUMNS)
+    assert bench.rows_by_both(config, *COLUMNS) == [(2, "A", "kept", False)]
 
-    place = SilverFolder(bench.local_path(config).parent.parent)
+    place = Silver(bench.services.tables_uri)
     newest = open_table(place, config.table).instant
     assert read_table(place, config.table, span=Span(as_of=newest)).column("id").to_pylist() == [2]
     with pytest.raises(NotRetained):
@@ -85,7 +71,7 @@ def test_a_forgotten_row_is_in_no_file_and_no_replay_brings_it_back(bench: Workb
     assert replayed.no_change and replayed.counts["forgotten"] == 2
     assert [files_with(folder, 1) for folder in own] == [[], []]
 
-    bench.merge(config, [bench.put([row("c", 9, 1, "C", "somebody new")], SCHEMA)])
+    bench.apply(config, row("c", 9, 1, "C", "somebody new"))
     assert bench.rows(config, "id", "name") == [(1, "somebody new"), (2, "kept")], "a newer change is a new row"
 
 
@@ -95,8 +81,8 @@ def test_a_crash_behind_the_commit_leaves_the_counts(
     bench: Workbench, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = table(table_type=kind, history="t_history")
-    bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
-    bench.merge(config, [bench.put([row("u", 3, 1, "B")], SCHEMA)])
+    bench.apply(config, row("c", 1, 1), row("c", 2, 2))
+    bench.apply(config, row("u", 3, 1, "B"))
 
     def dies(hudi: HudiTable, check_held: Callable[[], None]) -> None:
         if hudi.config.table == config.table:
@@ -114,9 +100,9 @@ def test_a_crash_behind_the_commit_leaves_the_counts(
 
 @pytest.mark.whole
 def test_a_row_that_the_table_lost_is_removed_from_its_older_files(bench: Workbench) -> None:
-    config = table(hudi={"hoodie.parquet.compression.codec": "uncompressed"})
-    bench.merge(config, [bench.put([row("c", 1, 1, "A", SECRET.decode()), row("c", 2, 2)], SCHEMA)])
-    bench.merge(config, [bench.put([row("d", 3, 1)], SCHEMA)])
+    config = table(hudi=UNCOMPRESSED)
+    bench.apply(config, row("c", 1, 1, "A", SECRET.decode()), row("c", 2, 2))
+    bench.apply(config, row("d", 3, 1))
 
     done = forget(bench, config, "1")
 
@@ -131,12 +117,9 @@ def test_a_row_that_the_table_lost_is_removed_from_its_older_files(bench: Workbe
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_forgetting_that_died_before_any_of_its_writes_is_finished_later(bench: Workbench, kind: str) -> None:
     for at in count(1):
-        name = f"t{at}"
-        config = table(
-            name, table_type=kind, history=f"{name}_h", hudi={"hoodie.parquet.compression.codec": "uncompressed"}
-        )
-        bench.merge(config, [bench.put([row("c", 1, 1, "A", SECRET.decode()), row("c", 2, 2)], SCHEMA)])
-        bench.merge(config, [bench.put([row("u", 3, 1, "B", SECRET.decode()), row("u", 4, 2, "A", "kept")], SCHEMA)])
+        config = table(f"t{at}", table_type=kind, history=f"t{at}_h", hudi=UNCOMPRESSED)
+        bench.apply(config, row("c", 1, 1, "A", SECRET.decode()), row("c", 2, 2))
+        bench.apply(config, row("u", 3, 1, "B", SECRET.decode()), row("u", 4, 2, "A", "kept"))
         try:
             forget(bench, config, "1", still_held=dies_at(at))
         except Died:
@@ -147,4 +130,4 @@ def test_forgetting_that_died_before_any_of_its_writes_is_finished_later(bench: 
             break
         for folder in (bench.local_path(config), bench.local_path(config.history_table)):
             assert (at, files_with(folder, 1)) == (at, [])
-        assert bench.rows(config, *COLUMNS) == [(2, "A", "kept", False)] == bench.rows_by_hudi_rs(config, *COLUMNS)
+        assert bench.rows_by_both(config, *COLUMNS) == [(2, "A", "kept", False)]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.workbench import Died, Workbench, dies_at, table
+from support.workbench import SCHEMA, Died, Workbench, dies_at, row, table
 
 from sluice.batch.dumps import as_dump
 from sluice.batch.manifest import ManifestObject
@@ -22,19 +22,13 @@ Prices = dict[int, float]
 
 
 def config_of(name: str, dumps: str = "object", *, most_deleted: int = 50, **settings: Any) -> TableConfig:
-    return table(
-        name,
-        json_types={"id": "long", "price": "double"},
-        key_pattern="drop/.*",
-        snapshot=SnapshotRule(dumps, most_deleted=most_deleted),
-        **settings,
-    )
+    rule, types = SnapshotRule(dumps, most_deleted=most_deleted), {"id": "long", "price": "double"}
+    return table(name, json_types=types, key_pattern="drop/.*", snapshot=rule, **settings)
 
 
 def file(bench: Workbench, key: str, rows: Prices | str, at: int) -> ManifestObject:
     text = rows if isinstance(rows, str) else "id,price\n" + "".join(f"{id},{price}\n" for id, price in rows.items())
-    item = bench.put_bytes(text.encode(), key=f"drop/{key}.csv", format="csv")
-    return replace(item, offset=None, kafka_partition=None, modified_at=at)
+    return bench.put_file(text.encode(), f"drop/{key}.csv", modified_at=at, format="csv")
 
 
 def dump(bench: Workbench, config: TableConfig, day: int, rows: Prices | str) -> ManifestObject:
@@ -43,8 +37,8 @@ def dump(bench: Workbench, config: TableConfig, day: int, rows: Prices | str) ->
 
 
 def marker(bench: Workbench, day: int, *, replaces: str | None) -> ManifestObject:
-    item = bench.put_bytes(b"", key=f"drop/{day}/_SUCCESS", format="marker")
-    return replace(item, offset=None, kafka_partition=None, modified_at=SECOND + day * DAY + 999_000, replaces=replaces)
+    at = SECOND + day * DAY + 999_000
+    return replace(bench.put_file(b"", f"drop/{day}/_SUCCESS", modified_at=at, format="marker"), replaces=replaces)
 
 
 def alive(bench: Workbench, config: TableConfig) -> Prices:
@@ -64,7 +58,7 @@ DAYS = [of(range(1, 11), 1), of(range(3, 12), 2), of([3, 4, 5, 6, 7, 12], 3)]
     [
         ("cow", "hard"),
         ("mor", "soft"),
-        *(pytest.param(*each, marks=pytest.mark.whole) for each in (("cow", "soft"), ("mor", "hard"))),
+        *(pytest.param(*pair, marks=pytest.mark.whole) for pair in (("cow", "soft"), ("mor", "hard"))),
     ],
 )
 def test_rows_that_a_later_dump_lacks_are_deleted_in_any_order_and_batches(
@@ -106,12 +100,10 @@ def test_a_folder_replaces_with_its_marker_and_not_before(bench: Workbench, tabl
 
 
 def test_ghosts_of_a_restored_source_go_with_the_marker_of_the_generation(bench: Workbench) -> None:
-    from support.workbench import SCHEMA, row
-
     config = table("ghosts", snapshot=SnapshotRule("generation"), history=True)
-    outcome = bench.merge(config, [bench.put([row("r", 100, id) for id in range(10)], SCHEMA)])
+    outcome = bench.apply(config, *(row("r", 100, id) for id in range(10)), schema=SCHEMA)
     config = replace(config, generation=1)
-    outcome = bench.merge(config, [bench.put([row("r", 50, id) for id in range(5, 12)], SCHEMA)], after=outcome)
+    outcome = bench.apply(config, *(row("r", 50, id) for id in range(5, 12)), schema=SCHEMA, after=outcome)
     assert len([1 for _, deleted in bench.rows(config, "id", "__deleted") if not deleted]) == 12
     outcome = bench.merge(config, [marker(bench, 1, replaces="")], after=outcome)
     assert [id for id, deleted in bench.rows(config, "id", "__deleted") if not deleted] == [10, 11, 5, 6, 7, 8, 9]

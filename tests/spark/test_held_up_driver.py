@@ -52,7 +52,7 @@ def test_a_held_up_driver_commits_nothing_once_another_run_has_committed(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, way: str, table_type: str
 ) -> None:
     config = table("held", table_type=table_type)
-    one = bench.merge(config, [bench.put([row("c", n, n) for n in range(1, 5)], SCHEMA)])
+    one = bench.apply(config, *(row("c", n, n) for n in range(1, 5)))
     by(way, bench)
     changes = [row("u", 10, 1, name="z"), row("c", 11, 9, name="new")]
     zombie = bench.manifest(config, [bench.put(changes, SCHEMA)], after=one)
@@ -63,16 +63,16 @@ def test_a_held_up_driver_commits_nothing_once_another_run_has_committed(
         bench.services = replace(bench.services, tables=KnownTables())
         assert bench.resolve(zombie, config) is None
         again = bench.merge_manifest(zombie, config)
-        bench.merge(config, [bench.put([row("u", 20, 2, name="later")], SCHEMA)], after=again)
+        bench.apply(config, row("u", 20, 2, name="later"), after=again)
         bench.services = own
 
     held_up(monkeypatch, way, successor)
     with pytest.raises(LaneLost):
         bench.merge_manifest(zombie, config, still_held=lambda: held[0])
 
-    assert bench.rows(config, "id", "name") == RIGHT == bench.rows_by_hudi_rs(config, "id", "name")
+    assert bench.rows_by_both(config, "id", "name") == RIGHT
     bench.new_run()
-    bench.merge(config, [bench.put([row("u", 30, 3, name="next")], SCHEMA)])
+    bench.apply(config, row("u", 30, 3, name="next"))
     assert bench.rows(config, "id", "name") == [(1, "z"), (2, "later"), (3, "next"), (4, "n"), (9, "new")]
 
 
@@ -95,7 +95,7 @@ def test_a_held_up_first_load_commits_nothing_beside_another_one(
     with pytest.raises(LaneLost):
         bench.merge_manifest(zombie, config, still_held=lambda: held[0])
     rows = [(1, "n"), (2, "n"), (3, "n")]
-    assert bench.rows(config, "id", "name") == rows == bench.rows_by_hudi_rs(config, "id", "name")
+    assert bench.rows_by_both(config, "id", "name") == rows
 
 
 @pytest.mark.parametrize("way", ["files", "spark"])
@@ -104,7 +104,7 @@ def test_a_lane_that_is_lost_while_a_write_goes_on_leaves_no_commit(
 ) -> None:
     """The last look is right before the commit: here the lane is lost once Hudi's first instant is there."""
     config = table("lost")
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.apply(config, row("c", 1, 1))
     by(way, bench)
     before = bench.timeline(config)
     part = bench.manifest(config, [bench.put([row("u", 2, 1, name="x")], SCHEMA)])
@@ -115,7 +115,7 @@ def test_a_lane_that_is_lost_while_a_write_goes_on_leaves_no_commit(
     assert bench.rows(config, "id", "name") == [(1, "n")]
     assert bench.resolve(part, config) is None
     bench.merge_manifest(part, config)
-    assert bench.rows(config, "id", "name") == [(1, "x")] == bench.rows_by_hudi_rs(config, "id", "name")
+    assert bench.rows_by_both(config, "id", "name") == [(1, "x")]
 
 
 @pytest.mark.parametrize("way", ["files", pytest.param("spark", marks=WHOLE)])
@@ -124,13 +124,13 @@ def test_what_another_writer_commits_beside_a_write_undoes_that_write_alone(
 ) -> None:
     """A driver that was replaced before goes on while this run, the lane's holder, is about to write."""
     config = table("beside")
-    bench.merge(config, [bench.put([row("c", n, n) for n in (1, 2)], SCHEMA)])
+    bench.apply(config, *(row("c", n, n) for n in (1, 2)))
     by(way, bench)
     own = bench.services
 
     def another() -> None:
         bench.services = replace(bench.services, tables=KnownTables())
-        bench.merge(config, [bench.put([row("u", 20, 2, name="other")], SCHEMA)])
+        bench.apply(config, row("u", 20, 2, name="other"))
         bench.services = own
 
     part = bench.manifest(config, [bench.put([row("u", 10, 1, name="own")], SCHEMA)])
@@ -140,4 +140,4 @@ def test_what_another_writer_commits_beside_a_write_undoes_that_write_alone(
     assert bench.resolve(part, config) is None
     bench.merge_manifest(part, config)
     right = [(1, "own"), (2, "other")]
-    assert bench.rows(config, "id", "name") == right == bench.rows_by_hudi_rs(config, "id", "name")
+    assert bench.rows_by_both(config, "id", "name") == right

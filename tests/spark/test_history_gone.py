@@ -17,11 +17,11 @@ def test_a_history_table_that_was_deleted_or_restored_is_not_written(
     bench: Workbench, restored: bool, table_type: str
 ) -> None:
     config = table("gone", history=True, table_type=table_type)
-    first = bench.merge(config, [bench.put([row("c", 1, 1, name="a"), row("c", 2, 2)], SCHEMA)])
+    first = bench.apply(config, row("c", 1, 1, name="a"), row("c", 2, 2))
     folder = bench.local_path(config.history_table)
     copy = folder.with_name("copy")
     shutil.copytree(folder, copy)
-    second = bench.merge(config, [bench.put([row("u", 3, 1, name="b")], SCHEMA)], after=first)
+    second = bench.apply(config, row("u", 3, 1, name="b"), after=first)
     assert second.history_instant is not None and second.history_instant > (first.history_instant or "")
     shutil.rmtree(folder)
     if restored:
@@ -47,5 +47,5 @@ def test_a_part_that_adds_no_change_to_the_history_names_its_newest_commit(bench
     manifest = bench.manifest(config, [bench.put([row("u", 2, 1, name="b")], SCHEMA)], after=again)
     second = bench.merge_manifest(manifest, config)
     bench.new_run()
-    found = bench.resolve(manifest, config)
-    assert found is not None and found.history_instant == second.history_instant
+    resolved = bench.resolve(manifest, config)
+    assert resolved is not None and resolved.history_instant == second.history_instant

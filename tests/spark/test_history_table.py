@@ -41,8 +41,8 @@ def states(bench: Workbench, config: TableConfig) -> list[tuple[Any, ...]]:
         "select id, name, big, epoch_ms(valid_from) // 60000, epoch_ms(valid_to) // 60000, is_current "
         f"from {config.history_table.table} order by 1, 4"
     )
-    with run_query(Silver(bench.services.tables_uri), sql) as (_, found):
-        return found.fetchall()
+    with run_query(Silver(bench.services.tables_uri), sql) as (_, result):
+        return result.fetchall()
 
 
 def states_by_spark(bench: Workbench, config: TableConfig) -> list[tuple[Any, ...]]:
@@ -61,8 +61,8 @@ def past_rows(bench: Workbench, config: TableConfig, *, minute: int) -> list[tup
     span = span_of(as_of=f"1970-01-01T00:{minute:02d}:30Z")
     with run_query(
         Silver(bench.services.tables_uri), f"select id, name, big from {config.table} order by id", span=span
-    ) as (_, found):
-        return found.fetchall()
+    ) as (_, result):
+        return result.fetchall()
 
 
 CHANGES = (
@@ -100,8 +100,8 @@ def test_any_order_gives_the_same_states_and_a_replay_changes_neither_table(
     assert states(bench, config) == STATES == states_by_spark(bench, config)
     assert past_rows(bench, config, minute=2) == [(1, "a", "big"), (2, "x", "big")]
     assert past_rows(bench, config, minute=4) == [(1, "b", "big")]
-    kept = bench.rows(config.history_table, *COLUMNS)
-    assert len(kept) == 6 and bench.rows_by_hudi_rs(config.history_table, *COLUMNS) == kept
+    stored = bench.rows(config.history_table, *COLUMNS)
+    assert len(stored) == 6 and bench.rows_by_hudi_rs(config.history_table, *COLUMNS) == stored
     before = bench.timeline(config.history_table), bench.timeline(config)
     bench.new_run()
     replay = bench.merge(config, [replace(item, first_batch="b-1") for item in objects])
@@ -125,7 +125,7 @@ def test_a_part_that_dies_between_the_two_commits_writes_no_change_twice(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = table("h_dies", history=True)
-    bench.merge(config, [bench.put(CHANGES[0], SCHEMA)])
+    bench.apply(config, *CHANGES[0], schema=SCHEMA)
     manifest = bench.manifest(config, [bench.put(CHANGES[1], SCHEMA)])
 
     def dies(*_: Any, **__: Any) -> None:
@@ -136,12 +136,12 @@ def test_a_part_that_dies_between_the_two_commits_writes_no_change_twice(
         patch.setattr(by_arrow, "commit", lambda *given, **named: next(commits, dies)(*given, **named))
         with pytest.raises(RuntimeError):
             bench.merge_manifest(manifest, config)
-    kept, timeline = bench.rows(config.history_table, *COLUMNS), bench.timeline(config.history_table)
-    assert len(kept) == 4
+    stored, timeline = bench.rows(config.history_table, *COLUMNS), bench.timeline(config.history_table)
+    assert len(stored) == 4
     bench.new_run()
     assert bench.resolve(manifest, config) is None
     assert bench.merge_manifest(manifest, config).instant is not None
-    assert (bench.rows(config.history_table, *COLUMNS), bench.timeline(config.history_table)) == (kept, timeline)
+    assert (bench.rows(config.history_table, *COLUMNS), bench.timeline(config.history_table)) == (stored, timeline)
     assert bench.rows(config, "id", "name", "__deleted") == [(1, "b", False), (2, None, True)]
 
 
@@ -150,7 +150,7 @@ def test_a_write_of_the_history_that_died_is_rolled_back_and_written_again(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = table("h_cut", history=True)
-    bench.merge(config, [bench.put(CHANGES[0], SCHEMA)])
+    bench.apply(config, *CHANGES[0], schema=SCHEMA)
     manifest = bench.manifest(config, [bench.put(CHANGES[1], SCHEMA)])
     held = iter((True, True, False))
     with pytest.raises(Exception, match="taken over"):
@@ -164,10 +164,10 @@ def test_a_write_of_the_history_that_died_is_rolled_back_and_written_again(
 @pytest.mark.whole
 def test_a_truncate_ends_the_states_of_all_rows_and_of_those_that_come_late(bench: Workbench) -> None:
     config = table("h_truncated", history=True)
-    bench.merge(config, [bench.put([row("c", 1, 1, "a"), row("c", 2, 2, "x")], SCHEMA)])
-    bench.merge(config, [bench.put([truncate(5), row("c", 7, 2, "again")], SCHEMA)])
+    bench.apply(config, row("c", 1, 1, "a"), row("c", 2, 2, "x"), schema=SCHEMA)
+    bench.apply(config, truncate(5), row("c", 7, 2, "again"), schema=SCHEMA)
     bench.new_run()
-    bench.merge(config, [bench.put([row("c", 3, 3, "late")], SCHEMA)])
+    bench.apply(config, row("c", 3, 3, "late"), schema=SCHEMA)
     assert past_rows(bench, config, minute=2) == [(1, "a", "big"), (2, "x", "big")]
     with pytest.raises(NotRetained, match="doesn't know the state of 1 of its rows"):
         past_rows(bench, config, minute=8)
@@ -184,8 +184,8 @@ def test_a_new_and_a_wider_column_are_those_of_the_history_too(bench: Workbench)
     config = table("h_evolves", history="h_log")
     narrow = flattened({"id": "int", "n": ["null", "int"]})
     wide = flattened({"id": "int", "n": ["null", "long"], "more": TEXT})
-    bench.merge(config, [bench.put([change("c", 1, id=1, n=1)], narrow)])
-    bench.merge(config, [bench.put([change("u", 2, id=1, n=2**40, more="m")], wide)])
+    bench.apply(config, change("c", 1, id=1, n=1), schema=narrow)
+    bench.apply(config, change("u", 2, id=1, n=2**40, more="m"), schema=wide)
     wanted = [(1, 1, None), (1, 2**40, "m")]
     assert bench.rows(config.history_table, "id", "n", "more") == wanted
     assert bench.rows_by_sluice(config.history_table, "id", "n", "more") == wanted

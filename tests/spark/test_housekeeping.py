@@ -7,22 +7,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hudi import HudiReadOptions, HudiTableBuilder
-from pyspark.errors.exceptions.captured import IllegalArgumentException
 from support.builders import change, flattened
 from support.workbench import Workbench, table
 
-from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.hudi import write_choices
 from sluice.hudi.timeline import instant_ms
 from sluice_spark.hudi.facts import KnownTables
-from sluice_spark.hudi.housekeeping import Housekept, keep_house
+from sluice_spark.hudi.housekeeping import keep_house
 from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.recovery import roll_back_unfinished
-from sluice_spark.hudi.table import HudiTable
 
 SCHEMA = flattened({"id": "int", "place": "string", "name": ["null", "string"]})
+COLUMNS = ("id", "place", "name")
 COMMITS, KEPT, MOST = 9, 3, 5
 
 
@@ -41,115 +39,47 @@ def history(bench: Workbench, config: TableConfig, *, first: int = 0) -> list[tu
         changed = list(now) if number == first else [1 + number % 3]
         for id in changed:
             now[id] = (id, "south" if number == first + 4 else now[id][1], f"at {number}")
-        outcome = bench.merge(
-            config,
-            [bench.put([change("u", 10 + number, id=id, place=now[id][1], name=now[id][2]) for id in changed], SCHEMA)],
-        )
+        changes = [change("u", 10 + number, id=id, place=now[id][1], name=now[id][2]) for id in changed]
+        outcome = bench.apply(config, *changes, schema=SCHEMA)
         assert outcome.instant is not None
         states.append((outcome.instant, sorted(now.values())))
     return states
 
 
-def house(bench: Workbench, config: TableConfig, *, horizon: str) -> Housekept:
-    """Housekeeping at the moment when the window begins at an instant."""
-    now_ms = instant_ms(horizon) + config.time_travel_h * write_choices.HOUR_MS
-    done = keep_house(HudiTable(bench.spark, bench.path(config), config), now_ms=now_ms, tables=KnownTables())
-    bench.new_run()
-    return done
-
-
-def by_spark(bench: Workbench, config: TableConfig, instant: str) -> list[tuple[Any, ...]]:
-    frame = (
-        bench.spark.read.format("hudi")
-        .option("as.of.instant", instant)
-        .load(bench.path(config))
-        .select("id", "place", "name")
-    )
-    return sorted(tuple(row) for row in frame.collect())
-
-
 def by_hudi_rs(bench: Workbench, config: TableConfig, instant: str) -> list[tuple[Any, ...]]:
-    found = HudiTableBuilder.from_base_uri(str(bench.local_path(config))).build()
-    rows = pa.Table.from_batches(found.read(HudiReadOptions().with_as_of_timestamp(instant))).to_pylist()
+    reader = HudiTableBuilder.from_base_uri(str(bench.local_path(config))).build()
+    rows = pa.Table.from_batches(reader.read(HudiReadOptions().with_as_of_timestamp(instant))).to_pylist()
     return sorted((row["id"], row["place"], row["name"]) for row in rows)
-
-
-@pytest.mark.whole
-@pytest.mark.parametrize(
-    "layout",
-    [
-        pytest.param({"table_type": "cow"}, id="cow"),
-        pytest.param(
-            {"table_type": "mor", "partition_by": ("place",), "services": ServicePolicy(on=False)},
-            id="mor partitioned",
-        ),
-    ],
-)
-def test_every_moment_of_the_window_stays_readable_after_archival_and_no_older_one(
-    bench: Workbench, layout: dict[str, Any]
-) -> None:
-    config = table(time_travel_h=1, **layout)
-    states = history(bench, config)
-
-    first = house(bench, config, horizon=states[0][0])
-
-    assert (first.cleaning, first.files) == (None, 0) and first.archived >= COMMITS - KEPT
-    for instant, rows in states:
-        assert by_spark(bench, config, instant) == rows
-        assert by_hudi_rs(bench, config, instant) == rows
-
-    early, horizon = states[2], states[6]
-    second = house(bench, config, horizon=horizon[0])
-
-    assert second.cleaning is not None and second.files > 0
-    for instant, rows in states[6:]:
-        assert by_spark(bench, config, instant) == rows
-        assert by_hudi_rs(bench, config, instant) == rows
-    with pytest.raises(IllegalArgumentException, match="Cleaner cleaned up"):
-        by_spark(bench, config, early[0])
-    bench.merge(config, [bench.put([change("u", 99, id=1, place="west", name="last")], SCHEMA)])
-    assert (1, "west", "last") in bench.rows(config, "id", "place", "name")
 
 
 def test_a_cleaning_that_was_cut_off_is_carried_out_and_nothing_else_is_cleaned(bench: Workbench) -> None:
     config = table(time_travel_h=1)
     states = history(bench, config)
-    hudi, jvm = HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark)
+    hudi, jvm = bench.hudi(config), HudiJvm(bench.spark)
     client = hudi.client(hudi_options.CLEANING_OPTIONS)
     instant = str(client.createNewInstantTime(True))
-    planned = jvm.save_cleaner_plan(
-        jvm.hudi_table(client),
-        client,
-        instant,
-        horizon=states[4][0],
-        policy=hudi_options.CLEANING_POLICY,
-        partitioned=False,
-    )
+    chosen = {"horizon": states[4][0], "policy": hudi_options.CLEANING_POLICY, "partitioned": False}
+    planned = jvm.save_cleaner_plan(jvm.hudi_table(client), client, instant, **chosen)
     client.close()
 
     assert roll_back_unfinished(hudi) == (instant,)
 
     assert sum(planned.values()) == 3  # the newest before the horizon is what a reader of the horizon sees
     assert len(list(bench.local_path(config).glob("*.parquet"))) == COMMITS - 3
-    assert [by_spark(bench, config, moment) for moment, _ in states[4:]] == [rows for _, rows in states[4:]]
+    assert [bench.rows_as_of(config, moment, *COLUMNS) for moment, _ in states[4:]] == [rows for _, rows in states[4:]]
 
 
 @pytest.mark.whole
-def test_a_run_that_found_nothing_to_clean_waits_before_it_looks_again(
-    bench: Workbench,
-) -> None:
-    config, known = table(time_travel_h=24), KnownTables()
+def test_a_run_that_found_nothing_to_clean_waits_before_it_looks_again(bench: Workbench) -> None:
+    config, tables = table(time_travel_h=24), KnownTables()
     states = history(bench, config)
-    hudi = HudiTable(bench.spark, bench.path(config), config)
-    horizon_ms = instant_ms(states[6][0])
+    hudi, horizon_ms = bench.hudi(config), instant_ms(states[6][0])
     window_ms = config.time_travel_h * write_choices.HOUR_MS
+    before_a_look_ms = horizon_ms + window_ms // write_choices.CLEANINGS_PER_WINDOW - 1
 
-    assert keep_house(hudi, now_ms=horizon_ms, tables=known).files == 0
-    assert (
-        keep_house(hudi, now_ms=horizon_ms + window_ms // write_choices.CLEANINGS_PER_WINDOW - 1, tables=known).cleaning
-        is None
-    )
-    assert keep_house(hudi, now_ms=horizon_ms + window_ms, tables=known).files > 0
+    assert keep_house(hudi, now_ms=horizon_ms, tables=tables).files == 0
+    assert keep_house(hudi, now_ms=before_a_look_ms, tables=tables).cleaning is None
+    assert keep_house(hudi, now_ms=horizon_ms + window_ms, tables=tables).files > 0
 
 
 @pytest.mark.whole
@@ -157,13 +87,13 @@ def test_a_table_that_no_service_came_to_is_compacted_beside_its_housekeeping(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_choices, "UNSERVED_DELTA_COMMITS", 4)
-    config, known = table(table_type="mor"), bench.services.tables
-    hudi = HudiTable(bench.spark, bench.path(config), config)
+    config, tables = table(table_type="mor"), bench.services.tables
+    hudi = bench.hudi(config)
     merged: list[str | None] = []
     for number in range(6):
-        bench.merge(config, [bench.put([change("u", 10 + number, id=1, place="A", name=f"at {number}")], SCHEMA)])
-        merged.append(keep_house(hudi, now_ms=0, tables=known).compacted)
-        known.keep(config, hudi.look())
+        bench.apply(config, change("u", 10 + number, id=1, place="A", name=f"at {number}"), schema=SCHEMA)
+        merged.append(keep_house(hudi, now_ms=0, tables=tables).compacted)
+        tables.keep(config, hudi.look())
     assert [instant is not None for instant in merged] == [False, False, False, True, False, False]
     assert bench.rows(config, "name") == [("at 5",)]
 
@@ -172,31 +102,19 @@ def test_a_table_that_no_service_came_to_is_compacted_beside_its_housekeeping(
 def test_what_replaced_a_whole_table_stays_active_until_what_it_replaced_is_cleaned(bench: Workbench) -> None:
     config = table(time_travel_h=1)
     before = history(bench, config)
-    hudi = HudiTable(bench.spark, bench.path(config), config)
-    facts = hudi.look()
-    hudi.write(
-        hudi.stored(facts, *facts.schema.names),
-        operation=hudi_options.REWRITE,
-        batch="b-rewrite",
-        run="run-1",
-        facts=facts,
-        size_bytes=0,
-    )
+    bench.rewrite(config)
     bench.new_run()
     after = history(bench, config, first=20)
 
-    house(bench, config, horizon=before[0][0])
+    bench.keep_house(config, horizon=before[0][0])
 
-    assert [name for name in bench.timeline(config) if name.endswith(".replacecommit")] and len(
-        bench.rows(config, "id")
-    ) == 3
-    assert (
-        by_spark(bench, config, before[4][0]) == before[4][1]
-        and by_hudi_rs(bench, config, before[4][0]) == before[4][1]
-    )
+    assert [name for name in bench.timeline(config) if name.endswith(".replacecommit")]
+    assert len(bench.rows(config, "id")) == 3
+    instant, rows = before[4]
+    assert bench.rows_as_of(config, instant, *COLUMNS) == by_hudi_rs(bench, config, instant) == rows
 
-    assert house(bench, config, horizon=after[6][0]).files > 0
-    house(bench, config, horizon=after[6][0])
+    assert bench.keep_house(config, horizon=after[6][0]).files > 0
+    bench.keep_house(config, horizon=after[6][0])
 
     assert not [name for name in bench.timeline(config) if name.endswith(".replacecommit")]
     assert (

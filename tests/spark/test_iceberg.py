@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -27,10 +26,8 @@ from sluice.services.requests import CLUSTERING, FORGETTING, ICEBERG
 from sluice_local.images.jars import Jar, cached
 from sluice_spark.hudi.housekeeping import clean
 from sluice_spark.hudi.jvm import HudiJvm
-from sluice_spark.hudi.table import HudiTable
 from sluice_spark.iceberg.follow import IcebergTable
 from sluice_spark.iceberg.keep_up import before_cleaning
-from sluice_spark.services.slice import SliceRates, serve_table
 
 FIRST = {"id": "int", "place": ["null", "string"], "name": ["null", "string"], "size": ["null", "int"]}
 LATER = {**FIRST, "size": ["null", "long"], "tags": ["null", {"type": "array", "items": "string"}]}
@@ -63,8 +60,8 @@ def snapshots(bench: Workbench, config: TableConfig) -> list[str]:
 
 def by_pyiceberg(bench: Workbench, config: TableConfig, snapshot: str | None = None) -> list[Any]:
     number = None if snapshot is None else int(snapshot)
-    found = StaticTable.from_metadata(str(metadata_of(bench, config))).scan(snapshot_id=number).to_arrow()
-    return sorted(found.to_pylist(), key=str)
+    rows = StaticTable.from_metadata(str(metadata_of(bench, config))).scan(snapshot_id=number).to_arrow()
+    return sorted(rows.to_pylist(), key=str)
 
 
 def by_hudi_rs(bench: Workbench, config: TableConfig) -> list[Any]:
@@ -80,7 +77,7 @@ def by_hudi_rs(bench: Workbench, config: TableConfig) -> list[Any]:
 
 def check_equal(bench: Workbench, config: TableConfig) -> None:
     """The newest commit is shown, and every older snapshot can be read."""
-    hudi = HudiTable(bench.spark, bench.path(config), config)
+    hudi = bench.hudi(config)
     assert snapshots(bench, config)[-1] == hudi.newest_commit()
     assert by_pyiceberg(bench, config) == by_hudi_rs(bench, config)
     for snapshot in snapshots(bench, config):
@@ -92,25 +89,11 @@ def changed(op: str, lsn: int, *ids: int, place: str | None = "A", schema: Any =
     return [change(op, lsn + id, id=id, place=place, name=f"at {lsn}", size=id, **more) for id in ids]
 
 
-def serve(bench: Workbench, config: TableConfig, service: str, **arguments: str) -> None:
-    serve_table(
-        bench.spark,
-        config=config,
-        service=service,
-        services=bench.services,
-        rates=SliceRates(cores=2),
-        still_held=lambda: True,
-        slice_s=20,
-        raise_floor=lambda positions: None,
-        arguments=MappingProxyType(arguments),
-    )
-
-
 def live(bench: Workbench, config: TableConfig, monkeypatch: pytest.MonkeyPatch, check: Check) -> None:
     """Everything that happens to a table, with `check` after each phase."""
 
     def merge(changes: list[dict[str, Any]], schema: Any = FIRST) -> None:
-        bench.merge(config, [bench.put(changes, flattened(schema))])
+        bench.apply(config, *changes, schema=flattened(schema))
 
     merge([row for id in range(9) for row in changed("r", 10, id, place=PLACES[id % 3])])
     check(bench, config)
@@ -122,7 +105,7 @@ def live(bench: Workbench, config: TableConfig, monkeypatch: pytest.MonkeyPatch,
     bench.in_tasks()
     merge([*changed("u", 300, 4, 7, place="", schema=LATER), *changed("d", 300, 0, schema=LATER)], LATER)
     check(bench, config)
-    serve(bench, config, CLUSTERING)
+    bench.serve(config, CLUSTERING)
     assert any(name.endswith(".replacecommit") for name in bench.timeline(config))
     check(bench, config)
 
@@ -141,7 +124,7 @@ def live(bench: Workbench, config: TableConfig, monkeypatch: pytest.MonkeyPatch,
         patched.setattr(IcebergTable, "follow", dies)
         merge(changed("u", 500, 2, schema=LATER), LATER)
     assert "iceberg_failed" in bench.events.names()
-    serve(bench, config, CLUSTERING)
+    bench.serve(config, CLUSTERING)
     check(bench, config)
 
     manifest = bench.manifest(config, [bench.put(changed("u", 600, 1, schema=LATER), flattened(LATER))])
@@ -155,7 +138,7 @@ def live(bench: Workbench, config: TableConfig, monkeypatch: pytest.MonkeyPatch,
     bench.merge_manifest(manifest, config)
     check(bench, config)
 
-    hudi = HudiTable(bench.spark, bench.path(config), config)
+    hudi = bench.hudi(config)
     horizon = instant_of_ms(instant_ms(hudi.newest_commit() or "") + 1)
     cleaned = clean(hudi, horizon=horizon, before_delete=before_cleaning(hudi, bench.services, lambda: None))
     assert cleaned.files and snapshots(bench, config) == [hudi.newest_commit()]
@@ -172,19 +155,20 @@ def live(bench: Workbench, config: TableConfig, monkeypatch: pytest.MonkeyPatch,
     merge(changed("u", 800, 8, schema=LATER), LATER)
     check(bench, config)
 
-    serve(bench, config, FORGETTING, key=key_hash(config.table, ["3"]))
+    bench.serve(config, FORGETTING, arguments={"key": key_hash(config.table, ["3"])})
     assert 3 not in [row["id"] for row in by_pyiceberg(bench, config)]
     assert len(snapshots(bench, config)) == 1
     check(bench, config)
 
     metadata_of(bench, config).write_text("{")
-    serve(bench, config, ICEBERG)
+    bench.serve(config, ICEBERG)
     assert len(snapshots(bench, config)) == 1
     check(bench, config)
 
     off = dataclasses.replace(config, iceberg=False)
     bench.new_run()
-    serve(bench, off, FORGETTING, key=key_hash(config.table, ["7"]))  # its values may bound the files in manifests
+    # A row's values may bound the files in manifests.
+    bench.serve(off, FORGETTING, arguments={"key": key_hash(config.table, ["7"])})
     assert not list(folder_of(bench, config).iterdir())
     merge(changed("u", 900, 8, schema=LATER), LATER)
     assert len(snapshots(bench, config)) == 2, "of the state before, and of its own commit"
@@ -199,7 +183,10 @@ def write_then_die(*arguments: Any, **named: Any) -> None:
     append(rows, path, options, dies, **named)
 
 
-@pytest.mark.parametrize("partition_by", [(), ("place",)], ids=["flat", "partitioned"])
+@pytest.mark.parametrize(
+    "partition_by",
+    [pytest.param((), id="flat", marks=pytest.mark.whole), pytest.param(("place",), id="partitioned")],
+)
 def test_iceberg_shows_the_rows_of_hudi_after_every_phase(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, partition_by: tuple[str, ...]
 ) -> None:
@@ -228,9 +215,9 @@ def test_other_readers_of_iceberg_read_every_snapshot_alike(bench: Workbench, tm
     moved = [*changed("u", 100, 1, 2, place="B"), *changed("d", 100, 4, place=None)]
     evolved = [*changed("u", 200, 3, 10, schema=LATER), *changed("d", 200, 5, 6, schema=LATER)]
     for changes, schema in ((first, FIRST), (moved, FIRST), (evolved, LATER)):
-        bench.merge(config, [bench.put(changes, flattened(schema))])
-    serve(bench, config, CLUSTERING)
-    bench.merge(config, [bench.put(changed("d", 300, 10, schema=LATER), flattened(LATER))])
+        bench.apply(config, *changes, schema=flattened(schema))
+    bench.serve(config, CLUSTERING)
+    bench.apply(config, *changed("d", 300, 10, schema=LATER), schema=flattened(LATER))
     if reader == "DuckDB":
         target, by = str(tmp_path / "duckdb"), "duckdb"
         subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--target", target, *DUCKDB], check=True)

@@ -16,50 +16,35 @@ DATE = {"type": "int", "connect.name": "io.debezium.time.Date"}
 MILLIS = {"type": "long", "connect.name": "io.debezium.time.Timestamp"}
 MICROS = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}
 KEY = {"b": "bytes", "d": DECIMAL, "day": DATE, "ms": MILLIS, "us": MICROS, "x": "double", "yes": "boolean"}
-# Pairs that differ in one column only, and values at the ends of what sources have.
+USUAL = {"b": b"\x00\xff", "d": Decimal("1.5000"), "day": 0, "ms": 0, "us": 0, "x": 0.1, "yes": True}
+# Rows that differ in one column only, and values at the ends of what sources have.
+ENDS = [
+    (b"", Decimal("-1234567890123456.1234"), -719_162, -62_135_596_800_000, 253_402_300_799_999_999, 1e-300, False),
+    (b",day:1", Decimal("0"), 2_932_896, -1, -1, -1e15, False),
+]
 ROWS: list[dict[str, Any]] = [
-    {"b": b"\x00\xff", "d": Decimal("1.5000"), "day": 0, "ms": 0, "us": 0, "x": 0.1, "yes": True},
-    {"b": b"\x00\xfe", "d": Decimal("1.5000"), "day": 0, "ms": 0, "us": 0, "x": 0.1, "yes": True},
-    {"b": b"\x00\xff", "d": Decimal("1.5001"), "day": 0, "ms": 0, "us": 0, "x": 0.1, "yes": True},
-    {"b": b"\x00\xff", "d": Decimal("1.5000"), "day": 0, "ms": 1, "us": 0, "x": 0.1, "yes": True},
-    {"b": b"\x00\xff", "d": Decimal("1.5000"), "day": 0, "ms": 0, "us": 1, "x": 0.1, "yes": True},
-    {
-        "b": b"",
-        "d": Decimal("-1234567890123456.1234"),
-        "day": -719_162,
-        "ms": -62_135_596_800_000,
-        "us": 253_402_300_799_999_999,
-        "x": 1e-300,
-        "yes": False,
-    },
-    {"b": b",day:1", "d": Decimal("0"), "day": 2_932_896, "ms": -1, "us": -1, "x": -1e15, "yes": False},
+    *({**USUAL, **other} for other in ({}, {"b": b"\x00\xfe"}, {"d": Decimal("1.5001")}, {"ms": 1}, {"us": 1})),
+    *(dict(zip(KEY, values)) for values in ENDS),
 ]
 
 
 @pytest.mark.whole
 def test_a_row_is_found_by_a_key_and_moves_between_folders_of_any_type(bench: Workbench) -> None:
     config = table(name="typed", record_key=tuple(KEY), partition_by=("in_b", "in_d", "in_day", "in_us"))
-    folders = {
-        "in_b": ["null", "bytes"],
-        "in_d": ["null", DECIMAL],
-        "in_day": ["null", DATE],
-        "in_us": ["null", MICROS],
-    }
+    folders = {f"in_{name}": ["null", KEY[name]] for name in ("b", "d", "day", "us")}
     schema = flattened({**KEY, **folders, "v": ["null", "string"]})
+
+    def in_folders(place: dict[str, Any]) -> dict[str, Any]:
+        return {name: place.get(name.removeprefix("in_")) for name in folders}
+
     # A first load is written by another path than an update.
     for turn, value in enumerate(("first", "same folders", "other folders")):
         placed = ROWS if turn < 2 else [*ROWS[1:], {}]
         changes = [
-            change(
-                "u" if turn else "c",
-                100 * turn + at,
-                **row,
-                **{f"in_{name}": place.get(name) for name in ("b", "d", "day", "us")},
-                v=value,
-            )
+            change("u" if turn else "c", 100 * turn + at, **row, **in_folders(place), v=value)
             for at, (row, place) in enumerate(zip(ROWS, placed), 1)
         ]
-        outcome = bench.merge(config, [bench.put(changes, schema)])
+        outcome = bench.apply(config, *changes, schema=schema)
         assert not outcome.quarantined and not outcome.quarantined_rows
         assert bench.rows(config, "v") == [(value,)] * len(ROWS)
     assert bench.rows(config, "b", "in_b") == bench.rows_by_hudi_rs(config, "b", "in_b")
@@ -95,56 +80,24 @@ def test_keys_of_arrow_have_the_texts_of_hudi(bench: Workbench, record_key: tupl
 def test_columns_of_any_name_are_stored_and_read(bench: Workbench) -> None:
     config = table(name="named", record_key=("order_id",))
     for turn in (0, 1):
+        constant = {"a.b`c": turn, "select": "x", "_id": "y", "": True, "__op": "u" if turn else "c"}
         changes = [
-            {
-                "order-id": n,
-                "größe": f"v{turn}",
-                "grüße": n + turn,
-                "名前": n,
-                "a.b`c": turn,
-                "select": "x",
-                "_id": "y",
-                "": True,
-                "__op": "u" if turn else "c",
-                "__lsn": 10 * turn + n,
-            }
+            {"order-id": n, "größe": f"v{turn}", "grüße": n + turn, "名前": n, "__lsn": 10 * turn + n, **constant}
             for n in (1, 2)
         ]
-        body = "".join(json.dumps(each) + "\n" for each in changes).encode()
-        bench.merge(
-            config,
-            [
-                bench.put_bytes(
-                    body, key=f"topics/src.public.t/partition=0/src.public.t+0+{turn:010d}.json", format="json"
-                )
-            ],
-        )
+        body = "".join(json.dumps(record) + "\n" for record in changes).encode()
+        key = f"topics/src.public.t/partition=0/src.public.t+0+{turn:010d}.json"
+        bench.merge(config, [bench.put_bytes(body, key=key, format="json")])
     columns = ("order_id", "gr_u00f6_u00dfe", "gr_u00fc_u00dfe", "_u540d_u524d", "a_b_c", "select", "_id", "_")
-    assert bench.rows(config, *columns) == [(n, "v1", n + 1, n, 1, "x", "y", True) for n in (1, 2)]
-    assert bench.rows_by_hudi_rs(config, *columns) == bench.rows(config, *columns)
-
-
-@pytest.mark.whole
-def test_rows_of_an_incremental_snapshot_give_what_is_lacking_and_win_over_nothing(bench: Workbench) -> None:
-    config = table(name="snapped")
-    schema = flattened({"id": "int", "v": ["null", "string"]})
-    bench.merge(config, [bench.put([change("u", 5, id=1, v="changed"), change("d", 6, id=2, v=None)], schema)])
-    outcome = bench.merge(
-        config, [bench.put([{**change("r", 0, id=n, v="read"), "__lsn": None} for n in (1, 2, 3)], schema)]
-    )
-    assert not outcome.quarantined_rows and outcome.counts["winning"] == 1
-    assert bench.rows(config, "id", "v", "__deleted") == [(1, "changed", False), (2, None, True), (3, "read", False)]
-    assert not outcome.notes, "the log began nowhere again"
-    bench.merge(config, [bench.put([change("u", 1, id=3, v="changed")], schema)])
-    assert bench.rows(config, "id", "v")[2] == (3, "changed")
+    assert bench.rows_by_both(config, *columns) == [(n, "v1", n + 1, n, 1, "x", "y", True) for n in (1, 2)]
 
 
 def test_a_row_whose_partition_cannot_be_a_folder_is_set_aside(bench: Workbench) -> None:
     config = table(name="placed", partition_by=("place",))
     schema = flattened({"id": "int", "place": ["null", "string"]})
     places = ["x" * 300, "a\0b", "../" * 80, "..", "a/b=c%"]
-    outcome = bench.merge(
-        config, [bench.put([change("c", at, id=at, place=place) for at, place in enumerate(places)], schema)]
+    outcome = bench.apply(
+        config, *(change("c", at, id=at, place=place) for at, place in enumerate(places)), schema=schema
     )
     assert outcome.quarantined_rows[0].codes == {"unusable_partition_value": 3}
     assert bench.rows(config, "place") == [("..",), ("a/b=c%",)]

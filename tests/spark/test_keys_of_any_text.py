@@ -34,17 +34,13 @@ def test_every_text_is_a_key_of_its_own_or_its_row_is_set_aside(
     refused: list[tuple[str, str]],
     table_type: str,
 ) -> None:
-    config = table(
-        name=f"t_{table_type}_{len(key)}_{len(partition_by)}",
-        record_key=key,
-        partition_by=partition_by,
-        table_type=table_type,
-    )
+    name = f"t_{table_type}_{len(key)}_{len(partition_by)}"
+    config = table(name, record_key=key, partition_by=partition_by, table_type=table_type)
     for number, value in enumerate(("old", "new")):  # a first load is written by another path than an update
         changes = [
             change("u" if number else "c", 100 * number + at, a=a, b=b, v=value, place="p")
             for at, (a, b) in enumerate([*taken, *refused], 1)
         ]
-        outcome = bench.merge(config, [bench.put(changes, SCHEMA)])
+        outcome = bench.apply(config, *changes, schema=SCHEMA)
         assert outcome.quarantined_rows[0].codes == {"unusable_record_key": len(refused)}
         assert sorted(bench.rows(config, "a", "b", "v")) == sorted((a, b, value) for a, b in taken)

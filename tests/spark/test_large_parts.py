@@ -120,7 +120,7 @@ def test_texts_that_compress_well_make_more_parts(bench: Workbench, monkeypatch:
     monkeypatch.setattr(driver_limits, "OBJECTS_IN_DRIVER", 0)
     monkeypatch.setattr(attempt, "LoadPlan", partial(large_plan.LoadPlan, most_part_bytes=30_000))
     config = table()
-    bench.merge(config, [bench.put([row("c", 1, id, name="x" * 1_000) for id in range(ROWS)], SCHEMA)])
+    bench.apply(config, *(row("c", 1, id, name="x" * 1_000) for id in range(ROWS)))
     assert bench.left_to_spark() is None and len(bench.rows(config, "id")) == ROWS
 
 
@@ -149,7 +149,7 @@ def in_blocks(bench: Workbench, changes: list[dict[str, Any]], *, spoilt: bool =
     return bench.put_bytes(bytes(body), schema=bench.put([], SCHEMA).schema)
 
 
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 def test_large_objects_are_merged_from_their_pieces(bench: Workbench, pieces: list[int], table_type: str) -> None:
     draw = random.Random(5)
     first = [row("r", 1, id, draw.choice("ABC")) for id in range(5 * ROWS)]
@@ -193,7 +193,7 @@ def test_a_defect_in_a_piece_sets_its_whole_object_aside(bench: Workbench, piece
 
 def test_objects_of_a_small_truncate_are_read_once(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     config, read, bodies = table(), [], driver_read._bodies
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.apply(config, row("c", 1, 1))
 
     def counted(objects: Any, items: Any, limit: int) -> Any:
         read.extend(items)
@@ -253,8 +253,7 @@ def of_kind(bench: Workbench, kind: str, **settings: Any) -> tuple[TableConfig, 
 
     def dump(place: str, ids: range, at: int) -> ManifestObject:
         body = "id,place,name\n" + "".join(f"{id},{place},n\n" for id in ids)
-        item = bench.put_bytes(body.encode(), key=f"drop/{place}.csv", format="csv")
-        return as_dump(replace(item, offset=None, kafka_partition=None, modified_at=at), config)
+        return as_dump(bench.put_file(body.encode(), f"drop/{place}.csv", modified_at=at, format="csv"), config)
 
     return config, [[dump("A", range(ROWS), 1_000)], [dump("B", range(20, ROWS + 20), 2_000)]]
 
@@ -288,7 +287,7 @@ def test_a_large_merge_that_dies_behind_any_step_is_made_once(
         settled = bench.resolve(manifest, config) or bench.merge_manifest(manifest, config)
         assert settled.state == COMMITTED and settled.instant is not None
         tables = [config, *([config.history_table] if config.history else [])]
-        assert [commits_of(bench, each, manifest.batch) for each in tables] == [1] * len(tables)
+        assert [commits_of(bench, one, manifest.batch) for one in tables] == [1] * len(tables)
         again = bench.merge(config, second, after=settled)
         assert (again.no_change, again.instant) == (True, None)
         return config

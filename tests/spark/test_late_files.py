@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.builders import flattened
-from support.workbench import Workbench, row, table
+from support.workbench import SCHEMA, Workbench, row, table
 
 from sluice.config.table import TableConfig
 from sluice.hudi import options as hudi_options
@@ -20,9 +19,7 @@ from sluice_spark.hudi import recovery
 from sluice_spark.hudi.facts import KnownTables
 from sluice_spark.hudi.housekeeping import Housekept, keep_house
 from sluice_spark.hudi.recovery import roll_back_unfinished
-from sluice_spark.hudi.table import HudiTable
 
-SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 COLUMNS = ("id", "place", "name")
 
 
@@ -64,19 +61,19 @@ def late_files(bench: Workbench, config: TableConfig, objects: list[Any]) -> lis
 
 
 def house(bench: Workbench, config: TableConfig) -> Housekept:
-    return keep_house(HudiTable(bench.spark, bench.path(config), config), now_ms=0, tables=KnownTables())
+    return keep_house(bench.hudi(config), now_ms=0, tables=KnownTables())
 
 
 @pytest.mark.whole
 @pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 def test_a_file_behind_its_roll_back_is_removed_before_archival(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type, partition_by=("place",))
-    bench.merge(config, [bench.put([row("c", 1, 1, "A")], SCHEMA)])
+    bench.apply(config, row("c", 1, 1, "A"))
     changes = [row("c", 2, 2, "B"), row("u", 3, 1, "A", "late")]
     late = late_files(bench, config, [bench.put(changes, SCHEMA)])
     assert len(late) == 2 and any(".log." in path.name for path in late) == (table_type == "mor")
     for number in range(4):
-        bench.merge(config, [bench.put([row("u", 10 + number, 1, "A", f"at {number}")], SCHEMA)])
+        bench.apply(config, row("u", 10 + number, 1, "A", f"at {number}"))
     whole = [(1, "A", "at 3"), (2, "B", "n")]
     assert bench.rows(config, *COLUMNS) == whole
 
@@ -118,19 +115,19 @@ def test_a_file_behind_the_commit_of_a_first_load_is_removed_before_the_next_mer
     bench: Workbench, partition_by: tuple[str, ...]
 ) -> None:
     config = table(partition_by=partition_by)
-    bench.merge(config, [bench.put([row("c", 1, 1, "A"), row("c", 2, 2, "B")], SCHEMA)])
+    bench.apply(config, row("c", 1, 1, "A"), row("c", 2, 2, "B"))
     made = sorted(files(bench, config))
     for path in made:
         of_group = path.name.partition("_")[2]
         (path.parent / f"{uuid.uuid4()}-0_{of_group}").write_bytes(path.read_bytes())
     assert len(bench.rows(config, *COLUMNS)) == 4, "readers see each row twice"
 
-    bench.merge(config, [bench.put([row("u", 3, 1, "A", "new")], SCHEMA)])
+    bench.apply(config, row("u", 3, 1, "A", "new"))
 
-    assert bench.rows(config, *COLUMNS) == [(1, "A", "new"), (2, "B", "n")] == bench.rows_by_hudi_rs(config, *COLUMNS)
+    assert bench.rows_by_both(config, *COLUMNS) == [(1, "A", "new"), (2, "B", "n")]
     assert bench.events.names().count("late_files_removed") == 1
     assert set(made) <= files(bench, config) and len(files(bench, config)) == len(made) + 1
-    hudi = HudiTable(bench.spark, bench.path(config), config)
+    hudi = bench.hudi(config)
     assert hudi.jvm.files_like(hudi.path, "place=gone", "*.parquet") == []
 
 
@@ -138,8 +135,8 @@ def test_a_roll_back_ends_the_tasks_of_the_failed_write_first(bench: Workbench, 
     from pyspark.sql import functions as F
 
     config = table()
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
-    hudi = HudiTable(bench.spark, bench.path(config), config)
+    bench.apply(config, row("c", 1, 1))
+    hudi = bench.hudi(config)
     facts, before = hudi.look(), files(bench, config)
     began, goes_on = tmp_path / "began", tmp_path / "goes_on"
 
@@ -159,7 +156,7 @@ def test_a_roll_back_ends_the_tasks_of_the_failed_write_first(bench: Workbench, 
         writing = pool.submit(write)
         await_until(lambda: began.exists() or writing.done(), timeout_s=60, what="the write")
         assert not writing.done()
-        undone = roll_back_unfinished(HudiTable(bench.spark, bench.path(config), config))
+        undone = roll_back_unfinished(bench.hudi(config))
         fcntl.flock(held, fcntl.LOCK_UN)
         assert writing.exception() is not None
     assert len(undone) == 1 and files(bench, config) == before

@@ -19,9 +19,7 @@ from sluice.hudi.timeline import instant_ms
 from sluice.services.requests import COMPACTION
 from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.recovery import roll_back_unfinished
-from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.by_arrow import covers, rewrite
-from sluice_spark.services.slice import SliceRates, serve_table
 
 STORED = ("id", "place", "name", *(column.name for column in HIDDEN))
 
@@ -33,21 +31,8 @@ def mor(name: str = "here", **settings: Any) -> TableConfig:
 def files(bench: Workbench, config: TableConfig) -> dict[str, int]:
     """How many base files and log files the table has, of all commits."""
     paths = bench.local_path(config).rglob("*")
-    found = [path.name for path in paths if ".hoodie" not in str(path) and path.suffix != ".crc"]
-    return {kind: sum(mark in name for name in found) for kind, mark in (("base", ".parquet"), ("logs", ".log."))}
-
-
-def compacted(bench: Workbench, config: TableConfig) -> None:
-    serve_table(
-        bench.spark,
-        config=config,
-        service=COMPACTION,
-        services=bench.services,
-        rates=SliceRates(cores=1),
-        still_held=lambda: True,
-        slice_s=20,
-        raise_floor=lambda positions: None,
-    )
+    names = [path.name for path in paths if ".hoodie" not in str(path) and path.suffix != ".crc"]
+    return {kind: sum(mark in name for name in names) for kind, mark in (("base", ".parquet"), ("logs", ".log."))}
 
 
 def date_by_whole_seconds(bench: Workbench, config: TableConfig) -> None:
@@ -70,21 +55,19 @@ def test_updates_of_a_file_that_is_made_within_one_second_are_read(
     if not in_driver:
         bench.services.tables.leave_to_spark(config)
     for new in ((1, 2), (3, 4)):  # two base files of one file group: logs of the second one must not go to the first
-        bench.merge(config, [bench.put([row("c", number, number) for number in new], SCHEMA)])
+        bench.apply(config, *(row("c", number, number) for number in new))
         date_by_whole_seconds(bench, config)
-        facts = HudiTable(bench.spark, bench.path(config), config).look()
+        facts = bench.hudi(config).look()
         assert facts.misdated
         bench.services.tables.take(config)
         if known:
             bench.services.tables.keep(config, facts)
     for position, name in ((10, "second"), (11, "third")):
-        bench.merge(
-            config, [bench.put([row("u", position, 3, name=name), row("d", position + 10, 4, None, None)], SCHEMA)]
-        )
-    assert not HudiTable(bench.spark, bench.path(config), config).look().misdated
+        bench.apply(config, row("u", position, 3, name=name), row("d", position + 10, 4, None, None))
+    assert not bench.hudi(config).look().misdated
     expected = [(1, "n"), (2, "n"), (3, "third"), (4, None)]
-    assert bench.rows(config, "id", "name") == bench.rows_by_hudi_rs(config, "id", "name") == expected
-    compacted(bench, config)
+    assert bench.rows_by_both(config, "id", "name") == expected
+    bench.serve(config, COMPACTION)
     assert bench.rows(config, "id", "name") == expected
 
 
@@ -107,9 +90,9 @@ def test_updates_go_into_logs_and_new_rows_into_files_as_by_spark(bench: Workben
         bench.merge(config, item)
     for step in steps:
         item = [dataclasses.replace(bench.put(step, SCHEMA), first_batch="b-1" if step is steps[0] else None)]
-        found, jobs = bench.jobs_of(lambda item=item: bench.merge(here, item))  # type: ignore[misc]
+        outcome, jobs = bench.jobs_of(lambda item=item: bench.merge(here, item))  # type: ignore[misc]
         assert (jobs, bench.left_to_spark()) == (1, None)
-        assert told(found) == told(bench.merge(spark, item))
+        assert told(outcome) == told(bench.merge(spark, item))
         assert files(bench, here) == files(bench, spark)
         assert bench.rows_by_hudi_rs(here, *STORED) == bench.rows_by_hudi_rs(spark, *STORED)
     assert bench.rows(here, *STORED) == bench.rows(spark, *STORED)
@@ -138,37 +121,16 @@ def test_any_order_gives_the_same_rows_and_counts_also_behind_a_compaction(
     for number, objects in enumerate(deliveries(draw, plain_changes(draw, moves=True), objects_at_once=6)):  # type: ignore[arg-type]
         items = [bench.put(changes, SCHEMA) for changes in objects]  # type: ignore[arg-type]
         wanted = bench.merge(spark, items)
-        found = bench.merge(here, items)
-        merged.append(bench.left_to_spark() is None and found.instant is not None)
-        assert told(found) == told(wanted)
+        merged_here = bench.merge(here, items)
+        merged.append(bench.left_to_spark() is None and merged_here.instant is not None)
+        assert told(merged_here) == told(wanted)
         if number == 2:
-            compacted(bench, here)
+            bench.serve(here, COMPACTION)
             bench.new_run()
             bench.services.tables.leave_to_spark(spark)
         assert bench.rows_by_hudi_rs(here, *STORED) == bench.rows_by_hudi_rs(spark, *STORED)
     assert sum(merged) > 1, "a seed whose history shows something"
     assert bench.rows(here, *STORED) == bench.rows(spark, *STORED)
-
-
-@pytest.mark.whole
-def test_three_readers_and_hudis_own_writer_take_the_logs(bench: Workbench) -> None:
-    config = mor()
-    bench.merge(config, [bench.put([row("r", 10, id) for id in range(6)], SCHEMA)])
-    bench.merge(config, [bench.put([row("u", 30, 1, "C", "newest"), row("d", 31, 2, None, None)], SCHEMA)])
-    assert bench.left_to_spark() is None and files(bench, config)["logs"] == 1
-    columns = ("id", "place", "name", "_sluice_position", "__deleted")
-    found = bench.rows(config, *columns)
-    assert [item[:3] for item in found[1:3]] == [(1, "C", "newest"), (2, None, None)]
-    assert bench.rows_by_hudi_rs(config, *columns) == bench.rows_by_old_bundle(config, *columns) == found
-
-    bench.in_tasks().merge(config, [bench.put([row("u", 40, 1, "D", "spark"), row("c", 41, 7)], SCHEMA)])
-    bench.new_run()
-    bench.merge(config, [bench.put([row("u", 35, 1, "D", "late"), row("u", 42, 2, "E", "back")], SCHEMA)])
-    assert bench.left_to_spark() is None
-    found = bench.rows(config, "id", "place", "name")
-    assert found[1:3] == [(1, "D", "spark"), (2, "E", "back")] and len(found) == 7
-    compacted(bench, config)
-    assert bench.rows(config, "id", "place", "name") == bench.rows_by_hudi_rs(config, "id", "place", "name") == found
 
 
 @pytest.mark.parametrize(
@@ -180,14 +142,14 @@ def test_a_log_of_a_driver_that_died_is_rolled_back_and_written_again(
     bench: Workbench, at: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = mor()
-    bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
-    bench.merge(config, [bench.put([row("u", 3, 1, name="before")], SCHEMA)])
+    bench.apply(config, row("c", 1, 1), row("c", 2, 2))
+    bench.apply(config, row("u", 3, 1, name="before"))
     manifest = bench.manifest(config, [bench.put([row("u", 4, 1, name="new")], SCHEMA)])
     with monkeypatch.context() as broken:
         broken.setattr(*at, dies)
         with pytest.raises(Died):
             bench.merge_manifest(manifest, config)
-    hudi = HudiTable(bench.spark, bench.path(config), config)
+    hudi = bench.hudi(config)
     assert bench.rows(config, "id", "name") == [(1, "before"), (2, "n")]
     written = {
         path.name: path.read_bytes() for path in bench.local_path(config).glob(".*.log.*") if path.suffix != ".crc"
@@ -198,10 +160,10 @@ def test_a_log_of_a_driver_that_died_is_rolled_back_and_written_again(
     bench.new_run()
     assert bench.merge_manifest(manifest, config).counts["winning"] == 1
     assert bench.left_to_spark() is None
-    bench.merge(config, [bench.put([row("u", 5, 2, name="after")], SCHEMA)])
+    bench.apply(config, row("u", 5, 2, name="after"))
     assert bench.left_to_spark() is None
     assert all((bench.local_path(config) / name).read_bytes() == body for name, body in written.items())
-    assert bench.rows(config, "id", "name") == bench.rows_by_hudi_rs(config, "id", "name") == [(1, "new"), (2, "after")]
+    assert bench.rows_by_both(config, "id", "name") == [(1, "new"), (2, "after")]
 
 
 @pytest.mark.whole
@@ -209,8 +171,8 @@ def test_what_the_driver_does_not_write_into_logs_is_left_to_spark(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = mor(partition_by=("place",))
-    bench.merge(config, [bench.put([row("c", 1, 1, "A"), row("c", 2, 2, "B")], SCHEMA)])
-    bench.merge(config, [bench.put([row("u", 4, 1, "A", "stays"), row("u", 5, 2, "B")], SCHEMA)])
+    bench.apply(config, row("c", 1, 1, "A"), row("c", 2, 2, "B"))
+    bench.apply(config, row("u", 4, 1, "A", "stays"), row("u", 5, 2, "B"))
     assert bench.left_to_spark() is None
     for name, value, why in (
         ("MOST_LOG_BYTES", 10, "logs"),
@@ -218,7 +180,7 @@ def test_what_the_driver_does_not_write_into_logs_is_left_to_spark(
     ):
         with monkeypatch.context() as small:
             small.setattr(covers, name, value)
-            bench.merge(config, [bench.put([row("u", 10, 1, "A", why), row("u", 11, 2, "B", why)], SCHEMA)])
+            bench.apply(config, row("u", 10, 1, "A", why), row("u", 11, 2, "B", why))
         assert bench.left_to_spark() == why
     assert bench.rows(config, "id", "place", "name") == [(1, "A", "files: 2"), (2, "B", "files: 2")]
 
@@ -227,10 +189,10 @@ def test_a_table_of_many_rows_is_not_listed_again_for_its_index(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = mor()
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.apply(config, row("c", 1, 1))
     monkeypatch.setattr(write_choices, "RECORD_INDEX_ROWS", 1)
     monkeypatch.setattr(HudiJvm, "size_bytes", dies)
-    bench.merge(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
+    bench.apply(config, row("u", 2, 1, name="new"))
     assert (bench.left_to_spark(), bench.rows(config, "id", "name")) == (None, [(1, "new")])
 
 
@@ -244,8 +206,8 @@ def test_rows_and_lists_move_between_partitions_and_back_as_every_reader_sees_th
     config = mor(partition_by=("place",))
 
     def merge(*changes: dict[str, Any]) -> None:
-        tagged = [{**each, "tags": each["name"] and [each["name"], None]} for each in changes]
-        bench.merge(config, [bench.put(tagged, TAGGED)])
+        tagged = [{**values, "tags": values["name"] and [values["name"], None]} for values in changes]
+        bench.apply(config, *tagged, schema=TAGGED)
         assert bench.left_to_spark() is None
 
     merge(row("c", 1, 1, "A"), row("c", 2, 2, "B"), row("c", 3, 3, "A"))
@@ -262,10 +224,10 @@ def test_rows_and_lists_move_between_partitions_and_back_as_every_reader_sees_th
         [(1, "A", "back"), (2, None, None), (3, "B", "late, and newer")],
         [(1, "A", "back"), (2, None, None), (3, "A", "back, too")],
     )
-    expected = [[(*found, found[2] and [found[2], None]) for found in rows] for rows in texts]
+    expected = [[(*text, text[2] and [text[2], None]) for text in rows] for rows in texts]
     for step, rows in zip(steps, expected, strict=True):
         merge(*step)
-        assert bench.rows(config, *columns) == bench.rows_by_hudi_rs(config, *columns) == rows
-    assert [tuple(each) for each in bench.rows_by_old_bundle(config, *columns)] == expected[-1]
-    compacted(bench, config)
-    assert bench.rows(config, *columns) == bench.rows_by_hudi_rs(config, *columns) == expected[-1]
+        assert bench.rows_by_both(config, *columns) == rows
+    assert [tuple(values) for values in bench.rows_by_old_bundle(config, *columns)] == expected[-1]
+    bench.serve(config, COMPACTION)
+    assert bench.rows_by_both(config, *columns) == expected[-1]

@@ -28,79 +28,32 @@ def meant(spark: Any, columns: tuple[Column, ...], rows: list[tuple[Any, ...]]) 
     raw = spark.createDataFrame(rows, ", ".join(f"{column.name} {spark_type(column)}" for column in columns))
     target = StructType([StructField(column.name, data_type(column.spark_type)) for column in columns])
     plan = ReaderPlan("b", "db.t", ("day",), 0, columns)
-    found = normalized(raw.withColumn(UNCHANGED, F.lit(None)), plan=plan, target=target).drop(UNCHANGED)
-    as_text = [
-        f"cast({name} as string) {name}" for name in found.columns if name not in ("days", INEXACT)
-    ]  # Python's own types end at year 9999
-    return [
-        tuple(row)
-        for row in found.selectExpr(*as_text, *(name for name in ("days", INEXACT) if name in found.columns)).collect()
-    ]
+    stored = normalized(raw.withColumn(UNCHANGED, F.lit(None)), plan=plan, target=target).drop(UNCHANGED)
+    plainly = [name for name in ("days", INEXACT) if name in stored.columns]
+    # Python's own types end at year 9999.
+    as_text = [f"cast({name} as string) {name}" for name in stored.columns if name not in plainly]
+    return [tuple(row) for row in stored.selectExpr(*as_text, *plainly).collect()]
 
 
-MOMENTS = {
-    "timestamp_millis": [
-        0,
-        -1,
-        253_402_300_800_000,
-        -210_866_803_200_000,
-        -62_167_219_200_001,
-        LATE,
-        EARLY,
-        9_223_372_036_825_199,
-        9_223_372_036_825_200,
-        None,
-    ],
+ROWS = 10
+BEGINNINGS_MS = [253_402_300_800_000, -210_866_803_200_000, -62_167_219_200_001]  # of years
+MOMENTS: dict[str, list[Any]] = {
+    "timestamp_millis": [0, -1, *BEGINNINGS_MS, LATE, EARLY, 9_223_372_036_825_199, 9_223_372_036_825_200],
     "timestamp_micros": [
-        1,
-        -1,
-        9_223_372_036_825_199_999,
-        -210_866_803_200_000_000,
-        -62_167_219_200_000_001,
-        LATE,
-        EARLY,
-        2**63 - 1,
-        -210_866_803_200_000_001,
-        None,
+        *(1, -1, 9_223_372_036_825_199_999, -210_866_803_200_000_000, -62_167_219_200_000_001),
+        *(LATE, EARLY, 2**63 - 1, -210_866_803_200_000_001),
     ],
     "timestamp_nanos": [
-        1,
-        -1,
-        1_700_000_000_123_456_789,
-        1_700_000_000_123_456_000,
-        -62_135_596_800_000_000,
-        LATE,
-        EARLY,
-        2**63 - 1,
-        LATE - 1,
-        None,
+        *(1, -1, 1_700_000_000_123_456_789, 1_700_000_000_123_456_000, -62_135_596_800_000_000),
+        *(LATE, EARLY, 2**63 - 1, LATE - 1),
     ],
     "zoned_timestamp": [
-        "2023-11-14T22:13:20.123456789Z",
-        "2023-11-15T00:13:20.5+02:00",
-        "-0043-02-03T00:00:00Z",
-        "+10000-01-01T00:00:00Z",
-        "infinity",
-        "-infinity",
-        "+292278994-08-16T23:00:00Z",
-        "2023-11-15T00:13+02:00",
-        None,
-        None,
+        *("2023-11-14T22:13:20.123456789Z", "2023-11-15T00:13:20.5+02:00", "-0043-02-03T00:00:00Z"),
+        *("+10000-01-01T00:00:00Z", "infinity", "-infinity", "+292278994-08-16T23:00:00Z", "2023-11-15T00:13+02:00"),
     ],
-    "time_millis": [0, 1, 43_200_123, 86_400_000, -1, -3_020_399_000, 3_020_399_000, None, None, None],
-    "time_micros": [0, 1, 43_200_123_456, 86_400_000_000, -1, -3_020_399_000_000, 3_020_399_000_000, None, None, None],
-    "time_nanos": [
-        0,
-        1,
-        43_200_123_456_700,
-        86_400_000_000_000,
-        -1,
-        -3_020_399_000_000_001,
-        3_020_399_000_000_000,
-        None,
-        None,
-        None,
-    ],
+    "time_millis": [0, 1, 43_200_123, 86_400_000, -1, -3_020_399_000, 3_020_399_000],
+    "time_micros": [0, 1, 43_200_123_456, 86_400_000_000, -1, -3_020_399_000_000, 3_020_399_000_000],
+    "time_nanos": [0, 1, 43_200_123_456_700, 86_400_000_000_000, -1, -3_020_399_000_000_001, 3_020_399_000_000_000],
 }
 
 
@@ -113,15 +66,12 @@ def test_a_time_is_stored_and_counted_the_same_alone_and_beside_one_of_another_k
     agreed = [
         reduce(merge_columns, (plain(column.name, kind) for kind in kinds)) for column, kinds in zip(written, beside)
     ]
-    alone, together = (
-        meant(
-            spark,
-            tuple(columns),
-            list(
-                zip(*(raw_array(MOMENTS[own.kind], own, column).to_pylist() for own, column in zip(written, columns)))
-            ),
-        )
-        for columns in (written, agreed)
-    )
+
+    def stored(columns: list[Column]) -> list[tuple[Any, ...]]:
+        moments = [MOMENTS[own.kind] + [None] * (ROWS - len(MOMENTS[own.kind])) for own in written]
+        raw = (raw_array(values, own, column).to_pylist() for values, own, column in zip(moments, written, columns))
+        return meant(spark, tuple(columns), list(zip(*raw)))
+
+    alone, together = stored(written), stored(agreed)
     assert together == alone
     assert [row[-1] for row in alone] == [2, 1, 1, 0, 1, 5, 5, 2, 4, 0]

@@ -106,13 +106,8 @@ def test_each_way_gives_the_row_of_each_example(
         assert group.by_name(rows(bench, at_once)) == group.rows_at_once
 
 
-TIMED = flattened(
-    {
-        "id": "int",
-        "at": ["null", {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}],
-        "name": ["null", "string"],
-    }
-)
+MICROS = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}
+TIMED = flattened({"id": "int", "at": ["null", MICROS], "name": ["null", "string"]})
 NONE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -133,12 +128,12 @@ PLACES = {1: LATE, 2: OLD, 3: OLD, 4: OLD, 5: LATE}
 @pytest.mark.parametrize(
     ("way", "table_type"),
     [
-        (FILES, "cow"),
         (FILES, "mor"),
         (BY_SPARK, "cow"),
-        pytest.param(BY_SPARK, "mor", marks=pytest.mark.whole),
-        pytest.param(TASKS, "cow", marks=pytest.mark.whole),
-        pytest.param(TASKS, "mor", marks=pytest.mark.whole),
+        *(
+            pytest.param(*pair, marks=pytest.mark.whole)
+            for pair in ((FILES, "cow"), (BY_SPARK, "mor"), (TASKS, "cow"), (TASKS, "mor"))
+        ),
     ],
 )
 def test_rows_lie_where_their_times_say_batch_by_batch_and_at_once(
@@ -165,14 +160,11 @@ def test_rows_lie_where_their_times_say_batch_by_batch_and_at_once(
         assert bench.rows(config, *columns) == wanted
     assert bench.properties(in_batches)["hoodie.table.partition.fields"] == "at_day,at_hour,key_bucket"
     states = bench.rows_by_hudi_rs(in_batches.history_table, "id", "at_day", "__deleted")
-    assert len(states) == 12 and {row[1] for row in states if row[0] == 1} == {
-        date(2026, 11, 28),
-        date(2026, 11, 29),
-        date(1969, 12, 31),
-    }
+    days = {day for id, day, _ in states if id == 1}
+    assert len(states) == 12 and days == {date(2026, 11, 28), date(2026, 11, 29), date(1969, 12, 31)}
 
 
 def rows(bench: Workbench, config: TableConfig) -> dict[int, str]:
     """The table's rows by key, as a reader without Spark has them."""
-    found = bench.rows_by_hudi_rs(config, "id", "__deleted", "_sluice_position", "_sluice_owed", *COLUMNS)
-    return {id: row_text(deleted, values, position, owed) for id, deleted, position, owed, *values in found}
+    stored = bench.rows_by_hudi_rs(config, "id", "__deleted", "_sluice_position", "_sluice_owed", *COLUMNS)
+    return {id: row_text(deleted, values, position, owed) for id, deleted, position, owed, *values in stored}

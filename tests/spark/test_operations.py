@@ -53,21 +53,10 @@ def whole(op: str, lsn: int, before: dict[str, Any] | None, after: dict[str, Any
 @COW
 def test_a_truncate_deletes_earlier_rows_and_is_counted(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type, partition_by=("place",))
-    bench.merge(config, [bench.put([row("c", 10, 1), row("c", 11, 2, "B"), row("c", 12, 3), row("u", 60, 4)], SCHEMA)])
-    outcome = bench.merge(
-        config,
-        [
-            bench.put(
-                [row("u", 20, 1, "C"), of_no_row("t", 50), row("c", 55, 2, "B", "again"), of_no_row("m", 56)], SCHEMA
-            )
-        ],
-    )
-    assert (
-        outcome.counts["truncates"],
-        outcome.counts["truncated"],
-        outcome.counts["messages"],
-        outcome.counts["losing"],
-    ) == (1, 2, 1, 1)
+    bench.apply(config, row("c", 10, 1), row("c", 11, 2, "B"), row("c", 12, 3), row("u", 60, 4), schema=SCHEMA)
+    later = [row("u", 20, 1, "C"), of_no_row("t", 50), row("c", 55, 2, "B", "again"), of_no_row("m", 56)]
+    outcome = bench.apply(config, *later, schema=SCHEMA)
+    assert outcome.counts.items() >= {"truncates": 1, "truncated": 2, "messages": 1, "losing": 1}.items()
     wanted = [
         (1, None, None, True, "t"),
         (2, "B", "again", False, "c"),
@@ -75,7 +64,7 @@ def test_a_truncate_deletes_earlier_rows_and_is_counted(bench: Workbench, table_
         (4, "A", "n", False, "u"),
     ]
     columns = ("id", "place", "name", "__deleted", "_sluice_op")
-    assert bench.rows(config, *columns) == bench.rows_by_hudi_rs(config, *columns) == wanted
+    assert bench.rows_by_both(config, *columns) == wanted
 
     assert bench.merge(config, [bench.put([of_no_row("t", 50), of_no_row("t", 40)], SCHEMA, offset=2_000)]).no_change
 
@@ -84,7 +73,7 @@ def test_a_truncate_deletes_earlier_rows_and_is_counted(bench: Workbench, table_
     bench.merge(config, [bench.put([row("c", 49, 3, "D", "before it"), row("u", 63, 2, "E")], SCHEMA, offset=4_000)])
     assert bench.left_to_spark() is None
     wanted = [(1, "D", "behind it", False, "c"), (2, "E", "n", False, "u"), *wanted[2:]]
-    assert bench.rows(config, *columns) == bench.rows_by_hudi_rs(config, *columns) == wanted
+    assert bench.rows_by_both(config, *columns) == wanted
 
 
 def test_envelopes_delete_with_and_without_values_truncate_and_carry_messages(bench: Workbench) -> None:
@@ -97,43 +86,14 @@ def test_envelopes_delete_with_and_without_values_truncate_and_carry_messages(be
         whole("c", 11, None, {**full, "id": 2}),
         whole("c", 12, None, {**full, "id": 3}),
     ]
-    bench.merge(config, [bench.put(first, envelope())])
-    outcome = bench.merge(
-        config,
-        [
-            bench.put(
-                [
-                    whole("d", 20, full, None),
-                    whole("d", 21, bare, None),
-                    whole("m", 22, None, None),
-                    whole("u", 23, None, {**full, "id": 3, "big": MARK}),
-                ],
-                envelope(),
-            )
-        ],
-    )
+    bench.apply(config, *first, schema=envelope())
+    then = [whole("d", 20, full, None), whole("d", 21, bare, None), whole("m", 22, None, None)]
+    outcome = bench.apply(config, *then, whole("u", 23, None, {**full, "id": 3, "big": MARK}), schema=envelope())
     assert (outcome.counts["deleted"], outcome.counts["messages"], outcome.quarantined) == (2, 1, ())
     assert bench.rows(config, "id", "name", "big", "__deleted") == [
         (1, None, None, True),
         (2, None, None, True),
         (3, "n", "b", False),
-    ]
-
-
-@pytest.mark.whole
-def test_a_batch_that_mostly_loses_at_no_later_time_is_noted_but_no_replay(bench: Workbench) -> None:
-    config = table()
-    late = bench.put([row("u", 500, id, name="late") for id in (1, 2)], SCHEMA)
-    stored = bench.put([row("u", 1_000 + id, id) for id in (1, 2, 3)], SCHEMA)
-    bench.merge(config, [stored])
-    for harmless in (stored, late):
-        outcome = bench.merge(config, [harmless])
-        assert "outdated" not in outcome.counts and outcome.notes == ()
-    # The source's log began again at a lower position: what is newer in Kafka has the lower one.
-    outcome = bench.merge(config, [bench.put([row("u", 10, 1), row("u", 11, 2), row("c", 12, 4)], SCHEMA)])
-    assert (outcome.counts["losing"], outcome.counts["outdated"]) == (2, 2)
-    assert "generation" in outcome.notes[0] and ("noted", outcome.notes[0]) in [
-        (name, fields.get("note")) for name, fields in bench.events.seen
     ]
 
 

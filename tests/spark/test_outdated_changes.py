@@ -46,11 +46,7 @@ class Story:
         self.after: Outcome | None = None
 
     def put(
-        self,
-        changes: Sequence[Mapping[str, Any]],
-        offset: int,
-        schema: Mapping[str, Any] = SCHEMA,
-        partition: int = 0,
+        self, changes: Sequence[Mapping[str, Any]], offset: int, schema: Mapping[str, Any] = SCHEMA, partition: int = 0
     ) -> ManifestObject:
         key = f"topics/t/partition={partition}/t+{partition}+{offset:010d}.avro"
         made = self.bench.put(changes, schema, offset=offset, key=key)
@@ -62,10 +58,11 @@ class Story:
         assert not outcome.quarantined and not outcome.parked
         lost = outcome.counts.get("outdated", 0)
         told = [note for note in outcome.notes if "generation" in note]
+        assert set(told) <= {fields.get("note") for name, fields in self.bench.events.seen if name == "noted"}
         assert len(told) == (lost > 0) and all(self.config.table in note for note in told)
         # A batch that commits nothing keeps the table's last instant.
-        kept = outcome.instant or (self.after.instant if self.after is not None else None)
-        self.after = dataclasses.replace(outcome, instant=kept)
+        instant = outcome.instant or (self.after.instant if self.after is not None else None)
+        self.after = dataclasses.replace(outcome, instant=instant)
         return lost
 
     @property
@@ -74,8 +71,8 @@ class Story:
         return KafkaWatch.from_dict(self.after.watch).lost_under(self.config.generation)
 
     def names(self) -> dict[int, str]:
-        found = self.bench.rows(self.config, "id", "name", "__deleted")
-        return {id: name for id, name, deleted in found if not deleted}
+        rows = self.bench.rows(self.config, "id", "name", "__deleted")
+        return {id: name for id, name, deleted in rows if not deleted}
 
 
 @WAYS
@@ -88,13 +85,8 @@ def test_a_log_that_fell_a_little_is_noted_from_the_first_lost_change_on(
     assert story.merge(first) == 0
     assert story.merge(story.put([row("u", log + 400 * MB + id, 1_000, id, "after") for id in (1, 2, 3)], 20)) == 0
     # Restored to an earlier place: one of many changes loses.
-    fallen = story.put(
-        [
-            row("u", log + 111 * MB, 91_000, 2, "restored"),
-            *(row("u", log + 112 * MB, 91_000, id) for id in range(5, 15)),
-        ],
-        45,
-    )
+    newer = [row("u", log + 112 * MB, 91_000, id) for id in range(5, 15)]
+    fallen = story.put([row("u", log + 111 * MB, 91_000, 2, "restored"), *newer], 45)
     assert (story.merge(fallen), story.lost) == (1, 1)
     assert story.names()[2] == "after"
     # The snapshot that the connector reads there.
@@ -120,9 +112,8 @@ def test_what_loses_in_the_ordinary_course_of_things_is_not_noted(bench: Workben
     assert story.merge(story.put([sent[0], sent[2]], 14)) == 0
     assert story.merge(story.put(sent, 16)) == 0
     assert story.merge(late) == 0
-    assert (
-        story.merge(story.put(sent[:3], 10), story.put([*sent, row("u", 205, 50, 3)], 10)) == 0
-    )  # the sink's rewrites
+    rewritten = story.put(sent[:3], 10), story.put([*sent, row("u", 205, 50, 3)], 10)  # by the sink
+    assert story.merge(*rewritten) == 0
     assert story.merge(dataclasses.replace(streamed, attempt=1, first_batch="before")) == 0
     # Snapshots: where the log stands, at the place that was confirmed, and incremental ones without a place.
     assert story.merge(story.put([row("r", 300, 60, id, "s") for id in (1, 2)], 30)) == 0
@@ -178,11 +169,8 @@ def test_keys_in_other_partitions_and_topics_made_anew_are_noted_without_times(
     bench: Workbench, table_type: str, way: str
 ) -> None:
     story = Story(bench, table_type, way)
-    schema = {
-        "type": "record",
-        "name": "Row",
-        "fields": [{"name": "id", "type": "int"}, {"name": "name", "type": TEXT}],
-    }
+    fields = [{"name": "id", "type": "int"}, {"name": "name", "type": TEXT}]
+    schema = {"type": "record", "name": "Row", "fields": fields}
 
     def put(offset: int, ids: Sequence[int], partition: int = 0, name: str = "n") -> ManifestObject:
         return story.put([{"id": id, "name": name} for id in ids], offset, schema, partition)
@@ -205,8 +193,7 @@ def test_the_clock_of_the_connector_is_no_time_of_the_source(bench: Workbench) -
         made = {**row("u", lsn, 0, 1), "__ts_ms": at}
         return story.put([{name: value for name, value in made.items() if name != "__source_ts_ms"}], offset, renamed)
 
-    assert (
-        story.merge(put(201, 10, 0), put(202, 20, 1), story.put([row("r", 100, 1, id) for id in range(2, 9)], 9)) == 0
-    )
+    loaded = story.put([row("r", 100, 1, id) for id in range(2, 9)], 9)
+    assert story.merge(put(201, 10, 0), put(202, 20, 1), loaded) == 0
     others = story.put([row("u", 300 + id, 1, id) for id in range(2, 9)], 40)
     assert story.merge(put(201, 30, 20), others) == 0

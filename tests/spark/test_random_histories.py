@@ -15,8 +15,6 @@ from sluice.config.table import TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.services.requests import COMPACTION
 from sluice_spark.hudi.jvm import HudiJvm
-from sluice_spark.hudi.table import HudiTable
-from sluice_spark.services.slice import SliceRates, serve_table
 
 TEXT = ["null", "string"]
 FIRST = {"id": ["null", "int"], **{name: TEXT for name in COLUMNS if name != "late"}}
@@ -36,23 +34,12 @@ def compact(bench: Workbench, config: TableConfig, draw: random.Random) -> str:
     """Compact one file group or all of them, or only plan it, so that later changes follow the plan. Returns which."""
     budget = draw.choice((1, 1024**3))
     if draw.random() < 0.3:
-        client = HudiTable(bench.spark, bench.path(config), config).client(hudi_options.compaction_options(budget))
+        client = bench.hudi(config).client(hudi_options.compaction_options(budget))
         client.scheduleCompaction(HudiJvm(bench.spark).none())
         client.close()
         bench.new_run()
         return "planned"
-    rates = SliceRates(cores=2)
-    rates.budget_bytes = lambda *_: budget  # type: ignore[method-assign]
-    done = serve_table(
-        bench.spark,
-        config=config,
-        service=COMPACTION,
-        services=bench.services,
-        rates=rates,
-        still_held=lambda: True,
-        slice_s=20,
-        raise_floor=lambda positions: None,
-    )
+    done = bench.serve(config, COMPACTION, budget_bytes=budget)
     return "compacted" if done.report.instant else "nothing"
 
 
@@ -91,9 +78,7 @@ def test_any_order_grouping_and_repetition_gives_the_same_table(
             name for name in COLUMNS if name != "late" or any("late" in event.change.values for event in applied)
         ]
         stored = {
-            found[0]: dict(zip(present, found[2:]))
-            for found in bench.rows(config, "id", "__deleted", *present)
-            if not found[1]
+            row[0]: dict(zip(present, row[2:])) for row in bench.rows(config, "id", "__deleted", *present) if not row[1]
         }
         wanted = {
             key: {name: row[name] for name in present} for key, row in source_rows(applied).items() if row is not None

@@ -17,7 +17,7 @@ from support.workbench import Workbench, table
 from sluice.admission.routing import classify
 from sluice.config.table import TableConfig
 
-SETS = [name for name in PLANS if name.startswith(("shop_", "pg_"))]
+SETS = [name for name in PLANS if name.startswith(("shop_", "pg_", "outbox_"))]
 
 
 def needs_its_set(name: str):
@@ -51,6 +51,7 @@ def test_every_table_equals_the_source_in_any_order(
             topic.rpartition(".")[2],
             table_type=table_type,
             record_key=keyed.record_key,
+            partition_by=keyed.partition_by,
             json_types=dict(keyed.json_types),
             topic=topic,
             **{name: tuple(value) for name, value in keyed.settings.items()},
@@ -61,8 +62,8 @@ def test_every_table_equals_the_source_in_any_order(
         stored = bench.spark.read.format("hudi").load(bench.path(config))
         rows = [row.row for row in live_rows(stored).collect()]
         by_rust = [row for row in json_rows(bench.table_by_hudi_rs(config)) if not json.loads(row)["__deleted"]]
-        for reader, found in (("spark", rows), ("rust", by_rust)):
-            (tmp_path / reader / f"{config.name}.jsonl").write_text("".join(row + "\n" for row in found))
+        for reader, texts in (("spark", rows), ("rust", by_rust)):
+            (tmp_path / reader / f"{config.name}.jsonl").write_text("".join(row + "\n" for row in texts))
     for reader in ("spark", "rust"):
         verdict = judge(fixtures, tmp_path / reader, fixtures.phases[-1], os.environ)
         assert verdict.equal, (reader, verdict.differences())

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,23 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from judging.readers import json_rows
 from judging.spark_rows import live_rows
+from judging.verdict import judge_rows
 from pyspark.sql.types import ArrayType, DataType, DecimalType
 from support.workbench import Workbench, table
 
-DATA = Path(__file__).resolve().parents[1] / "data"
-SET = DATA / "types_flat_precise"
+SET = Path(__file__).resolve().parents[1] / "data" / "types_flat_precise"
 PHASES = json.loads((SET / "manifest.json").read_text())["phases"]
-
-
-def judged(phase: str, rows: list[str], folder: Path) -> dict:
-    folder.mkdir()
-    (folder / "zoo.jsonl").write_text("".join(row + "\n" for row in rows))
-    done = subprocess.run(
-        [sys.executable, str(DATA / "judge.py"), str(SET), str(folder), "--phase", phase, "--json"],
-        capture_output=True,
-        text=True,
-    )
-    return json.loads(done.stdout)["zoo"]
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
@@ -95,9 +83,8 @@ def test_every_type_equals_the_source_by_both_readers(
                 assert different == {}
             by_rust = [row for row in json_rows(bench.table_by_hudi_rs(config)) if not json.loads(row)["__deleted"]]
             for reader, rows in (("spark", [row.row for row in live_rows(stored).collect()]), ("rust", by_rust)):
-                found = judged(name, rows, tmp_path / f"{reader}-{name}")
-                assert not (found["missing"] or found["extra"] or found["doubled"] or found["different"]), (
-                    reader,
-                    name,
-                    found,
-                )
+                folder = tmp_path / f"{reader}-{name}"
+                folder.mkdir()
+                (folder / "zoo.jsonl").write_text("".join(row + "\n" for row in rows))
+                verdict = judge_rows(SET, folder, name, os.environ)
+                assert verdict.equal, (reader, name, verdict.differences())

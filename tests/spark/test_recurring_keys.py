@@ -16,8 +16,6 @@ from support.workbench import Workbench, table
 from sluice.batch.manifest import ManifestObject
 from sluice.changes.hidden_columns import ROW
 from sluice.config.table import TableConfig
-from sluice.schema.avro import fingerprint
-from sluice.silver_keys import schema_key
 
 SCHEMA: dict[str, Any] = {
     "type": "record",
@@ -34,10 +32,7 @@ def put(bench: Workbench, events: Sequence[str | None], *, format: str = "json",
     pq.write_table(pa.Table.from_pylist(records, schema=types), parquet)
     csv = "e,p,o\n" + "".join(f"{record['e']},{record['p']},{record['o']}\n" for record in records)
     bodies = {"json": lines, "parquet": parquet.getvalue(), "csv": csv.encode(), "avro": avro_object(SCHEMA, records)}
-    mark = None
-    if format in ("avro", "parquet"):
-        mark = fingerprint(SCHEMA)
-        bench.s3.put_object(Bucket=bench.silver, Key=schema_key(mark), Body=json.dumps(SCHEMA).encode())
+    mark = bench.put_schema(SCHEMA) if format in ("avro", "parquet") else None
     key = f"topics/log/partition=0/log+0+{first:010d}.{format}"
     return bench.put_bytes(bodies[format], key=key, schema=mark, format=format, offset=first)
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from support.workbench import SCHEMA, Silver, Workbench, row, table
+from support.workbench import Silver, Workbench, row, table
 
 from sluice.changes.forgotten import key_hash
 from sluice.services.requests import FORGETTING, PURGE
 from sluice_bench.measure.ledger_times import await_until
 from sluice_read.serve.api import api
-from sluice_spark.services.slice import SliceRates, serve_table
 
 
 @pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
@@ -22,30 +20,17 @@ def test_a_forgotten_row_that_only_older_files_hold_is_not_served_from_memory(
 ) -> None:
     config = table("kept", delete_mode="hard", table_type=table_type)
     config = replace(config, services=replace(config.services, purge_horizon_s=0))
-    first = bench.merge(config, [bench.put([row("c", 1, 1, name="secret"), row("c", 2, 2)], SCHEMA)])
-    bench.merge(config, [bench.put([row("d", 3, 1)], SCHEMA)])
-
-    def serve(service: str, **arguments: str) -> Any:
-        return serve_table(
-            bench.spark,
-            config=config,
-            service=service,
-            services=bench.services,
-            rates=SliceRates(cores=1),
-            still_held=lambda: True,
-            slice_s=20,
-            raise_floor=lambda positions: None,
-            arguments=arguments,
-        )
+    first = bench.apply(config, row("c", 1, 1, name="secret"), row("c", 2, 2))
+    bench.apply(config, row("d", 3, 1))
 
     deleted_ms = bench.services.clock.now_ms()
     await_until(lambda: bench.services.clock.now_ms() > deleted_ms, timeout_s=1, what="the next millisecond")
-    serve(PURGE)
+    bench.serve(config, PURGE)
     client = TestClient(api(Silver(bench.services.tables_uri)))
     url = f"/tables/{config.table}/rows?as_of={first.instant}"
     before = client.get(url)
     assert "secret" in before.text
-    serve(FORGETTING, key=key_hash(config.table, ["1"]))
+    bench.serve(config, FORGETTING, arguments={"key": key_hash(config.table, ["1"])})
     after = client.get(url)
     assert (after.status_code, "secret" in after.text) == (410, False)
     assert client.get(url, headers={"If-None-Match": before.headers["etag"]}).status_code == 410

@@ -89,21 +89,19 @@ def test_a_truncate_empties_its_own_source_table_and_defeats_late_rows_of_it_alo
     bench: Workbench, table_type: str
 ) -> None:
     config = table(f"shared_{table_type}", table_type=table_type)
-    bench.merge(config, [bench.put(FIRST, SCHEMA)])
-    outcome = bench.merge(config, [bench.put([event("t", 100, JAN), event("c", 101, FEB, 14)], SCHEMA)])
+    bench.apply(config, *FIRST, schema=SCHEMA)
+    outcome = bench.apply(config, event("t", 100, JAN), event("c", 101, FEB, 14), schema=SCHEMA)
     assert (outcome.counts["truncated"], outcome.notes) == (3, ())
     assert live(bench, config) == [*LEFT, (14, FEB)]
     bench.new_run()  # floors are the table's own, not a run's
     late = [event("u", 50, JAN, 1), event("c", 51, JAN, 4), event("u", 52, FEB, 11, "later"), event("c", 53, FEB, 15)]
-    assert bench.merge(config, [bench.put(late, SCHEMA)]).counts["losing"] == 2
+    assert bench.apply(config, *late, schema=SCHEMA).counts["losing"] == 2
     assert live(bench, config) == [(11, "later"), (12, FEB), (13, FEB), (14, FEB), (15, FEB)]
-    bench.merge(config, [bench.put([event("c", 110, JAN, 1), event("t", 111, FEB)], SCHEMA)])
+    bench.apply(config, event("c", 110, JAN, 1), event("t", 111, FEB), schema=SCHEMA)
     assert live(bench, config) == [(1, JAN)]
     # A truncate that names no table concerns all.
-    bench.merge(
-        config, [bench.put([event("c", 120, FEB, 11), event("t", 130, None), event("c", 125, FEB, 12)], SCHEMA)]
-    )
-    bench.merge(config, [bench.put([event("c", 126, "other", 16)], SCHEMA)])
+    bench.apply(config, event("c", 120, FEB, 11), event("t", 130, None), event("c", 125, FEB, 12), schema=SCHEMA)
+    bench.apply(config, event("c", 126, "other", 16), schema=SCHEMA)
     assert live(bench, config) == []
 
 
@@ -141,9 +139,9 @@ def test_a_row_without_a_large_value_inherits_nothing_from_before_its_own_trunca
     bench: Workbench, table_type: str
 ) -> None:
     config = table(f"large_{table_type}", table_type=table_type)
-    bench.merge(config, [bench.put(FIRST, SCHEMA)])
+    bench.apply(config, *FIRST, schema=SCHEMA)
     changes = [event("t", 100, JAN), event("u", 101, JAN, 1, "again", MARK), event("u", 102, FEB, 11, "again", MARK)]
-    bench.merge(config, [bench.put(changes, SCHEMA)])
+    bench.apply(config, *changes, schema=SCHEMA)
     rows = [row for row in bench.rows(config, "id", "name", "big", "__deleted") if not row[3]]
     assert [row[:3] for row in rows] == [(1, "again", None), (11, "again", "b"), (12, FEB, "b"), (13, FEB, "b")]
 
@@ -157,11 +155,11 @@ def test_earlier_rows_without_a_source_table_stay_in_doubt_with_a_note(bench: Wo
         bench.merge(config, [bench.put(FIRST if config is shared else FIRST[:3], UNNAMED)])
         assert hidden.SOURCE not in bench.spark.read.format("hudi").load(bench.path(config)).columns
     bench.new_run()
-    outcome = bench.merge(shared, [bench.put([event("t", 100, JAN), event("c", 101, FEB, 14)], SCHEMA)])
+    outcome = bench.apply(shared, event("t", 100, JAN), event("c", 101, FEB, 14), schema=SCHEMA)
     assert outcome.counts["source_unknown"] == 6 and "`sluice rebuild table db.earlier" in outcome.notes[0]
     assert live(bench, shared) == [(1, JAN), *LEFT, (14, FEB), (2, JAN), (3, JAN)]
     # The topic is named after the table: its rows are the table's own.
-    outcome = bench.merge(own, [bench.put([event("t", 100, JAN), event("c", 101, JAN, 4)], SCHEMA)])
+    outcome = bench.apply(own, event("t", 100, JAN), event("c", 101, JAN, 4), schema=SCHEMA)
     assert (outcome.notes, live(bench, own)) == ((), [(4, JAN)])
 
 
@@ -169,12 +167,12 @@ def test_earlier_rows_without_a_source_table_stay_in_doubt_with_a_note(bench: Wo
 def test_shards_with_the_same_ids_have_rows_of_their_own_by_their_metadata(bench: Workbench, table_type: str) -> None:
     config = table(f"shards_{table_type}", table_type=table_type, record_key=("__table", "id"))
     both = [event("r", 10, name, id) for name in (JAN, FEB) for id in (1, 2)]
-    assert bench.merge(config, [bench.put(both, SCHEMA)]).quarantined == ()
-    bench.merge(config, [bench.put([event("u", 20, JAN, 1, "new"), event("d", 21, FEB, 2)], SCHEMA)])
+    assert bench.apply(config, *both, schema=SCHEMA).quarantined == ()
+    bench.apply(config, event("u", 20, JAN, 1, "new"), event("d", 21, FEB, 2), schema=SCHEMA)
     columns = ("__table", "id", "name", "__deleted")
     wanted = [(JAN, 1, "new", False), (JAN, 2, JAN, False), (FEB, 1, FEB, False), (FEB, 2, None, True)]
     assert sorted(bench.rows(config, *columns)) == wanted == sorted(bench.rows_by_hudi_rs(config, *columns))
-    bench.merge(config, [bench.put([event("t", 30, JAN), event("c", 31, JAN, 3)], SCHEMA)])
+    bench.apply(config, event("t", 30, JAN), event("c", 31, JAN, 3), schema=SCHEMA)
     assert sorted(row[:2] for row in bench.rows(config, *columns) if not row[3]) == [(JAN, 3), (FEB, 1)]
 
 
@@ -182,8 +180,8 @@ def test_shards_with_the_same_ids_have_rows_of_their_own_by_their_metadata(bench
 def test_a_truncate_ends_the_states_of_its_own_source_table_in_the_history(bench: Workbench) -> None:
     config = table("h_shared", history=True)
     for changes in MOVED:
-        bench.merge(config, [bench.put(changes, SCHEMA)])
-    bench.merge(config, [bench.put([event("c", 5, JAN, 3), event("c", 6, FEB, 4)], SCHEMA)])
+        bench.apply(config, *changes, schema=SCHEMA)
+    bench.apply(config, event("c", 5, JAN, 3), event("c", 6, FEB, 4), schema=SCHEMA)
     ends = [row for row in bench.rows(config.history_table, "id", "_sluice_source_ts_ms", "__deleted") if row[2]]
     assert ends == [(1, 20 * 60_000, True), (3, None, True)]
     assert live(bench, config) == [(1, "moved"), (2, FEB), (4, FEB)]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from support.builders import flattened
 from support.extent import WHOLE
-from support.workbench import Workbench, row, table
+from support.workbench import SCHEMA, Workbench, row, table
 
-SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
+from sluice.services.requests import COMPACTION
+
 MARK = "__debezium_unavailable_value"
 COLUMNS = ("id", "place", "name", "_sluice_position", "__deleted")
 
@@ -24,19 +24,18 @@ def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(
     bench: Workbench, partition_by: tuple[str, ...], index: str
 ) -> None:
     config = table(table_type="mor", partition_by=partition_by, index=index)
-    bench.merge(config, [bench.put([row("r", 10, id) for id in range(6)], SCHEMA)])
+    bench.apply(config, *(row("r", 10, id) for id in range(6)))
     late = [bench.put([row("u", 20, 1, "B", "late")], SCHEMA), bench.put([row("u", 21, 2, "B", "late")], SCHEMA)]
-    bench.merge(config, [bench.put([row("u", 30, 1, "C", "newest"), row("d", 31, 2, None, None)], SCHEMA)])
+    bench.apply(config, row("u", 30, 1, "C", "newest"), row("d", 31, 2, None, None))
     # The changes of 4 and 5 lack the names, which older changes supply: over a log block, and in another partition.
-    bench.merge(config, [bench.put([row("u", 32, 4, "A", MARK), row("u", 33, 5, "B", MARK)], SCHEMA)])
+    bench.apply(config, row("u", 32, 4, "A", MARK), row("u", 33, 5, "B", MARK))
     bench.merge(
         config, [*late, bench.put([row("u", 22, 4, "A", "supplied"), row("u", 23, 5, "A", "supplied")], SCHEMA)]
     )
-    bench.merge(config, [bench.put([row("u", 40, 3, "B", "once"), row("u", 41, 3, "A", "twice")], SCHEMA)])
+    bench.apply(config, row("u", 40, 3, "B", "once"), row("u", 41, 3, "A", "twice"))
     path = bench.local_path(config)
-    assert any(".log." in entry.name for entry in path.rglob("*")), (
-        "nothing to merge: the readers would agree on base files alone"
-    )
+    logs = [entry.name for entry in path.rglob("*") if ".log." in entry.name]
+    assert logs, "nothing to merge: the readers would agree on base files alone"
 
     here = bench.rows(config, *COLUMNS)
 
@@ -52,3 +51,12 @@ def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(
     assert bench.rows_by_old_bundle(config, *COLUMNS) == here
     for newer in ("1.1.1", "1.2.0") if WHOLE else ():
         assert bench.rows_by_old_bundle(config, *COLUMNS, hudi=newer) == here, newer
+
+    bench.in_tasks().apply(config, row("u", 50, 1, "D", "by Spark"), row("c", 51, 7))
+    bench.new_run()
+    bench.in_driver().apply(config, row("u", 45, 1, "D", "too late"), row("u", 52, 2, "E", "back"))
+    changed = [(1, "D", "by Spark"), (2, "E", "back"), (3, "A", "twice")]
+    assert bench.rows_by_both(config, "id", "place", "name")[1:4] == changed
+    rows = bench.rows(config, *COLUMNS)
+    bench.serve(config, COMPACTION)
+    assert bench.rows_by_both(config, *COLUMNS) == rows

@@ -9,28 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import pyarrow as pa
 import pytest
+from hudi import HudiReadOptions, HudiTableBuilder
 from pyspark.errors.exceptions.captured import IllegalArgumentException
-from support.builders import change, flattened
+from support.builders import change
 from support.workbench import REGION, Silver, Workbench, table
 
 from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig
 from sluice.hudi import options as hudi_options
-from sluice.hudi import write_choices
-from sluice.hudi.timeline import instant_ms
 from sluice_read.diff import differences
 from sluice_read.errors import NotRetained
 from sluice_read.moments import Span
 from sluice_read.place import find_table, tables_in
 from sluice_read.reading import open_table, read_table
-from sluice_spark.hudi.facts import KnownTables
-from sluice_spark.hudi.housekeeping import keep_house
 from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.recovery import roll_back_unfinished
-from sluice_spark.hudi.table import HudiTable
 
-SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 COLUMNS = ("id", "place", "name", "__deleted")
 KEPT, MOST = 3, 5
 FIXTURES = Path(__file__).resolve().parents[1] / "data" / "hudi_tables" / "silver"
@@ -48,29 +44,31 @@ def ours(bench: Workbench, config: TableConfig, span: Span) -> Rows:
     return bench.rows_by_sluice(config, *COLUMNS, span=span)
 
 
-def by_spark(bench: Workbench, config: TableConfig, **options: str) -> Rows:
-    frame = bench.spark.read.format("hudi").options(**options).load(bench.path(config)).select(*COLUMNS)
-    return sorted((tuple(row) for row in frame.collect()), key=str)
-
-
 def as_of(bench: Workbench, config: TableConfig, instant: str) -> Rows:
-    return by_spark(bench, config, **{"as.of.instant": instant})
+    return bench.rows_as_of(config, instant, *COLUMNS)
+
+
+def by_hudi_rs(bench: Workbench, config: TableConfig, instant: str) -> Rows:
+    reader = HudiTableBuilder.from_base_uri(str(bench.local_path(config))).build()
+    rows = pa.Table.from_batches(reader.read(HudiReadOptions().with_as_of_timestamp(instant))).to_pylist()
+    return sorted((tuple(row[name] for name in COLUMNS) for row in rows), key=str)
 
 
 def between(bench: Workbench, config: TableConfig, since: str, until: str) -> Rows:
-    return by_spark(
-        bench,
-        config,
-        **{
-            "hoodie.datasource.query.type": "incremental",
-            "hoodie.datasource.read.begin.instanttime": since,
-            "hoodie.datasource.read.end.instanttime": until,
-        },
-    )
+    read = "hoodie.datasource.read"
+    limits = {f"{read}.begin.instanttime": since, f"{read}.end.instanttime": until}
+    return bench.rows(config, *COLUMNS, **{"hoodie.datasource.query.type": "incremental"}, **limits)
+
+
+def check(bench: Workbench, config: TableConfig, states: dict[str, Rows], changes: dict[tuple[str, str], Rows]) -> None:
+    """Compare what Sluice reads with the rows by instant, and with the changes between two instants."""
+    assert {instant: ours(bench, config, Span(as_of=instant)) for instant in states} == states
+    spans = {pair: Span(since=pair[0], as_of=pair[1], changes=True) for pair in changes}
+    assert {pair: ours(bench, config, span) for pair, span in spans.items()} == changes
 
 
 def merge(bench: Workbench, config: TableConfig, *changes: dict[str, Any]) -> str:
-    instant = bench.merge(config, [bench.put(changes, SCHEMA)]).instant
+    instant = bench.apply(config, *changes).instant
     assert instant is not None
     return instant
 
@@ -95,13 +93,6 @@ def history(bench: Workbench, config: TableConfig) -> list[str]:
     return [merge(bench, config, *batch) for batch in batches]
 
 
-def archive(bench: Workbench, config: TableConfig, *, horizon: str) -> None:
-    """Housekeeping at the moment when the window begins at an instant."""
-    now_ms = instant_ms(horizon) + config.time_travel_h * write_choices.HOUR_MS
-    keep_house(HudiTable(bench.spark, bench.path(config), config), now_ms=now_ms, tables=KnownTables())
-    bench.new_run()
-
-
 @pytest.mark.whole
 @pytest.mark.parametrize(
     "layout",
@@ -121,33 +112,31 @@ def test_states_and_changes_equal_those_of_spark_before_and_after_archival(
     changes = {pair: between(bench, config, *pair) for pair in pairs}
 
     assert len({str(state) for state in states.values()}) == len(instants)
-    assert {instant: ours(bench, config, Span(as_of=instant)) for instant in instants} == states
-    assert {pair: ours(bench, config, Span(since=pair[0], as_of=pair[1], changes=True)) for pair in pairs} == changes
+    check(bench, config, states, changes)
     assert ours(bench, config, Span()) == states[instants[-1]]
 
-    archive(bench, config, horizon=instants[0])
+    kept_whole = bench.keep_house(config, horizon=instants[0])
 
+    assert (kept_whole.cleaning, kept_whole.files) == (None, 0) and kept_whole.archived
     assert not [name for name in bench.timeline(config) if name.startswith(instants[2])]
-    assert {instant: ours(bench, config, Span(as_of=instant)) for instant in instants} == states
-    # Spark leaves out what was archived; what it gave before is what is right.
-    assert {pair: ours(bench, config, Span(since=pair[0], as_of=pair[1], changes=True)) for pair in pairs} == changes
+    check(bench, config, states, changes)  # Spark leaves out changes that were archived; what it gave before is right
+    assert {instant: as_of(bench, config, instant) for instant in instants} == states
+    assert {instant: by_hudi_rs(bench, config, instant) for instant in instants} == states
     assert between(bench, config, *pairs[2]) == changes[pairs[2]]
-    summary = (
-        open_table(Silver(bench.services.tables_uri), config.table, span=Span(as_of=instants[1])),
-        open_table(Silver(bench.services.tables_uri), config.table, span=Span(as_of=instants[4])),
-    )
-    with differences(*summary) as found:
-        kinds = {item.key[0]: (item.kind, item.columns if item.kind == "changed" else ()) for item in found}
+    silver = Silver(bench.services.tables_uri)
+    early, late = (open_table(silver, config.table, span=Span(as_of=instants[number])) for number in (1, 4))
+    with differences(early, late) as changed:
+        kinds = {item.key[0]: (item.kind, item.columns if item.kind == "changed" else ()) for item in changed}
     assert kinds == {number: ("changed", ("place", "name")) for number in (1, 2, 3, 4)}
 
-    archive(bench, config, horizon=instants[3])
+    assert bench.keep_house(config, horizon=instants[3]).files
 
-    assert {instant: ours(bench, config, Span(as_of=instant)) for instant in instants[3:]} == {
-        instant: states[instant] for instant in instants[3:]
-    }
-    assert as_of(bench, config, instants[3]) == states[instants[3]]
+    in_window = {instant: states[instant] for instant in instants[3:]}
+    check(bench, config, in_window, {})
+    assert {instant: as_of(bench, config, instant) for instant in in_window} == in_window
+    assert {instant: by_hudi_rs(bench, config, instant) for instant in in_window} == in_window
     with pytest.raises(NotRetained, match=instants[3]):
-        open_table(Silver(bench.services.tables_uri), config.table, span=Span(as_of=instants[1]))
+        open_table(silver, config.table, span=Span(as_of=instants[1]))
     with pytest.raises(IllegalArgumentException, match="Cleaner cleaned up"):
         as_of(bench, config, instants[1])
 
@@ -159,7 +148,7 @@ def test_a_planned_compaction_hides_nothing_and_base_files_wait_for_it(bench: Wo
         merge(bench, config, *(change("c", 1 + id, id=id, place="north", name="old") for id in (1, 2))),
         merge(bench, config, change("u", 11, id=1, place="north", name="logged")),
     ]
-    client = HudiTable(bench.spark, bench.path(config), config).client(hudi_options.compaction_options())
+    client = bench.hudi(config).client(hudi_options.compaction_options())
     planned = client.scheduleCompaction(HudiJvm(bench.spark).none()).get()
     client.close()
     bench.new_run()
@@ -172,23 +161,16 @@ def test_a_planned_compaction_hides_nothing_and_base_files_wait_for_it(bench: Wo
     pairs = [(instants[0], instants[1]), (instants[1], instants[2]), (instants[0], instants[3])]
     changes = {pair: between(bench, config, *pair) for pair in pairs}
 
-    def all_is_right() -> None:
-        assert {instant: ours(bench, config, Span(as_of=instant)) for instant in instants} == states
-        assert {
-            pair: ours(bench, config, Span(since=pair[0], as_of=pair[1], changes=True)) for pair in pairs
-        } == changes
-
     def optimized() -> list[tuple[int, str]]:
-        return sorted(
-            (row["id"], row["name"]) for row in read_table(Silver(bench.services.tables_uri), "db.t_ro").to_pylist()
-        )
+        rows = read_table(Silver(bench.services.tables_uri), "db.t_ro").to_pylist()
+        return sorted((row["id"], row["name"]) for row in rows)
 
     assert f"{planned}.commit" not in bench.timeline(config)
-    all_is_right()
+    check(bench, config, states, changes)
     assert optimized() == [(1, "old"), (2, "old")]
-    HudiTable(bench.spark, bench.path(config), config).compact_all()  # what was planned, and then the rest
+    bench.hudi(config).compact_all()  # what was planned, and then the rest
     assert f"{planned}.commit" in bench.timeline(config)
-    all_is_right()
+    check(bench, config, states, changes)
     assert optimized() == [(1, "last"), (2, "after the plan")]
 
 
@@ -197,7 +179,7 @@ def test_a_losing_row_in_a_later_log_is_no_change_and_an_undone_write_is_never_s
     config = table(table_type="mor", hudi={"hoodie.compact.inline": "false"})
     first = merge(bench, config, *(change("c", 100 + id, id=id, place="north", name="newest") for id in (1, 2)))
     second = merge(bench, config, change("u", 111, id=1, place="north", name="newer"))
-    hudi = HudiTable(bench.spark, bench.path(config), config)
+    hudi = bench.hudi(config)
     facts = hudi.look()
     # As another writer would: a row that is older than the stored one, straight into a log.
     from pyspark.sql import functions as F
@@ -211,9 +193,8 @@ def test_a_losing_row_in_a_later_log_is_no_change_and_an_undone_write_is_never_s
     ).instant
     bench.new_run()
 
-    assert (
-        ours(bench, config, Span(as_of=lost)) == ours(bench, config, Span(as_of=second)) == as_of(bench, config, lost)
-    )
+    unchanged = as_of(bench, config, lost)
+    assert ours(bench, config, Span(as_of=lost)) == ours(bench, config, Span(as_of=second)) == unchanged
     # Spark's own changes of such a table hold the loser: it leaves the stored row out before it merges.
     assert ours(bench, config, Span(since=second, as_of=lost, changes=True)) == []
     assert ours(bench, config, Span(since=first, as_of=lost, changes=True)) == between(bench, config, first, lost)
@@ -223,7 +204,7 @@ def test_a_losing_row_in_a_later_log_is_no_change_and_an_undone_write_is_never_s
     (bench.local_path(config) / ".hoodie" / f"{third}.deltacommit").unlink()
     bench.new_run()
     assert ours(bench, config, Span()) == as_of(bench, config, lost)
-    assert roll_back_unfinished(HudiTable(bench.spark, bench.path(config), config)) == (third,)
+    assert roll_back_unfinished(bench.hudi(config)) == (third,)
     fourth = merge(bench, config, change("u", 131, id=1, place="north", name="after it"))
 
     for moment in (lost, third, fourth):
@@ -235,16 +216,7 @@ def test_a_losing_row_in_a_later_log_is_no_change_and_an_undone_write_is_never_s
 def test_a_table_that_was_rewritten_whole_is_read_before_and_after_it(bench: Workbench) -> None:
     config = table(time_travel_h=1)
     first = merge(bench, config, *(change("c", 1 + id, id=id, place="north", name="old") for id in (1, 2)))
-    hudi = HudiTable(bench.spark, bench.path(config), config)
-    facts = hudi.look()
-    rewritten = hudi.write(
-        hudi.stored(facts, *facts.schema.names),
-        operation=hudi_options.REWRITE,
-        batch="b-r",
-        run="run-1",
-        facts=facts,
-        size_bytes=0,
-    ).instant
+    rewritten = bench.rewrite(config)
     bench.new_run()
     last = merge(bench, config, change("d", 21, id=1, place=None, name=None))
     for instant in (first, rewritten, last):
@@ -270,20 +242,15 @@ def test_tables_in_a_bucket_are_read_like_those_on_disk(s3_endpoint: str) -> Non
         def client(self, service: str) -> Any:
             return s3
 
-    class Disk:
-        silver_url = FIXTURES.as_uri()
-
-        def storage_options(self) -> dict[str, str]:
-            return {}
-
     s3 = boto3.client(
         "s3", endpoint_url=s3_endpoint, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test"
     )
+    disk = Silver(FIXTURES.as_uri())
     s3.create_bucket(Bucket="past")
     for path in (item for item in FIXTURES.rglob("*") if item.is_file()):
         s3.put_object(Bucket="past", Key=path.relative_to(FIXTURES).as_posix(), Body=path.read_bytes())
 
-    assert tables_in(Bucket()) == tables_in(Disk()) and len(tables_in(Disk())) == 4
+    assert tables_in(Bucket()) == tables_in(disk) and len(tables_in(disk)) == 4
     for name, moment in [
         ("moma.artists", "20261121080005027"),
         ("moma.works", "20261121080012602"),
@@ -292,9 +259,10 @@ def test_tables_in_a_bucket_are_read_like_those_on_disk(s3_endpoint: str) -> Non
         ("ecomm.date", None),
     ]:
         # Partitions are called as their values are, percent signs and letters of any language included.
-        assert read_table(Bucket(), name, span=Span(as_of=moment)).equals(
-            read_table(Disk(), name, span=Span(as_of=moment))
-        )
-    assert [(item.path, item.size) for item in find_table(Bucket(), "moma.works")[0].files()] == sorted(
-        (item.path, item.size) for item in find_table(Disk(), "moma.works")[0].files()
+        span = Span(as_of=moment)
+        assert read_table(Bucket(), name, span=span).equals(read_table(disk, name, span=span))
+    in_bucket, on_disk = (
+        sorted((item.path, item.size) for item in find_table(place, "moma.works")[0].files())
+        for place in (Bucket(), disk)
     )
+    assert in_bucket == on_disk

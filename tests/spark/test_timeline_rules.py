@@ -18,8 +18,6 @@ from sluice.services.requests import CLEANING
 from sluice_aws.s3.lost_properties import lost_properties, restored_content
 from sluice_read.place import SilverFolder
 from sluice_spark.errors import ClockBehind, CommitNotNewest, WriteUndone
-from sluice_spark.hudi.table import HudiTable
-from sluice_spark.services.slice import SliceRates, serve_table
 
 SCHEMA = flattened({"id": "int", "name": ["null", "string"]})
 HOUR_MS = 3_600_000
@@ -46,38 +44,31 @@ class Behind:
 
 def test_a_driver_whose_clock_is_behind_the_newest_instant_commits_nothing(bench: Workbench) -> None:
     config = table()
-    bench.merge(config, [bench.put([row(1)], SCHEMA)])
+    bench.apply(config, row(1), schema=SCHEMA)
     before = bench.timeline(config)
     bench.services = dataclasses.replace(bench.services, clock=Behind(bench.services.clock))
     with pytest.raises(ClockBehind):
-        bench.merge(config, [bench.put([row(2)], SCHEMA)])
+        bench.apply(config, row(2), schema=SCHEMA)
     assert bench.timeline(config) == before
 
 
 def test_a_commit_whose_instant_is_not_the_newest_is_an_error_and_not_a_success(bench: Workbench) -> None:
     config = table()
-    bench.merge(config, [bench.put([row(1)], SCHEMA)])
-    hudi = HudiTable(bench.spark, bench.path(config), config)
+    bench.apply(config, row(1), schema=SCHEMA)
+    hudi = bench.hudi(config)
     facts = hudi.look()
-    rows = hudi.stored(facts, *facts.schema.names)
+    rows, late = hudi.stored(facts, *facts.schema.names), dataclasses.replace(facts, newest=END_OF_TIME)
     with pytest.raises(CommitNotNewest):
-        hudi.write(
-            rows,
-            operation="upsert",
-            batch="b-late",
-            run="run-1",
-            facts=dataclasses.replace(facts, newest=END_OF_TIME),
-            size_bytes=0,
-        )
+        hudi.write(rows, operation="upsert", batch="b-late", run="run-1", facts=late, size_bytes=0)
 
 
 def test_a_commit_below_an_instant_that_its_run_did_not_know_is_an_error(bench: Workbench) -> None:
     config = table()
-    bench.merge(config, [bench.put([row(1)], SCHEMA)])
+    bench.apply(config, row(1), schema=SCHEMA)
     folder = bench.local_path(config) / ".hoodie"
-    (known,) = folder.glob("*.commit")
-    for path in folder.glob(f"{known.stem}.*"):  # a writer whose clock is ahead
-        shutil.copy(path, folder / path.name.replace(known.stem, AHEAD))
+    (commit,) = folder.glob("*.commit")
+    for path in folder.glob(f"{commit.stem}.*"):  # a writer whose clock is ahead
+        shutil.copy(path, folder / path.name.replace(commit.stem, AHEAD))
     manifest = bench.manifest(config, [bench.put([row(2)], SCHEMA)])
     with pytest.raises(WriteUndone, match=AHEAD):
         bench.merge_manifest(manifest, config)
@@ -88,29 +79,27 @@ def test_a_commit_below_an_instant_that_its_run_did_not_know_is_an_error(bench: 
 
 def test_the_batch_id_is_on_delta_commits_and_not_on_compactions(bench: Workbench) -> None:
     config = table(table_type="mor")
-    bench.merge(config, [bench.put([row(1)], SCHEMA)])
+    bench.apply(config, row(1), schema=SCHEMA)
     manifest = bench.manifest(config, [bench.put([row(2)], SCHEMA)])
     committed = bench.merge_manifest(manifest, config)
-    hudi = HudiTable(bench.spark, bench.path(config), config)
+    hudi = bench.hudi(config)
 
     compaction = hudi.compact_all()
 
-    assert compaction is not None and (bench.local_path(config) / ".hoodie" / f"{compaction}.commit").exists()
-    assert manifest.batch not in (bench.local_path(config) / ".hoodie" / f"{compaction}.commit").read_text(
-        errors="replace"
-    )
-    found = bench.resolve(manifest, config)
-    assert found is not None and (found.state, found.instant) == (COMMITTED, committed.instant)
+    commit = bench.local_path(config) / ".hoodie" / f"{compaction}.commit"
+    assert commit.exists() and manifest.batch not in commit.read_text(errors="replace")
+    resolved = bench.resolve(manifest, config)
+    assert resolved is not None and (resolved.state, resolved.instant) == (COMMITTED, committed.instant)
 
 
 @pytest.mark.parametrize("restored", [False, True], ids=["deleted", "restored"])
 def test_a_table_that_was_deleted_or_restored_is_not_written_by_the_next_run(bench: Workbench, restored: bool) -> None:
     config = table()
-    bench.merge(config, [bench.put([row(1)], SCHEMA)])
+    bench.apply(config, row(1), schema=SCHEMA)
     folder = bench.local_path(config)
     copy = folder.with_name("copy")
     shutil.copytree(folder, copy)
-    last = bench.merge(config, [bench.put([row(2)], SCHEMA)])
+    last = bench.apply(config, row(2), schema=SCHEMA)
     shutil.rmtree(folder)
     if restored:
         copy.rename(folder)
@@ -118,19 +107,9 @@ def test_a_table_that_was_deleted_or_restored_is_not_written_by_the_next_run(ben
 
     bench.new_run()
     with pytest.raises(TableWentBack, match=last.instant):
-        bench.merge(config, [bench.put([row(3, id=2)], SCHEMA)], after=last)
+        bench.apply(config, row(3, id=2), schema=SCHEMA, after=last)
     with pytest.raises(TableWentBack, match=last.instant):
-        serve_table(
-            bench.spark,
-            config=config,
-            service=CLEANING,
-            services=bench.services,
-            rates=SliceRates(cores=1),
-            still_held=lambda: True,
-            slice_s=20,
-            raise_floor=lambda positions: None,
-            last_instant=last.instant,
-        )
+        bench.serve(config, CLEANING, last_instant=last.instant)
     assert folder.exists() == restored and (not restored or bench.timeline(config) == before)
 
 
@@ -140,12 +119,12 @@ def test_a_table_that_was_deleted_or_restored_is_not_written_by_the_next_run(ben
 )
 def test_lost_properties_stop_a_table_until_they_are_restored(bench: Workbench, kind: str, lost: str) -> None:
     config = table(f"t_{kind}_{lost}", table_type=kind)
-    bench.merge(config, [bench.put([row(1), row(2, id=2)], SCHEMA)])
-    last = bench.merge(config, [bench.put([row(5, id=2)], SCHEMA)])
+    bench.apply(config, row(1), row(2, id=2), schema=SCHEMA)
+    last = bench.apply(config, row(5, id=2), schema=SCHEMA)
     floor = "0000.00000000000000000004.00000000000000000004"
-    HudiTable(bench.spark, bench.path(config), config).raise_floors([(None, floor)])
+    bench.hudi(config).raise_floors([(None, floor)])
     bench.new_run()
-    last = bench.merge(config, [bench.put([row(7, id=1)], SCHEMA)], after=last)
+    last = bench.apply(config, row(7, id=1), schema=SCHEMA, after=last)
     file = bench.local_path(config) / ".hoodie" / "hoodie.properties"
     before = parse_properties(file.read_text())
     assert before["sluice.truncated_at"] == floor
@@ -167,9 +146,9 @@ def test_lost_properties_stop_a_table_until_they_are_restored(bench: Workbench, 
     file.write_bytes(content)
     assert not lost_properties(files, config.table)
     assert bench.merge(config, [late], after=last).counts["losing"] == 1, "the floor is there again"
-    bench.merge(config, [bench.put([row(9, id=2)], SCHEMA)])
+    bench.apply(config, row(9, id=2), schema=SCHEMA)
     rows = [(1, "at 7"), (2, "at 9")]
-    assert bench.rows(config, "id", "name") == rows == bench.rows_by_hudi_rs(config, "id", "name")
+    assert bench.rows_by_both(config, "id", "name") == rows
 
 
 @pytest.mark.whole
@@ -186,14 +165,14 @@ def test_no_job_runs_between_the_last_look_at_the_lane_and_the_first_instant(ben
         batches = [(table("by_arrow"), flattened(columns)), (config, narrow), (config, narrow), (config, wide)]
         for batch, (config, schema) in enumerate(batches):
             looks: list[int] = []
-            named = bench.put([{**row(10 * batch + id, id), "ints": [batch]} for id in (1, 2, 3)], schema)
+            item = bench.put([{**row(10 * batch + id, id), "ints": [batch]} for id in (1, 2, 3)], schema)
             before = {one.split(".")[0] for one in bench.timeline(config)} if batch > 1 else set()
 
             def still_held(looks: list[int] = looks) -> bool:
                 looks.append(int(time.time() * 1000))
                 return True
 
-            bench.merge_manifest(bench.manifest(config, [named]), config, still_held=still_held)
+            bench.merge_manifest(bench.manifest(config, [item]), config, still_held=still_held)
             begun = requested_at(bench, config, before)
             last_look = max(at for at in looks if at <= begun)
             between = [name for name, at in jobs(bench) if last_look < at < begun]
@@ -214,5 +193,5 @@ def jobs(bench: Workbench) -> list[tuple[str, int]]:
     """Spark's jobs so far: description, and when each was submitted (epoch ms)."""
     bench.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     listed = bench.spark.sparkContext._jsc.sc().statusStore().jobsList(None)
-    found = [listed.apply(place) for place in range(listed.size())]
-    return [(f"{job.jobId()} {job.name()}", job.submissionTime().get().getTime()) for job in found]
+    listed_jobs = [listed.apply(place) for place in range(listed.size())]
+    return [(f"{job.jobId()} {job.name()}", job.submissionTime().get().getTime()) for job in listed_jobs]

@@ -22,7 +22,6 @@ from sluice.config.table import TableConfig
 from sluice_read.errors import Unreadable
 from sluice_read.reading import Shown, open_table
 from sluice_read.sql import run_query
-from sluice_spark.hudi.table import HudiTable
 
 LOADED, BASE_UPDATED, LOG_UPDATED, LOG_DELETED, COMPACTED = (
     "first load",
@@ -78,12 +77,12 @@ def writer_schema(tried: Sequence[Tried] = TRIED) -> dict[str, Any]:
     """A column of each type, a list of it, and a record of all and of maps of all, whose stored form is JSON."""
     kinds: dict[str, Any] = {}
     nested = []
-    for each in tried:
-        kind = avro_type(each.described)
-        kinds[each.name] = kind
-        if each.in_lists:
-            kinds[f"{each.name}_list"] = {"type": "array", "items": ["null", kind]}
-        nested += [(each.name, kind), (f"{each.name}_map", {"type": "map", "values": ["null", kind]})]
+    for typed in tried:
+        kind = avro_type(typed.described)
+        kinds[typed.name] = kind
+        if typed.in_lists:
+            kinds[f"{typed.name}_list"] = {"type": "array", "items": ["null", kind]}
+        nested += [(typed.name, kind), (f"{typed.name}_map", {"type": "map", "values": ["null", kind]})]
     fields = [{"name": name, "type": ["null", kind]} for name, kind in nested]
     kinds["nested"] = {"type": "record", "name": "Nested", "fields": fields}
     known: set[str] = set()
@@ -114,15 +113,15 @@ def _named_once(kind: Any, known: set[str], numbers: Iterator[int]) -> Any:
 
 def values(second: bool) -> dict[str, Any]:
     """A row's values as they come: the first or the second of each type."""
-    found: dict[str, Any] = {}
+    made: dict[str, Any] = {}
     nested = {}
-    for each in TRIED:
-        value = sample(each.described)[int(second)]
-        found[each.name] = value
-        if each.in_lists:
-            found[f"{each.name}_list"] = [value, None, value]
-        nested.update({each.name: value, f"{each.name}_map": {"k": value, "n": None}})
-    return {**found, "nested": nested}
+    for typed in TRIED:
+        value = sample(typed.described)[int(second)]
+        made[typed.name] = value
+        if typed.in_lists:
+            made[f"{typed.name}_list"] = [value, None, value]
+        nested.update({typed.name: value, f"{typed.name}_map": {"k": value, "n": None}})
+    return {**made, "nested": nested}
 
 
 def plain(value: Any) -> Any:
@@ -144,8 +143,8 @@ def by_read(bench: Workbench, config: TableConfig) -> list[Row]:
 
 
 def by_query(bench: Workbench, config: TableConfig) -> list[Row]:
-    with run_query(Silver(bench.services.tables_uri), f"from {config.table}", with_deleted=True) as (_, found):
-        return list(found.to_arrow_reader().read_all().to_pylist())
+    with run_query(Silver(bench.services.tables_uri), f"from {config.table}", with_deleted=True) as (_, result):
+        return list(result.to_arrow_reader().read_all().to_pylist())
 
 
 READERS = {"Spark": by_spark, "`sluice query TABLE`": by_read, "SQL of `sluice query`": by_query}
@@ -164,8 +163,8 @@ class Matrix:
             try:
                 rows = {row["id"]: row for row in read(bench, config)}
             except Unreadable as error:
-                for each in TRIED:
-                    self._note(each.stored, write, f"not by {reader}: {error}")
+                for typed in TRIED:
+                    self._note(typed.stored, write, f"not by {reader}: {error}")
                 continue
             assert sorted(rows) == [FIRST, SECOND, CHANGING, GOING]
             assert [rows[key]["__deleted"] for key in sorted(rows)] == [False, False, False, gone]
@@ -177,18 +176,19 @@ class Matrix:
         # What text the values have in JSON is proven elsewhere; here they must stay what the first load made of them.
         if second is not None:
             assert row["nested"] == self._nested.setdefault(int(second), row["nested"])
-        for each in TRIED:
-            stored = None if second is None else sample(each.described)[2 + int(second)]
-            found = {PLAIN: plain(row[each.name]) == stored}
-            if each.in_lists:
-                found[LIST] = plain(row[f"{each.name}_list"]) == (None if second is None else [stored, None, stored])
-            found[RECORD] = (each.name in nested) is (second is not None)
-            found[MAP] = (nested.get(f"{each.name}_map") or {"n": None}).keys() >= {"n"} and (
-                second is None or nested[f"{each.name}_map"] == {"k": nested[each.name], "n": None}
+        for typed in TRIED:
+            stored = None if second is None else sample(typed.described)[2 + int(second)]
+            forms = {PLAIN: plain(row[typed.name]) == stored}
+            if typed.in_lists:
+                listed = None if second is None else [stored, None, stored]
+                forms[LIST] = plain(row[f"{typed.name}_list"]) == listed
+            forms[RECORD] = (typed.name in nested) is (second is not None)
+            forms[MAP] = (nested.get(f"{typed.name}_map") or {"n": None}).keys() >= {"n"} and (
+                second is None or nested[f"{typed.name}_map"] == {"k": nested[typed.name], "n": None}
             )
-            for form, right in found.items():
-                kind = f"array<{each.stored}>" if form == LIST else "string" if form in (MAP, RECORD) else each.stored
-                self._note(kind, write, "" if right else f"not {form} by {reader}: {each.described}")
+            for form, right in forms.items():
+                kind = {LIST: f"array<{typed.stored}>", PLAIN: typed.stored}.get(form, "string")
+                self._note(kind, write, "" if right else f"not {form} by {reader}: {typed.described}")
 
     def _note(self, kind: str, write: str, wrong: str) -> None:
         noted = self._wrong.setdefault((kind, write), [])
@@ -228,12 +228,12 @@ def changed_rows() -> list[dict[str, Any]]:
 
 
 def load(bench: Workbench, config: TableConfig) -> None:
-    outcome = bench.merge(config, [bench.put(loaded_rows(), writer_schema())])
+    outcome = bench.apply(config, *loaded_rows(), schema=writer_schema())
     assert (outcome.quarantined, outcome.quarantined_rows) == ((), ())
 
 
 def change_rows(bench: Workbench, config: TableConfig) -> None:
-    outcome = bench.merge(config, [bench.put(changed_rows(), writer_schema())])
+    outcome = bench.apply(config, *changed_rows(), schema=writer_schema())
     assert (outcome.quarantined, outcome.quarantined_rows) == ((), ())
 
 
@@ -246,7 +246,7 @@ def test_every_type_is_read_after_every_write_as_documented(bench: Workbench, lo
     assert any(".log." in entry.name for entry in bench.local_path(logged).rglob("*"))
     matrix.check(bench, logged, LOG_UPDATED, changed=True, gone=True)
     matrix.check(bench, logged, LOG_DELETED, changed=True, gone=True)
-    assert HudiTable(bench.spark, bench.path(logged), logged).compact_all() is not None
+    assert bench.hudi(logged).compact_all() is not None
     matrix.check(bench, logged, COMPACTED, changed=True, gone=True)
     based = table("based", partition_by=("place",))
     load(bench, based)
@@ -266,7 +266,9 @@ def test_every_type_is_written_in_the_driver_as_in_tasks(bench: Workbench, table
     driver, tasks = (table(f"{name}_{table_type}", table_type=table_type) for name in ("driver", "tasks"))
     bench.services.tables.leave_to_spark(tasks)
     # A list of timestamps in a log is left to Spark.
-    tried = [each for each in TRIED if table_type == "cow" or "timestamp" not in column_of(each.described).spark_type]
+    tried = [
+        typed for typed in TRIED if table_type == "cow" or "timestamp" not in column_of(typed.described).spark_type
+    ]
     objects = [bench.put(rows, writer_schema(tried)) for rows in (loaded_rows(), changed_rows())]
     for config in (driver, tasks):
         bench.merge(config, objects[:1])

@@ -43,8 +43,8 @@ def stored(table: str) -> dict[int, tuple[Any, ...]]:
 def test_a_table_of_an_earlier_job_is_merged_further(bench: Workbench, tmp_path: Path, table: str) -> None:
     with tarfile.open(RELEASE) as files:
         files.extractall(tmp_path / "release", filter="data")
-    known = json.loads((tmp_path / "release" / "tables.json").read_text())[table]
-    config = TableConfig.from_dict(known["config"])
+    recorded = json.loads((tmp_path / "release" / "tables.json").read_text())[table]
+    config = TableConfig.from_dict(recorded["config"])
     bench.local_path(config).parent.mkdir(parents=True)
     (tmp_path / "release" / table).rename(bench.local_path(config))
 
@@ -66,14 +66,14 @@ def test_a_table_of_an_earlier_job_is_merged_further(bench: Workbench, tmp_path:
         changed("u", 5, 0, "A", "older than its row"),
         changed("d", 150, 13, None, "older than its row"),
     ]
-    after = Outcome.from_json(json.dumps(known["outcome"]))
-    merged = bench.merge(config, [bench.put(changes, flattened(COLUMNS))], after=after)
+    after = Outcome.from_json(json.dumps(recorded["outcome"]))
+    merged = bench.apply(config, *changes, schema=flattened(COLUMNS), after=after)
     assert (merged.counts["winning"], merged.counts["deleted"]) == (4, 1)
     rows |= {1: ("B", "moved", False), 4: ("A", "returned", False), 20: ("", "inserted", False)}
     check({**rows, 2: (None, None, True)})
 
     bench.new_run()
     bench.in_tasks()
-    bench.merge(config, [bench.put([changed("u", 501, 7, "A", "by Spark")], flattened(COLUMNS))], after=merged)
+    bench.apply(config, changed("u", 501, 7, "A", "by Spark"), schema=flattened(COLUMNS), after=merged)
     check({**rows, 2: (None, None, True), 7: ("A", "by Spark", False)})
     assert config.table_type != MOR or any("deltacommit" in name for name in bench.timeline(config))

@@ -14,15 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from support.builders import flattened
 from support.extent import WHOLE
-from support.workbench import Workbench, row, table
+from support.workbench import SCHEMA, Workbench, row, table
 
 from sluice.config.table import TableConfig
 
 pytestmark = pytest.mark.skipif(WHOLE, reason="counted with one core and without generated code, as in `make test`")
 
-SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 ROWS, OBJECTS, TABLES = 200, 10, 3
 METHOD = re.compile(r"\b(GET|PUT|HEAD|POST|DELETE) /")  # of a line of the emulated S3's log
 
@@ -97,16 +95,16 @@ def within(work: Work, most: Work) -> None:
 
 def test_a_first_load_reads_each_object_once(bench: Workbench) -> None:
     config = table("first")
-    found = objects(bench)
+    items = objects(bench)
     with counted(bench, config) as work:
-        bench.merge(config, found)
+        bench.merge(config, items)
     within(work, Work(1, Counter(GET=14, PUT=2), files=11, bytes=11_700))
 
 
 def test_a_change_into_a_table_that_a_run_knows(bench: Workbench, loaded: tuple[TableConfig, Any]) -> None:
     config, before = loaded
     change = bench.put([row("u", 1_000, 7, name="new")], SCHEMA)
-    bench.merge(config, [bench.put([row("u", 999, 8, name="new")], SCHEMA)], after=before)
+    bench.apply(config, row("u", 999, 8, name="new"), after=before)
     with counted(bench, config) as work:
         bench.merge(config, [change], after=before)
     within(work, Work(1, Counter(GET=3), files=8, bytes=10_700))
@@ -115,7 +113,7 @@ def test_a_change_into_a_table_that_a_run_knows(bench: Workbench, loaded: tuple[
 def test_changes_that_pyarrow_writes_take_as_much_as_one(bench: Workbench, loaded: tuple[TableConfig, Any]) -> None:
     config, before = loaded
     changes = bench.put([row("u", 1_000 + id, id, name="new") for id in range(ROWS + 20)], SCHEMA)
-    bench.merge(config, [bench.put([row("u", 999, 8, name="new")], SCHEMA)], after=before)
+    bench.apply(config, row("u", 999, 8, name="new"), after=before)
     with counted(bench, config) as work:
         bench.merge(config, [changes], after=before)
     within(work, Work(1, Counter(GET=3), files=7, bytes=10_600))
@@ -124,7 +122,7 @@ def test_changes_that_pyarrow_writes_take_as_much_as_one(bench: Workbench, loade
 def test_many_tables_take_each_as_much_as_one(bench: Workbench) -> None:
     configs = [table(f"many{number}") for number in range(TABLES)]
     for config in configs:
-        bench.merge(config, [bench.put([row("r", 1, 1)], SCHEMA)])
+        bench.apply(config, row("r", 1, 1))
     changes = [bench.put([row("u", 2, 1, name="new")], SCHEMA) for _ in configs]
     with counted(bench, *configs) as work:
         for config, change in zip(configs, changes):

@@ -20,6 +20,9 @@ from hudi import HudiTableBuilder
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import Outcome
 from sluice.config.table import TableConfig
+from sluice.hudi.options import REWRITE
+from sluice.hudi.timeline import instant_ms
+from sluice.hudi.write_choices import HOUR_MS
 from sluice.schema.avro import fingerprint
 from sluice.services.requests import SliceDone
 from sluice.silver_keys import schema_key
@@ -29,6 +32,8 @@ from sluice_aws.s3.schemas import SchemaHistory
 from sluice_read.moments import Span
 from sluice_read.reading import Shown, open_table
 from sluice_spark.hudi.facts import KnownTables
+from sluice_spark.hudi.housekeeping import Housekept, keep_house
+from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.key_index import KeyIndex
 from sluice_spark.merge.part import merge_part, resolve_part
@@ -57,7 +62,7 @@ def plain_changes(draw: random.Random, *, moves: bool) -> list[dict[str, Any]]:
         row(op, 10 + number, draw.randint(1, 6), draw.choice(("A", None)), f"n{number}")
         for number, op in enumerate(ops)
     ]
-    return made if moves else [{**each, "place": (None, "A")[each["id"] % 2]} for each in made]
+    return made if moves else [{**values, "place": (None, "A")[values["id"] % 2]} for values in made]
 
 
 def told(outcome: Outcome) -> dict[str, Any]:
@@ -89,8 +94,8 @@ def dies_at(number: int) -> Callable[[], bool]:
 
 def table(name: str = "t", **settings: Any) -> TableConfig:
     """A table's configuration with a key `id`."""
-    known = {"record_key": ("id",), "database": "db", "topic": f"src.public.{name}", **settings}
-    return TableConfig(table=f"{known['database']}.{name}", name=name, **known)
+    chosen = {"record_key": ("id",), "database": "db", "topic": f"src.public.{name}", **settings}
+    return TableConfig(table=f"{chosen['database']}.{name}", name=name, **chosen)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,12 +158,20 @@ class Workbench:
             self.bronze, key, version, len(body), schema, format, topic, 0, offset, next(self._arrival)
         )
 
-    def put(self, changes: Iterable[Mapping[str, Any]], schema: Mapping[str, Any], **where: Any) -> ManifestObject:
-        """Changes as an Avro object, its schema stored as admission stores it."""
-        body = avro_object(schema, changes)
+    def put_file(self, body: bytes, key: str, *, modified_at: int | None = None, **what: Any) -> ManifestObject:
+        """An object whose name has no offset, put at a time (epoch ms); None: where admission didn't ask for it."""
+        item = self.put_bytes(body, key=key, **what)
+        return dataclasses.replace(item, offset=None, kafka_partition=None, modified_at=modified_at)
+
+    def put_schema(self, schema: Mapping[str, Any]) -> str:
+        """A writer schema, stored as admission stores it; its fingerprint."""
         mark = fingerprint(schema)
         self.s3.put_object(Bucket=self.silver, Key=schema_key(mark), Body=json.dumps(schema).encode())
-        return self.put_bytes(body, schema=mark, **where)
+        return mark
+
+    def put(self, changes: Iterable[Mapping[str, Any]], schema: Mapping[str, Any], **where: Any) -> ManifestObject:
+        """Changes as an Avro object, its schema stored as admission stores it."""
+        return self.put_bytes(avro_object(schema, changes), schema=self.put_schema(schema), **where)
 
     def manifest(
         self,
@@ -169,8 +182,8 @@ class Workbench:
         after: Outcome | None = None,
     ) -> Manifest:
         """A batch of one table, with what is known of it after another one. The same objects give the same batch."""
-        known = ({}, None, None) if after is None else (after.watch, after.instant, after.history_instant)
-        part = TablePart(config.to_dict(), tuple(objects), *known)
+        watched = ({}, None, None) if after is None else (after.watch, after.instant, after.history_instant)
+        part = TablePart(config.to_dict(), tuple(objects), *watched)
         return open_manifest("main", run, self.services.clock.now_ms(), "v1", {config.table: part})
 
     def merge(
@@ -183,6 +196,17 @@ class Workbench:
     ) -> Outcome:
         """Merge objects as one batch."""
         return self.merge_manifest(self.manifest(config, objects, after=after), config, still_held=still_held)
+
+    def apply(
+        self,
+        config: TableConfig,
+        *changes: Mapping[str, Any],
+        schema: Mapping[str, Any] = SCHEMA,
+        after: Outcome | None = None,
+        still_held: Callable[[], bool] = lambda: True,
+    ) -> Outcome:
+        """Merge changes as a batch of one object."""
+        return self.merge(config, [self.put(changes, schema)], after=after, still_held=still_held)
 
     def merge_manifest(
         self, manifest: Manifest, config: TableConfig, *, still_held: Callable[[], bool] = lambda: True
@@ -199,9 +223,58 @@ class Workbench:
             self.spark, manifest=manifest, table=config.table, services=self.services, still_held=still_held
         )
 
+    def serve(
+        self,
+        config: TableConfig,
+        service: str,
+        *,
+        budget_bytes: int | None = None,
+        still_held: Callable[[], bool] = lambda: True,
+        raise_floor: Callable[[Mapping[int, str]], Any] = lambda positions: None,
+        **given: Any,
+    ) -> SliceDone:
+        """A slice of a table service, of as many bytes where `budget_bytes` is given; `given` goes to `serve_table`."""
+        rates = SliceRates(cores=2)
+        if budget_bytes is not None:
+            rates.budget_bytes = lambda *_: budget_bytes  # type: ignore[method-assign]
+        return serve_table(
+            self.spark,
+            config=config,
+            service=service,
+            services=self.services,
+            rates=rates,
+            still_held=still_held,
+            slice_s=20,
+            raise_floor=raise_floor,
+            **given,
+        )
+
+    def keep_house(self, config: TableConfig, *, horizon: str) -> Housekept:
+        """Housekeeping at the moment when the time-travel window begins at an instant, and a new run after it."""
+        now_ms = instant_ms(horizon) + config.time_travel_h * HOUR_MS
+        done = keep_house(self.hudi(config), now_ms=now_ms, tables=KnownTables())
+        self.new_run()
+        return done
+
+    def hudi(self, config: TableConfig) -> HudiTable:
+        """The table as the job sees it."""
+        return HudiTable(self.spark, self.path(config), config)
+
+    def rewrite(self, config: TableConfig) -> str | None:
+        """Write the whole table again, as a change of a type does; the instant."""
+        hudi = self.hudi(config)
+        facts = hudi.look()
+        rows = hudi.stored(facts, *facts.schema.names)
+        return hudi.write(rows, operation=REWRITE, batch="b-r", run="run-1", facts=facts, size_bytes=0).instant
+
     def in_tasks(self) -> Workbench:
         """Merge every part in Spark tasks from now on; the workbench itself."""
         self.services = dataclasses.replace(self.services, in_driver=False)
+        return self
+
+    def in_driver(self) -> Workbench:
+        """Merge small parts in the driver again; the workbench itself."""
+        self.services = dataclasses.replace(self.services, in_driver=True)
         return self
 
     def jobs_of(self, work: Callable[[], Any]) -> tuple[Any, int]:
@@ -235,13 +308,23 @@ class Workbench:
     def local_path(self, config: TableConfig) -> Path:
         return Path(self.path(config).removeprefix("file://"))
 
-    def rows(self, config: TableConfig, *columns: str) -> list[tuple[Any, ...]]:
-        """All stored rows, deleted ones included, sorted."""
-        frame = self.spark.read.format("hudi").load(self.path(config)).select(*columns)
+    def rows(self, config: TableConfig, *columns: str, **options: str) -> list[tuple[Any, ...]]:
+        """All stored rows, deleted ones included, sorted; `options` are those of Hudi's data source."""
+        frame = self.spark.read.format("hudi").options(**options).load(self.path(config)).select(*columns)
         return sorted((tuple(row) for row in frame.collect()), key=str)
 
+    def rows_as_of(self, config: TableConfig, instant: str, *columns: str) -> list[tuple[Any, ...]]:
+        """The same at the moment of an instant."""
+        return self.rows(config, *columns, **{"as.of.instant": instant})
+
+    def rows_by_both(self, config: TableConfig, *columns: str) -> list[tuple[Any, ...]]:
+        """The same, which hudi-rs must read alike."""
+        rows = self.rows(config, *columns)
+        assert self.rows_by_hudi_rs(config, *columns) == rows, "hudi-rs reads other rows than Spark"
+        return rows
+
     def rows_by_hudi_rs(self, config: TableConfig, *columns: str) -> list[tuple[Any, ...]]:
-        """The same by a reader that shares no code with Spark's."""
+        """All stored rows by a reader that shares no code with Spark's."""
         return sorted(
             (tuple(row[column] for column in columns) for row in self.table_by_hudi_rs(config).to_pylist()), key=str
         )
