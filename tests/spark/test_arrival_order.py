@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.builders import avro_object
-from support.workbench import Workbench, table
+from support.workbench import COW, MOR, Workbench, table
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.table import TableConfig
@@ -23,8 +23,6 @@ SCHEMA: dict[str, Any] = {
     "fields": [{"name": "id", "type": "long"}, {"name": "price", "type": "double"}],
 }
 SECOND, DAY = 1_764_000_000_000, 86_400_000
-# Both table types share most of their code: `make test` runs one of them.
-MOR = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 Rows = Iterable[tuple[int, float]]
 IDS = range(1, 6)
 DAY_1 = [(id, 10.0 + id) for id in IDS]
@@ -106,7 +104,7 @@ def test_the_dump_that_came_last_stays_in_whatever_batches_and_order(
     assert bench.rows(apart, "id", "_sluice_position") == bench.rows(together, "id", "_sluice_position")
 
 
-@pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
+@COW
 def test_a_table_of_an_earlier_release_goes_on(bench: Workbench, table_type: str) -> None:
     config = config_of("before", table_type, history=True)
     outcome = bench.merge(config, [dump(bench, "1", DAY_1, None)])

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.workbench import SCHEMA, Workbench, row, table
+from support.workbench import COW, SCHEMA, Workbench, row, table
 
 from sluice.config.limits import Limits
 from sluice.silver_keys import error_prefix
@@ -24,7 +24,7 @@ def denied(*given: Any, **named: Any) -> Any:
 
 
 @pytest.mark.parametrize("in_tasks", [False, pytest.param(True, marks=pytest.mark.whole)])
-@pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
+@COW
 def test_what_another_attempt_set_aside_is_not_of_the_one_that_merged(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, table_type: str, in_tasks: bool
 ) -> None:

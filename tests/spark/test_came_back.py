@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.workbench import SCHEMA, Workbench, row, table
+from support.workbench import MOR, SCHEMA, Workbench, row, table
 
 from sluice.config.table import TableConfig
 from sluice_spark.errors import WriteUndone
@@ -14,7 +14,6 @@ from sluice_spark.hudi import came_back
 from sluice_spark.hudi.table import HudiTable
 
 COLUMNS = ("id", "place", "name")
-KINDS = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 
 
 class Sleeper:
@@ -52,7 +51,7 @@ def _content(folder: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.whole
-@KINDS
+@MOR
 def test_what_was_completed_after_its_roll_back_is_undone_by_the_next_run(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type, partition_by=("place",))
     bench.apply(config, row("c", 1, 1, "A"))
@@ -106,7 +105,7 @@ def test_an_instant_that_came_back_beside_a_write_is_undone(bench: Workbench, mo
 
 
 @pytest.mark.whole
-@KINDS
+@MOR
 def test_what_came_back_and_was_not_completed_is_rolled_back_below_later_commits(
     bench: Workbench, table_type: str
 ) -> None:

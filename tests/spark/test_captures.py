@@ -6,19 +6,15 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from support.captures import HOME, SAMPLES, as_database, database_rows, rules
 from support.extent import WHOLE
 from support.outside_formats import play
-from support.workbench import Workbench
+from support.workbench import MOR, Workbench
 
 from sluice.config.document import Configuration
 
 SOME = ("canal_ticdc", "ogg_json", "dynamodb_incremental", "peerdb_avro", "wal2json_real_v2")
 NAMES = [name for name in SAMPLES if WHOLE or name in SOME]
-
-# Both table types share most of their code: `make test` runs one of them.
-MOR = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 
 
 @MOR

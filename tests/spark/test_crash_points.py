@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 from pyspark.errors import IllegalArgumentException
-from support.workbench import SCHEMA, Workbench, row, table
+from support.workbench import MOR, SCHEMA, Workbench, row, table
 
 from sluice.batch.outcome import COMMITTED
 from sluice.hudi import options as hudi_options
@@ -17,9 +17,6 @@ from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.by_arrow.large import merge as large
 
-# Both table types share most of their code: `make test` runs one of them.
-KINDS = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
-
 
 def boom(frame: Any) -> Any:
     """The same rows from a task that dies while Hudi writes them."""
@@ -28,7 +25,7 @@ def boom(frame: Any) -> Any:
     return frame.withColumn("name", F.expr("raise_error('killed here')").cast("string"))
 
 
-@KINDS
+@MOR
 def test_a_write_that_died_is_rolled_back_and_the_part_runs_again(
     bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +85,7 @@ def test_a_part_leaves_no_rows_in_memory(bench: Workbench) -> None:
     assert len(kept_rdds(bench)) == already
 
 
-@KINDS
+@MOR
 def test_a_commit_whose_writer_died_after_it_is_found_and_not_written_again(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type)
     manifest = bench.manifest(config, [bench.put([row("c", 1, 1)], SCHEMA), bench.put_bytes(b"not avro")])

@@ -9,15 +9,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from support.builders import change, flattened
-from support.workbench import Workbench, table
+from support.workbench import COW, MOR, Workbench, table
 
 from sluice.batch.outcome import COMMITTED
 from sluice.config.table import TableConfig
 from sluice.schema.avro import fingerprint
 from sluice_spark.merge.by_arrow import attempt as merging
-
-# Both table types share most of their code: `make test` runs one of them.
-COW = pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
 
 
 def decimal(precision: int, scale: int) -> list[Any]:
@@ -60,7 +57,7 @@ def test_wider_types_and_new_and_dropped_columns_go_on_by_themselves(bench: Work
         assert "compacted_before_wider_types" in bench.events.names()
 
 
-@pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
+@MOR
 def test_new_columns_come_with_changes_that_arrow_merges(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type)
     narrow = flattened({"id": "int", "n": ["null", "int"]})

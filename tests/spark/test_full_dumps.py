@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.workbench import SCHEMA, Died, Workbench, dies_at, row, table
+from support.workbench import COW, SCHEMA, Died, Workbench, dies_at, row, table
 
 from sluice.batch.dumps import as_dump
 from sluice.batch.manifest import ManifestObject
@@ -17,7 +17,6 @@ from sluice.config.rules.snapshot import SnapshotRule
 from sluice.config.table import TableConfig
 
 SECOND, DAY = 1_764_000_000_000, 86_400_000
-BOTH_TYPES = pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
 Prices = dict[int, float]
 
 
@@ -77,7 +76,7 @@ def test_rows_that_a_later_dump_lacks_are_deleted_in_any_order_and_batches(
         assert again.instant is None and alive(bench, config) == DAYS[2]
 
 
-@BOTH_TYPES
+@COW
 def test_a_folder_replaces_with_its_marker_and_not_before(bench: Workbench, table_type: str) -> None:
     config = config_of("folder", "folder", table_type=table_type, partition_by=("part",), freshness_s=0)
     config = replace(config, json_types={"id": "long", "part": "string"}, record_key=("id",))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.workbench import SCHEMA, Workbench, row, table
+from support.workbench import MOR, SCHEMA, Workbench, row, table
 
 from sluice_spark.errors import LaneLost, WriteUndone
 from sluice_spark.hudi import table as tables
@@ -76,7 +76,7 @@ def test_a_held_up_driver_commits_nothing_once_another_run_has_committed(
     assert bench.rows(config, "id", "name") == [(1, "z"), (2, "later"), (3, "next"), (4, "n"), (9, "new")]
 
 
-@pytest.mark.parametrize("table_type", [pytest.param("cow", marks=WHOLE), "mor"])
+@MOR
 def test_a_held_up_first_load_commits_nothing_beside_another_one(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, table_type: str
 ) -> None:

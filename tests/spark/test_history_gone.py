@@ -6,13 +6,13 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from support.workbench import SCHEMA, Workbench, row, table
+from support.workbench import COW, SCHEMA, Workbench, row, table
 
 from sluice.errors import TableWentBack
 
 
 @pytest.mark.parametrize("restored", [False, True], ids=["deleted", "restored"])
-@pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
+@COW
 def test_a_history_table_that_was_deleted_or_restored_is_not_written(
     bench: Workbench, restored: bool, table_type: str
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.builders import change, flattened
-from support.workbench import Workbench, table
+from support.workbench import COW, Workbench, table
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 4}
 DATE = {"type": "int", "connect.name": "io.debezium.time.Date"}
@@ -60,7 +60,7 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
+@COW
 @pytest.mark.parametrize("record_key", [("us",), pytest.param(("whole",), marks=pytest.mark.whole), tuple(KEYS)])
 def test_keys_of_arrow_have_the_texts_of_hudi(bench: Workbench, record_key: tuple[str, ...], table_type: str) -> None:
     decimals = {name: {**DECIMAL, "precision": 20, "scale": scale} for name, scale in (("tiny", 10), ("whole", 0))}

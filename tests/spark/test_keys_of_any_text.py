@@ -2,7 +2,7 @@
 
 import pytest
 from support.builders import change, flattened
-from support.workbench import Workbench, table
+from support.workbench import COW, Workbench, table
 
 SCHEMA = flattened({"a": "string", "b": "string", "v": ["null", "string"], "place": ["null", "string"]})
 # Hudi writes a key of several columns as "a:x,b:y", an empty part as __empty__ and a null one as __null__.
@@ -25,7 +25,7 @@ MARKS = [("__empty__", "x"), ("x", "__empty__")]
     (("a", "b"), (), [*PAIRS, *MARKS], [*EMPTY, ("", ""), ("1,b:2", "3")]),
     (("a", "b"), ("place",), [*PAIRS, *EMPTY], [*MARKS, ("", ""), ("1,b:2", "3")]),
 ], ids=["one column", "two columns", "two columns of a table with partitions"])  # fmt: skip
-@pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
+@COW
 def test_every_text_is_a_key_of_its_own_or_its_row_is_set_aside(
     bench: Workbench,
     key: tuple[str, ...],

@@ -14,7 +14,7 @@ import pytest
 from driving.mortality import Killed, Mortality
 from support.builders import avro_object, flattened
 from support.extent import WHOLE
-from support.workbench import SCHEMA, Workbench, row, table, told
+from support.workbench import MOR, SCHEMA, Workbench, row, table, told
 
 from sluice.batch.dumps import as_dump
 from sluice.batch.manifest import ManifestObject
@@ -149,7 +149,7 @@ def in_blocks(bench: Workbench, changes: list[dict[str, Any]], *, spoilt: bool =
     return bench.put_bytes(bytes(body), schema=bench.put([], SCHEMA).schema)
 
 
-@pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
+@MOR
 def test_large_objects_are_merged_from_their_pieces(bench: Workbench, pieces: list[int], table_type: str) -> None:
     draw = random.Random(5)
     first = [row("r", 1, id, draw.choice("ABC")) for id in range(5 * ROWS)]

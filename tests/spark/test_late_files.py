@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.workbench import SCHEMA, Workbench, row, table
+from support.workbench import MOR, SCHEMA, Workbench, row, table
 
 from sluice.config.table import TableConfig
 from sluice.hudi import options as hudi_options
@@ -65,7 +65,7 @@ def house(bench: Workbench, config: TableConfig) -> Housekept:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
+@MOR
 def test_a_file_behind_its_roll_back_is_removed_before_archival(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type, partition_by=("place",))
     bench.apply(config, row("c", 1, 1, "A"))

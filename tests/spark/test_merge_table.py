@@ -8,7 +8,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 from support.builders import avro_object, change, flattened
-from support.workbench import SCHEMA, Workbench, row, table
+from support.workbench import COW, MOR, SCHEMA, Workbench, row, table
 
 from sluice.batch.outcome import COMMITTED
 from sluice.batch.row_errors import from_lines
@@ -16,10 +16,6 @@ from sluice.silver_keys import rows_key
 from sluice_spark.errors import LaneLost
 
 NULLABLE_STRING = ["null", "string"]
-
-# Both table types share most of their code: `make test` runs one of them.
-COW = pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
-MOR = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 
 
 @MOR

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-from support.builders import change, flattened
-from support.workbench import Workbench, table
+from support.builders import change, envelope, flattened
+from support.workbench import COW, Workbench, table
 
 TEXT = ["null", "string"]
 SCHEMA = flattened({"id": ["null", "int"], "place": TEXT, "name": TEXT, "big": TEXT})
+ENVELOPES = envelope(
+    {"id": "int", "place": TEXT, "name": TEXT, "big": TEXT}, {"lsn": ["null", "long"], "ts_ms": "long"}
+)
 MARK = "__debezium_unavailable_value"
-COW = pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
 
 
 def row(
@@ -23,27 +24,6 @@ def row(
 def of_no_row(op: str, lsn: int) -> dict[str, Any]:
     """A truncate or a message as the connector writes it: no key, no row."""
     return change(op, lsn, id=None, place=None, name=None, big=None)
-
-
-def envelope() -> dict[str, Any]:
-    value = {
-        "type": "record",
-        "name": "Value",
-        "namespace": "src.public.t",
-        "fields": [{"name": "id", "type": "int"}, *({"name": name, "type": TEXT} for name in ("place", "name", "big"))],
-    }
-    source = {
-        "type": "record",
-        "name": "Source",
-        "fields": [{"name": "lsn", "type": ["null", "long"]}, {"name": "ts_ms", "type": "long"}],
-    }
-    fields = [
-        {"name": "before", "type": ["null", value]},
-        {"name": "after", "type": ["null", "src.public.t.Value"]},
-        {"name": "source", "type": source},
-        {"name": "op", "type": "string"},
-    ]
-    return {"type": "record", "name": "Envelope", "namespace": "src.public.t", "fields": fields}
 
 
 def whole(op: str, lsn: int, before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
@@ -86,9 +66,9 @@ def test_envelopes_delete_with_and_without_values_truncate_and_carry_messages(be
         whole("c", 11, None, {**full, "id": 2}),
         whole("c", 12, None, {**full, "id": 3}),
     ]
-    bench.apply(config, *first, schema=envelope())
+    bench.apply(config, *first, schema=ENVELOPES)
     then = [whole("d", 20, full, None), whole("d", 21, bare, None), whole("m", 22, None, None)]
-    outcome = bench.apply(config, *then, whole("u", 23, None, {**full, "id": 3, "big": MARK}), schema=envelope())
+    outcome = bench.apply(config, *then, whole("u", 23, None, {**full, "id": 3, "big": MARK}), schema=ENVELOPES)
     assert (outcome.counts["deleted"], outcome.counts["messages"], outcome.quarantined) == (2, 1, ())
     assert bench.rows(config, "id", "name", "big", "__deleted") == [
         (1, None, None, True),

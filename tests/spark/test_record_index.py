@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 from support.builders import change, flattened
-from support.workbench import Workbench, row, table
+from support.workbench import MOR, Workbench, row, table
 
 from sluice.hudi import table_properties, write_choices
 from sluice_spark.hudi.recovery import roll_back_unfinished
-
-# Both table types share most of their code: `make test` runs one of them.
-MOR = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 
 
 def indexed(bench: Workbench, config: Any) -> bool:

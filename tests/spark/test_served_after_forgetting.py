@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from fastapi.testclient import TestClient
-from support.workbench import Silver, Workbench, row, table
+from support.workbench import COW, Silver, Workbench, row, table
 
 from sluice.changes.forgotten import key_hash
 from sluice.services.requests import FORGETTING, PURGE
@@ -14,7 +13,7 @@ from sluice_bench.measure.ledger_times import await_until
 from sluice_read.serve.api import api
 
 
-@pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
+@COW
 def test_a_forgotten_row_that_only_older_files_hold_is_not_served_from_memory(
     bench: Workbench, table_type: str
 ) -> None:

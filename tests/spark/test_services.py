@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.builders import change, flattened
-from support.workbench import SCHEMA, Workbench, row, table
+from support.workbench import COW, MOR, SCHEMA, Workbench, row, table
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.services import ServicePolicy
@@ -125,7 +125,7 @@ def test_a_later_slice_carries_out_a_compaction_that_died_and_keeps_new_changes(
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
+@COW
 def test_clustering_sorts_small_files_into_few_and_every_moment_stays_readable(
     bench: Workbench, table_type: str
 ) -> None:
@@ -326,7 +326,7 @@ def test_rows_deleted_within_the_horizon_or_kept_by_their_table_are_not_purged(b
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
+@MOR
 def test_a_purge_that_died_is_finished_and_no_purged_row_returns(
     bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

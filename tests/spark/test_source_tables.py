@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.workbench import Workbench
+from support.builders import envelope
+from support.workbench import COW, MOR, Workbench
 from support.workbench import table as unmerged
 
 from sluice.changes import hidden_columns as hidden
@@ -16,39 +17,16 @@ from sluice.config.table import TableConfig
 TEXT = ["null", "string"]
 MARK = "__debezium_unavailable_value"
 JAN, FEB = "orders_2024_01", "orders_2024_02"
-BOTH = pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
-MOR = pytest.mark.parametrize("table_type", ["mor", pytest.param("cow", marks=pytest.mark.whole)])
-
-
-def envelope() -> dict[str, Any]:
-    fields = [{"name": "id", "type": "long"}, *({"name": name, "type": TEXT} for name in ("name", "big"))]
-    value = {"type": "record", "name": "Value", "namespace": "src.public.t", "fields": fields}
-    names = [{"name": name, "type": TEXT} for name in ("db", "schema", "table")]
-    source = {
-        "type": "record",
-        "name": "Source",
-        "fields": [*names, {"name": "lsn", "type": ["null", "long"]}, {"name": "ts_ms", "type": "long"}],
-    }
-    return {
-        "type": "record",
-        "name": "Envelope",
-        "namespace": "src.public.t",
-        "fields": [
-            {"name": "before", "type": ["null", value]},
-            {"name": "after", "type": ["null", "src.public.t.Value"]},
-            {"name": "source", "type": source},
-            {"name": "op", "type": "string"},
-        ],
-    }
 
 
 def table(name: str, **settings: Any) -> TableConfig:
     return unmerged(name, merged=True, **settings)
 
 
-SCHEMA = envelope()
-UNNAMED = envelope()  # as a connector writes it that names no table
-UNNAMED["fields"][2]["type"]["fields"] = SCHEMA["fields"][2]["type"]["fields"][3:]
+COLUMNS = {"id": "long", "name": TEXT, "big": TEXT}
+AT = {"lsn": ["null", "long"], "ts_ms": "long"}
+SCHEMA = envelope(COLUMNS, {"db": TEXT, "schema": TEXT, "table": TEXT, **AT})
+UNNAMED = envelope(COLUMNS, AT)  # as a connector writes it that names no table
 
 
 def event(op: str, lsn: int, source: str | None, id: int | None = None, name: str = "", big: str = "b") -> Any:
@@ -84,7 +62,7 @@ FIRST = [*(event("c", 10 + id, JAN, id) for id in (1, 2, 3)), *(event("c", 10 + 
 LEFT = [(11, FEB), (12, FEB), (13, FEB)]
 
 
-@BOTH
+@COW
 def test_a_truncate_empties_its_own_source_table_and_defeats_late_rows_of_it_alone(
     bench: Workbench, table_type: str
 ) -> None:
@@ -122,7 +100,7 @@ MOVED = (
 
 
 @pytest.mark.whole
-@BOTH
+@COW
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_a_row_that_moved_to_another_partition_stays_whatever_the_order(
     bench: Workbench, table_type: str, order: tuple[int, ...]
@@ -147,7 +125,7 @@ def test_a_row_without_a_large_value_inherits_nothing_from_before_its_own_trunca
 
 
 @pytest.mark.whole
-@BOTH
+@COW
 def test_earlier_rows_without_a_source_table_stay_in_doubt_with_a_note(bench: Workbench, table_type: str) -> None:
     shared, own = (table(f"{name}_{table_type}", table_type=table_type) for name in ("earlier", "own"))
     own = replace(own, topic=f"src.public.{JAN}")

@@ -61,6 +61,22 @@ def flattened(columns: Mapping[str, Any], *, name: str = "Value") -> dict[str, A
     return avro_record({**columns, **{column: ["null", kind] for column, kind in meta.items()}}, name=name)
 
 
+def envelope(columns: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
+    """A writer schema of Debezium envelopes, by the Avro types of a row's `columns` and of its `source`."""
+
+    def record(name: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "type": "record",
+            "name": name,
+            "fields": [{"name": part, "type": kind} for part, kind in kinds.items()],
+        }
+
+    value = {**record("Value", columns), "namespace": "src.public.t"}
+    after, place = ["null", "src.public.t.Value"], record("Source", source)
+    sides = {"before": ["null", value], "after": after, "source": place, "op": "string"}
+    return {**record("Envelope", sides), "namespace": "src.public.t"}
+
+
 def change(op: str = "c", lsn: Any = 7, *, source_ts_ms: int = 1_700_000_000_000, **values: Any) -> dict[str, Any]:
     """One flattened change of PostgreSQL."""
     deleted = "true" if op == "d" else "false"

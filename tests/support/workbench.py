@@ -15,6 +15,7 @@ from typing import Any
 
 import boto3
 import pyarrow as pa
+import pytest
 from hudi import HudiTableBuilder
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart, open_manifest
@@ -44,6 +45,10 @@ BRONZE, REGION = "bronze", "us-east-1"
 
 NOW = Span()
 READ_BY_OLD = Path(__file__).parents[1] / "spark" / "read_with_old_bundle.py"
+
+# Both table types share most of their code: `make test` runs a test of one of them.
+COW = pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
+MOR = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 
 
 def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = "n") -> dict[str, Any]:
