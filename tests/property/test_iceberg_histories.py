@@ -202,21 +202,7 @@ def check(world: World, *, behind: bool = False) -> None:
         assert rows_as_of(metadata, snapshot["snapshot-id"]) == sorted(wanted, key=str), instant
 
 
-STEPS = (
-    "change",
-    "change",
-    "change",
-    "cluster",
-    "clean",
-    "undo",
-    "archive",
-    "rebuild",
-    "evolve",
-    "widen",
-    "die",
-    "miss",
-    "off",
-)
+STEPS = "change change change cluster clean undo archive rebuild evolve widen die miss off".split()
 
 
 @pytest.mark.parametrize("partitioned", [False, True])

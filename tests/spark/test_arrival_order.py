@@ -6,13 +6,14 @@ import io
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.builders import avro_object
-from support.workbench import COW, MOR, Workbench, table
+from support.workbench import COW, MOR, Workbench, params, table
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.table import TableConfig
@@ -70,19 +71,10 @@ def config_of(name: str, table_type: str, **settings: Any) -> TableConfig:
     return table(name, table_type=table_type, json_types=types, key_pattern="drop/.*", **settings)
 
 
-@pytest.mark.parametrize(
-    ("format", "table_type", "in_tasks"),
-    [
-        ("parquet", "cow", True),
-        *(
-            pytest.param(format, table_type, in_tasks, marks=pytest.mark.whole)
-            for format in ("csv", "json", "parquet", "avro")
-            for table_type in ("cow", "mor")
-            for in_tasks in (False, True)
-            if (format, table_type, in_tasks) != ("parquet", "cow", True)
-        ),
-    ],
-)
+EVERY = product(BODIES, ("cow", "mor"), (False, True))
+
+
+@pytest.mark.parametrize(("format", "table_type", "in_tasks"), params(EVERY, short={("parquet", "cow", True)}))
 def test_the_dump_that_came_last_stays_in_whatever_batches_and_order(
     bench: Workbench, format: str, table_type: str, in_tasks: bool
 ) -> None:

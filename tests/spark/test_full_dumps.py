@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
-from support.workbench import COW, SCHEMA, Died, Workbench, dies_at, row, table
+from support.workbench import COW, SCHEMA, Died, Workbench, dies_at, params, row, table
 
 from sluice.batch.dumps import as_dump
 from sluice.batch.manifest import ManifestObject
@@ -52,14 +53,10 @@ def of(ids: Iterable[int], day: int) -> Prices:
 DAYS = [of(range(1, 11), 1), of(range(3, 12), 2), of([3, 4, 5, 6, 7, 12], 3)]
 
 
-@pytest.mark.parametrize(
-    ("table_type", "delete_mode"),
-    [
-        ("cow", "hard"),
-        ("mor", "soft"),
-        *(pytest.param(*pair, marks=pytest.mark.whole) for pair in (("cow", "soft"), ("mor", "hard"))),
-    ],
-)
+EVERY = product(("cow", "mor"), ("soft", "hard"))
+
+
+@pytest.mark.parametrize(("table_type", "delete_mode"), params(EVERY, short={("cow", "hard"), ("mor", "soft")}))
 def test_rows_that_a_later_dump_lacks_are_deleted_in_any_order_and_batches(
     bench: Workbench, table_type: str, delete_mode: str
 ) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
-from support.workbench import MOR, SCHEMA, Workbench, row, table
+from support.workbench import MOR, SCHEMA, Workbench, params, row, table
 
 from sluice_spark.errors import LaneLost, WriteUndone
 from sluice_spark.hudi import table as tables
@@ -39,15 +40,10 @@ def by(way: str, bench: Workbench) -> None:
         bench.in_tasks()
 
 
-@pytest.mark.parametrize(
-    ("way", "table_type"),
-    [
-        ("files", "cow"),
-        pytest.param("files", "mor", marks=WHOLE),
-        pytest.param("spark", "mor", marks=WHOLE),
-        pytest.param("spark", "cow", marks=WHOLE),
-    ],
-)
+EVERY = product(WAYS, ("cow", "mor"))
+
+
+@pytest.mark.parametrize(("way", "table_type"), params(EVERY, short={("files", "cow")}))
 def test_a_held_up_driver_commits_nothing_once_another_run_has_committed(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, way: str, table_type: str
 ) -> None:

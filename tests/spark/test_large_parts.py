@@ -14,7 +14,7 @@ import pytest
 from driving.mortality import Killed, Mortality
 from support.builders import avro_object, flattened
 from support.extent import WHOLE
-from support.workbench import MOR, SCHEMA, Workbench, row, table, told
+from support.workbench import MOR, SCHEMA, Workbench, params, row, table, told
 
 from sluice.batch.dumps import as_dump
 from sluice.batch.manifest import ManifestObject
@@ -57,15 +57,8 @@ def backlog(bench: Workbench, draw: random.Random) -> list[list[ManifestObject]]
     return [[bench.put(first, SCHEMA)], [bench.put(later[:99], SCHEMA), bench.put(later[99:] + late, SCHEMA)]]
 
 
-SHAPES = pytest.mark.parametrize(
-    ("table_type", "partition_by"),
-    [
-        ("cow", ("place",)),
-        ("mor", ("place",)),
-        pytest.param("cow", (), marks=pytest.mark.whole),
-        pytest.param("mor", (), marks=pytest.mark.whole),
-    ],
-)
+PLACED, UNPLACED = [(kind, ("place",)) for kind in ("cow", "mor")], [(kind, ()) for kind in ("cow", "mor")]
+SHAPES = pytest.mark.parametrize(("table_type", "partition_by"), params([*PLACED, *UNPLACED], short=PLACED))
 
 
 def merged_as_by_spark(bench: Workbench, batches: list[list[ManifestObject]], **settings: Any) -> TableConfig:
@@ -258,14 +251,10 @@ def of_kind(bench: Workbench, kind: str, **settings: Any) -> tuple[TableConfig, 
     return config, [[dump("A", range(ROWS), 1_000)], [dump("B", range(20, ROWS + 20), 2_000)]]
 
 
-@pytest.mark.parametrize(
-    ("table_type", "partition_by", "kind"),
-    [
-        pytest.param(*shape, kind, marks=() if (*shape, kind) == ("mor", ("place",), "truncate") else pytest.mark.whole)
-        for shape in product(("cow", "mor"), (("place",), ()))
-        for kind in ("backlog", "truncate", "dump", "history")
-    ],
-)
+EVERY = product(("cow", "mor"), (("place",), ()), ("backlog", "truncate", "dump", "history"))
+
+
+@pytest.mark.parametrize(("table_type", "partition_by", "kind"), params(EVERY, short={("mor", ("place",), "truncate")}))
 def test_a_large_merge_that_dies_behind_any_step_is_made_once(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, table_type: str, partition_by: tuple[str, ...], kind: str
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timezone
+from itertools import product
 from typing import Any
 from zlib import crc32
 
@@ -20,7 +21,7 @@ from support.merge_cases import (
     Group,
     row_text,
 )
-from support.workbench import Workbench, table
+from support.workbench import Workbench, params, table
 
 from sluice.config.table import TableConfig
 from sluice_spark.merge import driver_limits, part
@@ -125,17 +126,10 @@ TIMED_BATCHES = (
 PLACES = {1: LATE, 2: OLD, 3: OLD, 4: OLD, 5: LATE}
 
 
-@pytest.mark.parametrize(
-    ("way", "table_type"),
-    [
-        (FILES, "mor"),
-        (BY_SPARK, "cow"),
-        *(
-            pytest.param(*pair, marks=pytest.mark.whole)
-            for pair in ((FILES, "cow"), (BY_SPARK, "mor"), (TASKS, "cow"), (TASKS, "mor"))
-        ),
-    ],
-)
+WAYS = product((FILES, BY_SPARK, TASKS), ("cow", "mor"))
+
+
+@pytest.mark.parametrize(("way", "table_type"), params(WAYS, short={(FILES, "mor"), (BY_SPARK, "cow")}))
 def test_rows_lie_where_their_times_say_batch_by_batch_and_at_once(
     bench: Workbench, way: str, table_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

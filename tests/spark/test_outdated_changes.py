@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.builders import change, flattened
-from support.workbench import Workbench, table
+from support.workbench import Workbench, params, table
 
 from sluice.batch.kafka_watch import KafkaWatch
 from sluice.batch.manifest import ManifestObject
@@ -21,16 +21,8 @@ TEXT = ["null", "string"]
 SCHEMA = flattened({"id": "int", "name": TEXT})
 BY_OFFSET = {**SCHEMA, "fields": [field for field in SCHEMA["fields"] if field["name"] != "__lsn"]}
 # Small parts go through the driver by Arrow, those of tables with a history or in tasks through Spark.
-WAYS = pytest.mark.parametrize(
-    ("table_type", "way"),
-    [
-        pytest.param("cow", "driver", marks=pytest.mark.whole),
-        pytest.param("mor", "tasks", marks=pytest.mark.whole),
-        ("mor", "driver"),
-        pytest.param("cow", "tasks", marks=pytest.mark.whole),
-        pytest.param("cow", "history", marks=pytest.mark.whole),
-    ],
-)
+EVERY = (("cow", "driver"), ("mor", "tasks"), ("mor", "driver"), ("cow", "tasks"), ("cow", "history"))
+WAYS = pytest.mark.parametrize(("table_type", "way"), params(EVERY, short={("mor", "driver")}))
 
 
 def row(op: str, lsn: int, at: int, id: int, name: str | None = "n") -> dict[str, Any]:

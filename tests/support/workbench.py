@@ -9,7 +9,7 @@ import random
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,11 @@ READ_BY_OLD = Path(__file__).parents[1] / "spark" / "read_with_old_bundle.py"
 # Both table types share most of their code: `make test` runs a test of one of them.
 COW = pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
 MOR = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
+
+
+def params(every: Iterable[tuple[Any, ...]], *, short: Collection[tuple[Any, ...]]) -> list[Any]:
+    """The parameters of a test; `make test` runs those of `short` alone."""
+    return [pytest.param(*values, marks=() if values in short else pytest.mark.whole) for values in every]
 
 
 def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = "n") -> dict[str, Any]:
