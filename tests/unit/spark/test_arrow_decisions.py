@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -17,11 +18,17 @@ from pyspark.sql.types import StructType
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.source_tables import Floors
 from sluice.config.table import TableConfig
+from sluice_aws.s3.objects import ObjectSource
+from sluice_formats.records import reader_plan
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.logs import RECORD_KEY
 from sluice_spark.merge.by_arrow.covers import check_changes, check_table
-from sluice_spark.merge.by_arrow.decide import decide_changes, newest_changes, with_batch
+from sluice_spark.merge.by_arrow.decide import with_batch
+from sluice_spark.merge.by_arrow.driver_merge import decided_by_key, with_keys
 from sluice_spark.merge.by_arrow.keyed_rows import StoredRow, as_counts
+from sluice_spark.merge.by_arrow.large.merge import total
+from sluice_spark.merge.by_arrow.large.plan import LoadPlan
+from sluice_spark.merge.by_arrow.large.write import rows_to_store
 from sluice_spark.merge.by_arrow.rows import LeftToSpark, rows_schema
 from sluice_spark.merge.by_arrow.stored import WantedKeys, by_key, rows_in
 from sluice_spark.merge.driver_limits import MOST_CHANGES
@@ -59,11 +66,19 @@ def held(id: int, position: int, owed: str | None = None) -> dict[Any, StoredRow
 
 
 def decided(*changes: dict[str, Any], stored: dict[Any, StoredRow] | None = None, **settings: Any) -> Any:
+    keyed, wanted = with_keys(rows(*changes), ("id", "part"))
+    plan = plan_of(**settings)
+    own: Any = {"read_values": None}
+    present = {key: row for key, row in (stored or {}).items() if key in wanted.positions}
+    found = decided_by_key(keyed, wanted, present, plan, **own)
+    return SimpleNamespace(rows=rows_to_store(found.rows, plan), counts=total([found.counts]))
+
+
+def plan_of(*, lineage: Any = hidden.LINEAGE_WORDS, batch: str = "b-1", **settings: Any) -> LoadPlan:
     config = table(**settings)
-    table_rows = rows(*changes)
-    newest = newest_changes(table_rows, config)
-    own: Any = {"read_values": None, "config": config, "floors": Floors()}
-    return decide_changes(newest, table_rows, stored=stored or {}, **own)
+    reader = reader_plan(config, batch=batch, columns=(), inferred={})
+    source = ObjectSource("eu-west-1", "silver")
+    return LoadPlan(reader, TARGET, "s3://silver/db/t", source, config.keep_deleted_values, lineage)
 
 
 def left(*changes: dict[str, Any], stored: dict[Any, StoredRow] | None = None, **settings: Any) -> str:
@@ -101,9 +116,8 @@ def test_the_newest_change_of_each_key_wins_where_it_is_newer_than_the_table(see
     }
     found = decided(*changes, stored=stored)
     assert found.counts == counts
-    assert list(found.keys) == sorted(wins)
     assert found.rows.schema.names == list(TARGET)
-    assert [(row["id"], row["part"], row[hidden.POSITION], row["tags"]) for row in found.rows.to_pylist()] == [
+    assert sorted((row["id"], row["part"], row[hidden.POSITION], row["tags"]) for row in found.rows.to_pylist()) == [
         (*key, wins[key][hidden.POSITION], None if wins[key][hidden.DELETED] else [key[0]]) for key in sorted(wins)
     ]
 

@@ -2,7 +2,8 @@
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -14,10 +15,14 @@ from support.merge_cases import EVERY, KEEPING, Group, row_text
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.row_history import Change, Row, row_after
-from sluice.changes.source_tables import Floors
 from sluice.config.table import IGNORE, SOFT, TableConfig
-from sluice_spark.merge.by_arrow.decide import decide_changes, newest_changes
+from sluice_aws.s3.objects import ObjectSource
+from sluice_formats.records import reader_plan
+from sluice_spark.merge.by_arrow.decide import KEY
+from sluice_spark.merge.by_arrow.driver_merge import decided_by_key, with_keys
 from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow, as_counts, from_counts
+from sluice_spark.merge.by_arrow.large.merge import total
+from sluice_spark.merge.by_arrow.large.plan import LoadPlan
 from sluice_spark.merge.by_arrow.rows import rows_schema
 
 TARGET = {"id": "int", **dict.fromkeys(COLUMNS, "string"), **{c.name: c.spark_type for c in hidden.HIDDEN}}
@@ -34,17 +39,18 @@ class Table:
         """Merge changes of keys, and return the counts."""
         schema = rows_schema(TARGET)
         table = pa.Table.from_pylist([_raw(key, change) for key, change in changes], schema)
-        newest = newest_changes(table, self.config)
-        decided = decide_changes(
-            newest,
-            table,
-            stored=self._by_index(newest),
-            read_values=self._stored,
-            config=self.config,
-            floors=Floors(),
-        )
-        self.rows.update(zip(decided.keys, decided.rows.to_pylist()))
-        return decided.counts
+        keyed, wanted = with_keys(table, ("id",))
+        reader = reader_plan(self.config, batch="b-1", columns=(), inferred={})
+        own: Any = {"ignore_deletes": self.config.delete_mode == IGNORE}
+        plan = LoadPlan(reader, TARGET, "", ObjectSource("eu-west-1", "silver"), False, hidden.LINEAGE_WORDS, **own)
+        decided = decided_by_key(keyed, wanted, self._by_index(wanted.rows), plan, read_values=self._values)
+        self.rows.update({(row["id"],): row for row in decided.rows.to_pylist()})
+        return total([decided.counts])
+
+    def _values(self, needs: pa.Table, plan: LoadPlan, columns: Collection[str]) -> dict[Key, StoredRow]:
+        rows = self._stored(needs, columns)
+        own: Any = {key: {**row.values, KEY: str(*key), hidden.INEXACT: 0} for key, row in rows.items()}
+        return {(*key, str(*key)): replace(row, values=own[key]) for key, row in rows.items()}
 
     def _by_index(self, newest: pa.Table) -> dict[Key, StoredRow]:
         """The stored rows as the index of keys has them: at the highest position, where a change is above that."""
@@ -55,7 +61,7 @@ class Table:
             for key, row in self._stored(newest, ()).items()
         }
 
-    def _stored(self, wanted: pa.Table, columns: Sequence[str]) -> dict[Key, StoredRow]:
+    def _stored(self, wanted: pa.Table, columns: Collection[str]) -> dict[Key, StoredRow]:
         rows = {(id,): self.rows.get((id,)) for id in wanted.column("id").to_pylist()}
         return {
             key: StoredRow(row[hidden.POSITION], row[hidden.OWED], "", 0, values={name: row[name] for name in columns})

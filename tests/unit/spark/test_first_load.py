@@ -25,7 +25,7 @@ from sluice_spark.merge.by_arrow.large.destinations import Destination, destinat
 from sluice_spark.merge.by_arrow.large.merge import _counted, _totals
 from sluice_spark.merge.by_arrow.large.messages import messages_of
 from sluice_spark.merge.by_arrow.large.plan import LoadPlan, check_first_load
-from sluice_spark.merge.by_arrow.large.write import routed_rows, stored_rows, written_files
+from sluice_spark.merge.by_arrow.large.write import routed_rows, rows_to_store, written_files
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
 
 ID, NAME = plain_column("id", "int", False, "int"), plain_column("name", "string", True, "string")
@@ -246,7 +246,7 @@ def test_a_part_beyond_its_bound_is_left_to_spark_before_it_is_sent() -> None:
 def test_of_a_deleted_row_its_key_and_hidden_columns_are_stored() -> None:
     plan = load_plan()
     rows = pa.Table.from_batches([batch(plan, (1, "gone", "1", "d"), (2, "here", "2", "c"))])
-    assert stored_rows(rows, plan).select(["id", "name", hidden.DELETED, hidden.POSITION]).to_pylist() == [
+    assert rows_to_store(rows, plan).select(["id", "name", hidden.DELETED, hidden.POSITION]).to_pylist() == [
         {"id": 1, "name": None, hidden.DELETED: True, hidden.POSITION: "1"},
         {"id": 2, "name": "here", hidden.DELETED: False, hidden.POSITION: "2"},
     ]

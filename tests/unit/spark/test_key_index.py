@@ -18,7 +18,7 @@ from sluice.hudi.file_slices import Committed, FileSlice, data_file
 from sluice_spark.hudi import logs
 from sluice_spark.hudi.logs import RECORD_KEY, LogBlock, LogRow, log_of
 from sluice_spark.merge.by_arrow import stored
-from sluice_spark.merge.by_arrow.decide import StoredRow
+from sluice_spark.merge.by_arrow.keyed_rows import StoredRow
 from sluice_spark.merge.by_arrow.rewrite import FileWork
 from sluice_spark.merge.by_arrow.stored import WantedKeys, stored_rows
 from sluice_spark.merge.key_index import BaseKeys, KeyIndex

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from sluice.hudi.file_slices import DataFile, FileSlice
-from sluice_spark.merge.by_arrow.decide import StoredRow
+from sluice_spark.merge.by_arrow.keyed_rows import StoredRow
 from sluice_spark.merge.by_arrow.placement import Placed, RowsPlace, places_of_rows
 
 FIRST = "20261122205211687"

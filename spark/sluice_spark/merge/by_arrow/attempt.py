@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from sluice.batch.dumps import floors_of, refusal_of
 from sluice.batch.kafka_watch import KafkaWatch, watched
@@ -12,28 +13,23 @@ from sluice.batch.merged_again import merged_again
 from sluice.batch.outcome import HISTORY_CHANGES, HISTORY_STAGE, READ_STAGE
 from sluice.batch.unexpected import unexpected_in
 from sluice.changes.log_restart import SeenObject
-from sluice.config.table import IGNORE, MOR
-from sluice.hudi.file_slices import Committed
-from sluice_spark.hudi.facts import CommitResult, TableFacts
-from sluice_spark.hudi.needed_members import missing_in_engine
-from sluice_spark.hudi.slices import newest_slices
+from sluice_spark.hudi.facts import CommitResult
 from sluice_spark.log import failure_place
 from sluice_spark.merge.by_arrow.commit import commit, evolves
-from sluice_spark.merge.by_arrow.covers import WRITTEN_IN_DRIVER, check_slices, check_table
+from sluice_spark.merge.by_arrow.covers import WRITTEN_IN_DRIVER
 from sluice_spark.merge.by_arrow.decide import NO_CHANGES
-from sluice_spark.merge.by_arrow.driver_merge import PartDecision, TableRows, merge_in_driver
+from sluice_spark.merge.by_arrow.driver_merge import merge_in_driver
 from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_objects, leave_unmerged
 from sluice_spark.merge.by_arrow.large.merge import LargeMerge, read_in_driver, read_in_tasks
 from sluice_spark.merge.by_arrow.large.pieces import PIECES, Share, divided_objects, share_reader
-from sluice_spark.merge.by_arrow.large.plan import MOST_PARTS, LoadPlan, check_first_load, part_count
+from sluice_spark.merge.by_arrow.large.plan import MOST_PARTS, LoadPlan, part_count
 from sluice_spark.merge.by_arrow.rewrite import FileWork
-from sluice_spark.merge.by_arrow.rows import LeftToSpark, check_columns
+from sluice_spark.merge.by_arrow.rows import LeftToSpark
+from sluice_spark.merge.by_arrow.table_plans import PartDecision, TableRows, history_rows, part_plan, with_files
 from sluice_spark.merge.commit import raise_floors
 from sluice_spark.merge.context import MergedPart, PartContext
 from sluice_spark.merge.driver_limits import are_few
-from sluice_spark.merge.history_table import history_part, history_plan
-from sluice_spark.merge.plan import column_types
-from sluice_spark.merge.prepare import Prepared, table_facts
+from sluice_spark.merge.prepare import Prepared
 from sluice_spark.merge.read import SeenObjects, shared_out
 
 # Why parts are too large, or too unusual, for the driver's merge of single keys, but not for one of whole slices.
@@ -108,20 +104,7 @@ def _decided(part: PartContext, prepared: Prepared) -> PartDecision | None:
 def _large_merge(part: PartContext, prepared: Prepared, read: DecodedObjects | None = None) -> PartDecision:
     """`read` are the objects where they are decoded already."""
     planned, config, objects, facts = prepared.planned, part.config, prepared.objects, prepared.facts
-    plan = LoadPlan(
-        planned.plan,
-        column_types(planned.target),
-        part.hudi.path,
-        part.services.source,
-        config.keep_deleted_values,
-        config.lineage,
-        prepared.source_clock,
-        ignore_deletes=config.delete_mode == IGNORE,
-        floors=facts.floor,
-        purged=facts.purged,
-        dumps=floors_of(objects, config),
-    )
-    plan = _for_table(part, facts, plan)
+    plan = with_files(part, facts, part_plan(part, prepared))
     if config.history and (facts.floor or plan.dumps):
         raise LeftToSpark("history")  # truncates end the states of rows
     with part.stages.timed(READ_STAGE):
@@ -129,7 +112,9 @@ def _large_merge(part: PartContext, prepared: Prepared, read: DecodedObjects | N
         judged = watched(KafkaWatch.from_dict(part.claimed.watch), seen, config)
         if judged.refused or judged.parked:
             raise LeftToSpark("set_aside")
-        history = _large_history(part, prepared, plan, read) if config.history and load is not None else None
+        history = None
+        if config.history and load is not None:
+            history = history_rows(part, prepared, plan, partial(_large_history, objects=objects, read=read))
     counts = {**NO_CHANGES, **merged_again(objects, seen)}
     if load is None:
         return PartDecision(None, counts, judged, seen)
@@ -143,46 +128,15 @@ def _large_merge(part: PartContext, prepared: Prepared, read: DecodedObjects | N
     return PartDecision(load if load.rows else None, counts, judged, seen, history, load.truncates)
 
 
-def _for_table(part: PartContext, facts: TableFacts, plan: LoadPlan) -> LoadPlan:
-    """The plan of a merge into the table of a part. Raises LeftToSpark."""
-    config = part.config
-    plan = replace(plan, in_logs=config.table_type == MOR, rows=facts.rows)
-    if facts.empty:
-        check_first_load(config, facts, plan)
-        return plan
-    check_table(config, facts, plan.target)
-    check_columns(plan.reader, plan.target)
-    missing = missing_in_engine(part.spark, facts.record_index)
-    if missing:
-        raise LeftToSpark("engine", ", ".join(missing))
-    slices = newest_slices(part.services.objects, part.hudi.path, facts.timeline, partitioned=bool(config.partition_by))
-    check_slices(slices)
-    return replace(plan, slices=slices, committed=Committed.of(facts.timeline))
-
-
-def _large_history(part: PartContext, prepared: Prepared, plan: LoadPlan, read: DecodedObjects | None) -> TableRows:
+def _large_history(
+    table: TableRows, plan: LoadPlan, *, objects: Sequence[ManifestObject], read: DecodedObjects | None
+) -> TableRows:
     """The changes that the history table doesn't hold, by a reading of its own. Raises LeftToSpark."""
-    own = history_part(part)
-    facts = table_facts(own)
-    try:
-        planned = history_plan(prepared.planned, facts)
-        plan = replace(
-            plan,
-            target=column_types(planned.target),
-            table_uri=own.hudi.path,
-            lineage=own.config.lineage,
-            ignore_deletes=False,
-            history=True,
-        )
-        plan = _for_table(own, facts, plan)
-        load, _ = _read_large_merge(own, prepared.objects, plan, read)
-    except LeftToSpark as left:
-        own.services.tables.keep(own.config, facts)
-        raise LeftToSpark("history", f"{left}") from left
-    if load is None or not load.rows:
-        return TableRows(own, facts, planned.target, None, load.counts if load is not None else NO_CHANGES)
-    load = replace(load, evolves=evolves(planned.target, own.config, facts))
-    return TableRows(own, facts, planned.target, load, load.counts)
+    load, _ = _read_large_merge(table.part, objects, plan, read)
+    if load is None:
+        return table
+    rows = replace(load, evolves=evolves(table.target, table.part.config, table.facts)) if load.rows else None
+    return replace(table, rows=rows, counts=load.counts)
 
 
 def _refuse_doubtful_dumps(part: PartContext, objects: Sequence[ManifestObject], load: LargeMerge) -> None:

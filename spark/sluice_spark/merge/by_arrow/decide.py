@@ -1,101 +1,226 @@
-"""Decides by Arrow which rows a part's changes write, and counts what became of each change.
+"""Decides by Arrow which rows changes write, beside the stored rows of their keys, and counts what became of each.
 
-The Arrow form of `merge.by_spark.latest` and `decide`. Keys that rows of a snapshot may share are left to Spark.
+The Arrow form of `merge.by_spark.latest` and `decide`. The changes are those of a small part, or of one part of a large
+merge: with all changes of its keys, the stored rows of these but for their values, and every truncate of the batch.
 """
 
 from __future__ import annotations
 
-import dataclasses
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
-from typing import Any, Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.changes import hidden_columns as hidden
-from sluice.changes.outdated import LATER, REWOUND, ChangePlace, suspicions_in
-from sluice.changes.source_tables import Floors
-from sluice.config.table import IGNORE, TableConfig
-from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow, as_tombstones, flat, keys_of
+from sluice.changes.outdated import LATER, REWOUND, UNTIMED, ChangePlace, suspicions_in
+from sluice.changes.source_tables import Floors, concerns
+from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow, flat, keys_of
+from sluice_spark.merge.by_arrow.large.plan import LoadPlan
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
-from sluice_spark.merge.by_arrow.unchanged_values import completed_rows, is_partial, unchanged_columns
+from sluice_spark.merge.by_arrow.unchanged_values import completed_rows, is_partial
+
+# Columns beside the table's own: Hudi's text of a row's key; the number of the slice that holds the key, null for none;
+# the partition that the row belongs to and its bytes, both where rows are counted alone.
+KEY, FILE, PATH, BYTES = "key", "file", "path", "bytes"
+NO_ROW = (hidden.TRUNCATE, hidden.MESSAGE)
+PLACE_COLUMNS = (hidden.POSITION, hidden.OFFSET, hidden.PARTITION, hidden.SOURCE_TS_MS, hidden.OP)
+NO_CHANGES = dict.fromkeys(("read", "winning", "deleted", "overtaken", "losing", "repeated"), 0)
+BYTES_OF_ROW = 200  # of one whose values aren't at hand where rows are counted
 
 
 @dataclass(frozen=True)
-class DecidedChanges:
-    """The rows to write, one per key in the table's columns, their keys in the same order, and the part's counts.
+class PartRows:
+    """The rows to write, in the columns of the changes and with FILE, and what became of the changes.
 
-    `suspicions` counts keys that lost a change that may be later than what they hold.
+    `needs` are the keys whose stored rows must be read with their values first, with all of them where it `needs_whole`
+    rows; there are no rows then. `truncates` are source tables and positions, `sources` the source tables of changes
+    and stored rows. `replaced` says how many rows a full dump deletes, and how many there are after it. `suspicions`
+    counts keys that lost a change that may be later than what they hold, by `outdated.suspicion`.
     """
 
     rows: pa.Table
-    keys: Sequence[Key]
-    counts: dict[str, int]
-    suspicions: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    needs: pa.Table | None = None
+    truncates: frozenset[tuple[str | None, str]] = frozenset()
+    sources: frozenset[str | None] = frozenset()
+    replaced: tuple[int, int] = (0, 0)
+    suspicions: Mapping[str, int] = field(default_factory=dict)
+    needs_whole: bool = True
 
 
-# Reads the rows that the table holds of the keys of changes, all of which it has, with the values of some columns.
-ReadValues = Callable[[pa.Table, Sequence[str]], Mapping[Key, StoredRow]]
-NO_CHANGES = dict.fromkeys(("read", "winning", "deleted", "overtaken", "losing", "repeated"), 0)
+@dataclass(frozen=True)
+class _Keys:
+    """Each key's newest change, and beside it the number of its stored row, null for none, and what becomes of it."""
+
+    newest: pa.Table
+    stored: pa.Array
+    wins: pa.Array
+    completes: pa.Array
 
 
-def newest_changes(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Each key's newest change by position. `rows` are those of `arrow_rows`.
+def decided_part(changes: pa.Table, stored: pa.Table, plan: LoadPlan, *, source_clock: bool | None = None) -> PartRows:
+    """The rows of a part. `changes` and `stored` have the record key's columns, KEY and hidden columns; `stored` FILE.
 
-    Raises LeftToSpark where rows of a snapshot may share a key.
+    `source_clock`: the changes' times are the source's; None where nobody asks for suspicions. Raises LeftToSpark.
     """
-    keys, positions = [rows.column(name) for name in config.record_key], rows.column(hidden.POSITION)
-    if not config.append_only and may_share_keys(keys, positions, rows.column(hidden.OP)):
-        raise LeftToSpark("shared_keys")
-    return rows.take(newest_places(keys, positions)).combine_chunks()
+    ops = changes.column(hidden.OP)
+    truncates = changes.filter(pc.equal(ops, hidden.TRUNCATE))
+    beside = pc.is_in(ops, value_set=pa.array(NO_ROW))
+    rows = changes.filter(pc.invert(beside)) if pc.any(beside).as_py() else changes
+    raised = [(source, position) for source, position in zip(_sources(truncates), _texts(truncates, hidden.POSITION))]
+    floors = plan.floors.raised(raised)
+    if len(pc.unique(stored.column(KEY))) < stored.num_rows:
+        raise LeftToSpark("stored_twice")
+    keys = _keys(rows, stored, floors, plan)
+    cut = _floor_of(stored, Floors(topic=floors.topic).raised(raised))
+    sources: frozenset[str | None] = frozenset()
+    touched = pa.array([False] * stored.num_rows, pa.bool_())
+    emptied = touched
+    if truncates.num_rows and plan.slices and not plan.ignore_deletes:
+        _refuse_doubt(stored, raised, floors)
+        above = pc.greater(stored.column(hidden.POSITION), cut)
+        touched = flat(pc.and_(pc.and_(above, pc.greater(cut, "")), pc.is_valid(stored.column(hidden.OWED))))
+        decided = keys.newest.filter(pc.or_(keys.wins, keys.completes)).column(KEY)
+        older = pc.and_(pc.less(stored.column(hidden.POSITION), cut), pc.invert(stored.column(hidden.DELETED)))
+        emptied = flat(pc.and_(older, pc.invert(pc.is_in(stored.column(KEY), value_set=flat(decided)))))
+        if plan.keep_deleted_values and pc.any(emptied).as_py():
+            raise LeftToSpark("kept_values")
+    if floors.by_source:
+        sources = frozenset((*pc.unique(_source(rows)).to_pylist(), *pc.unique(_source(stored)).to_pylist()))
+    histories, needs = _histories(keys, stored, touched, plan)
+    if needs is not None:
+        supplied = pc.any(pc.and_(keys.completes, pc.invert(keys.wins))).as_py()
+        whole = plan.ignore_deletes or supplied or pc.any(touched).as_py()
+        return PartRows(changes.slice(0, 0), needs=needs, needs_whole=bool(whole))
+    winners = keys.newest.filter(pc.and_(keys.wins, pc.invert(keys.completes)))
+    made = [winners]
+    counts = Counter(
+        read=changes.num_rows,
+        keys=keys.newest.num_rows,
+        truncates=truncates.num_rows,
+        messages=changes.num_rows - rows.num_rows - truncates.num_rows,
+        winning=winners.num_rows,
+        deleted=_count(winners.column(hidden.DELETED)),
+        losing=keys.newest.num_rows - winners.num_rows,
+        repeated=_count(pc.equal(keys.newest.column(hidden.POSITION), _of(stored, hidden.POSITION, keys.stored))),
+        inexact=pc.sum(keys.newest.filter(keys.wins).column(hidden.INEXACT)).as_py() or 0,
+    )
+    if histories:
+        completed = completed_rows(
+            rows, histories, record_key=(*plan.record_key, KEY), floors=floors, ignore_deletes=plan.ignore_deletes
+        )
+        made.append(completed.rows)
+        counts["winning"] += len(completed.keys) - completed.supplied
+        counts["deleted"] += completed.deleted
+        counts["losing"] -= _count(pc.is_in(completed.rows.column(KEY), value_set=flat(keys.newest.column(KEY))))
+        counts["supplied"], counts["owed"] = completed.supplied, completed.owed
+    if truncates.num_rows and plan.slices and not plan.ignore_deletes:
+        made.append(_emptied(stored.filter(emptied), cut.filter(emptied), truncates, changes.schema))
+        counts["truncated"] = made[-1].num_rows
+        counts.update(supplied=0, owed=0)
+    result = pa.concat_tables(made).combine_chunks()
+    file = stored.column(FILE).take(pc.index_in(result.column(KEY), value_set=flat(stored.column(KEY))))
+    result = result.append_column(FILE, file)
+    suspicions: Mapping[str, int] = {}
+    if source_clock is not None and not plan.append_only:
+        suspicions = _suspicions(rows, keys, stored, floors, source_clock=source_clock)
+    replaced = _replaced(keys, stored, result, raised, plan)
+    return PartRows(result, counts, None, frozenset(raised), sources, replaced, suspicions)
 
 
-def newest_places(keys: Sequence[Any], positions: Any) -> pa.Array:
-    """The place of each key's change with the highest position. `keys` has a column or several."""
+def _suspicions(
+    rows: pa.Table, keys: _Keys, stored: pa.Table, floors: Floors, *, source_clock: bool
+) -> Mapping[str, int]:
+    newest = keys.newest.select([*PLACE_COLUMNS, KEY])
+    latest = newest
+    if not source_clock:
+        place = newest.schema.get_field_index(hidden.SOURCE_TS_MS)
+        latest = newest.set_column(place, newest.schema.field(place), pa.nulls(newest.num_rows, pa.int64()))
+    elif newest.num_rows < rows.num_rows:
+        places = _last_places(rows.column(KEY), rows.column(hidden.SOURCE_TS_MS), rows.column(hidden.OFFSET))
+        latest = rows.select([*PLACE_COLUMNS, KEY]).take(places)
+        latest = latest.take(pc.index_in(newest.column(KEY), value_set=flat(latest.column(KEY))))
+    counts = Counter(_suspicions_of_keys(latest.filter(keys.wins), newest.filter(keys.wins)))
+    lost = pc.and_(pc.invert(keys.wins), pc.is_valid(keys.stored))
+    held = stored.take(keys.stored.filter(lost))
+    own = zip(*(held.column(name).to_pylist() for name in (hidden.POSITION, hidden.PARTITION, hidden.SOURCE_TS_MS)))
+    counts.update(suspicions_in(zip(_places_of(latest.filter(lost)), (ChangePlace(*values) for values in own))))
+    behind = pc.and_(pc.invert(keys.wins), pc.is_null(keys.stored))
+    if pc.any(behind).as_py():  # they lost to a truncate alone, whose time and partition nothing tells
+        lost_at = latest.filter(behind).column(hidden.POSITION).to_pylist()
+        floors_at = _floor_of(keys.newest.filter(behind), floors).to_pylist()
+        pairs = [(ChangePlace(at, 0, None), ChangePlace(floor, 0, None)) for at, floor in zip(lost_at, floors_at)]
+        counts[UNTIMED] += suspicions_in(pairs).get(UNTIMED, 0)
+    return {word: count for word, count in counts.items() if count}
+
+
+def _keys(rows: pa.Table, stored: pa.Table, floors: Floors, plan: LoadPlan) -> _Keys:
+    """What becomes of each key's newest change. A change that is newer than its floor is newer than one that isn't."""
+    above = rows
+    if floors:
+        above = rows.filter(pc.greater(rows.column(hidden.POSITION), _floor_of(rows, floors)))
+    keys, positions = above.column(KEY), above.column(hidden.POSITION)
+    if not plan.append_only and _may_share_keys(keys, above.column(hidden.OP)):
+        raise LeftToSpark("shared_keys")  # perhaps: rows of one snapshot are compared by their values
+    newest = above.take(newest_places(keys, positions))
+    count = newest.num_rows
+    if above.num_rows < rows.num_rows:
+        lost = rows.filter(pc.invert(pc.is_in(rows.column(KEY), value_set=flat(newest.column(KEY)))))
+        newest = pa.concat_tables([newest, lost.take(newest_places(lost.column(KEY), lost.column(hidden.POSITION)))])
+    newest = newest.combine_chunks()
+    at = flat(pc.index_in(newest.column(KEY), value_set=flat(stored.column(KEY))))
+    if plan.append_only and (newest.num_rows < rows.num_rows or at.null_count < len(at)):
+        raise LeftToSpark("came_before")  # perhaps: the records are compared
+    position, held = flat(newest.column(hidden.POSITION)), _of(stored, hidden.POSITION, at)
+    if plan.purged is not None and pc.any(pc.less_equal(rows.column(hidden.POSITION), plan.purged)).as_py():
+        raise LeftToSpark("purge_floor")
+    counts = pa.array([number < count for number in range(newest.num_rows)], pa.bool_())
+    wins = pc.and_(counts, pc.fill_null(pc.greater(position, held), True))
+    partial = flat(is_partial(newest, ignore_deletes=plan.ignore_deletes))
+    owes = pc.is_valid(_of(stored, hidden.OWED, at))
+    supplies = pc.and_(owes, pc.or_(partial, pc.fill_null(pc.less(position, held), False)))
+    return _Keys(newest, at, wins, pc.and_(counts, pc.if_else(wins, partial, supplies)))
+
+
+def _histories(
+    keys: _Keys, stored: pa.Table, touched: pa.Array, plan: LoadPlan
+) -> tuple[dict[Key, StoredRow | None], pa.Table | None]:
+    """The stored rows of the keys whose history decides, None for a new key; or the keys whose rows must be read."""
+    names = [*plan.record_key, KEY]
+    completing = keys.newest.filter(keys.completes).select(names)
+    histories: dict[Key, StoredRow | None] = {key: plan.held.get(key) for key in keys_of(completing, names)}
+    present = pc.is_valid(keys.stored.filter(keys.completes))
+    wanted = pa.concat_tables([completing.filter(present), stored.filter(touched).select(names)])
+    own = keys_of(wanted, names)
+    if any(key not in plan.held for key in own):
+        places = pc.index_in(wanted.column(KEY), value_set=flat(stored.column(KEY)))
+        return {}, stored.select([*names, hidden.POSITION, FILE]).take(places)
+    histories.update({key: plan.held[key] for key in own})
+    return histories, None
+
+
+def newest_places(keys: Any, positions: Any) -> pa.Array:
+    """The place of each key's change with the highest position."""
     count = len(positions)
-    if len(keys) == 1 and pc.count_distinct(keys[0]).as_py() == count:
+    if pc.count_distinct(keys).as_py() == count:
         return pa.array(range(count), pa.int64())
-    return _last_places(keys, [positions])
+    return _last_places(keys, positions)
 
 
-def latest_places(keys: Sequence[Any], times: Any, offsets: Any) -> pa.Array:
-    """The place of each key's latest change by the source's time, then by offset: as `newest_places` orders the keys.
-
-    Of rows in which a key repeats.
-    """
-    return _last_places(keys, [times, offsets])
-
-
-def _last_places(keys: Sequence[Any], by: Sequence[Any]) -> pa.Array:
+def _last_places(keys: Any, *by: Any) -> pa.Array:
     """The place of each key's last row by these columns, in the order of the keys. Nulls come first."""
-    names, orders = [str(number) for number in range(len(keys))], [f"by{number}" for number in range(len(by))]
-    rows = pa.table([*keys, *by], names=[*names, *orders])
-    sort_keys = [*((name, "ascending") for name in names), *((name, "descending") for name in orders)]
-    order = pc.sort_indices(rows, sort_keys=sort_keys)
-    return order.filter(pc.invert(_repeats(rows.select(names).take(order))))
+    orders = [f"by{number}" for number in range(len(by))]
+    rows = pa.table([keys, *by], names=["key", *orders])
+    order = pc.sort_indices(rows, sort_keys=[("key", "ascending"), *((name, "descending") for name in orders)])
+    ordered = flat(rows.column("key").take(order))
+    changes = pc.not_equal(ordered.slice(1), ordered.slice(0, max(0, len(ordered) - 1)))
+    return order.filter(pa.concat_arrays([pa.array([True] * min(1, len(ordered)), pa.bool_()), changes]))
 
 
-PLACE_COLUMNS = (hidden.POSITION, hidden.OFFSET, hidden.PARTITION, hidden.SOURCE_TS_MS, hidden.OP)
-
-
-def latest_changes(rows: pa.Table, newest: pa.Table, keys: Sequence[Any], *, source_clock: bool) -> pa.Table:
-    """PLACE_COLUMNS of each key's latest change by the source's time, in the order of the keys of `newest`.
-
-    `newest` are each key's newest changes among `rows` by position, and `keys` the columns of the key of `rows`.
-    Without `source_clock` the rows' times are another's, and left out.
-    """
-    if newest.num_rows == rows.num_rows or not source_clock:
-        alone = newest.select(list(PLACE_COLUMNS))
-        times = PLACE_COLUMNS.index(hidden.SOURCE_TS_MS)
-        field = alone.schema.field(times)
-        return alone if source_clock else alone.set_column(times, field, pa.nulls(alone.num_rows, field.type))
-    places = latest_places(keys, rows.column(hidden.SOURCE_TS_MS), rows.column(hidden.OFFSET))
-    return rows.select(list(PLACE_COLUMNS)).take(places)
-
-
-def suspicions_of_keys(latest: pa.Table, newest: pa.Table) -> dict[str, int]:
+def _suspicions_of_keys(latest: pa.Table, newest: pa.Table) -> dict[str, int]:
     """How many keys hold a change of a batch, though another one of it is later: `outdated.suspicion` by word.
 
     In the order of a batch alone, a change without a time is not later than another.
@@ -106,123 +231,105 @@ def suspicions_of_keys(latest: pa.Table, newest: pa.Table) -> dict[str, int]:
     )
     if not pc.any(later).as_py():
         return {}
-    pairs = zip(places_of(latest.filter(later)), places_of(newest.filter(later)))
+    pairs = zip(_places_of(latest.filter(later)), _places_of(newest.filter(later)))
     return {name: count for name, count in suspicions_in(pairs).items() if name in (LATER, REWOUND)}
 
 
-def places_of(rows: pa.Table) -> list[ChangePlace]:
+def _places_of(rows: pa.Table) -> list[ChangePlace]:
     """Each row's place."""
     columns = (hidden.POSITION, hidden.PARTITION, hidden.SOURCE_TS_MS, hidden.OP)
     return [ChangePlace(*values) for values in zip(*(rows.column(name).to_pylist() for name in columns))]
 
 
-def may_share_keys(keys: Sequence[Any], positions: Any, operations: Any) -> bool:
+def _may_share_keys(keys: Any, operations: Any) -> bool:
     """Whether two rows that a snapshot may have read have one key (`shared_keys.with_snapshots`)."""
     read = pc.or_kleene(pc.is_null(operations), pc.equal(operations, hidden.SNAPSHOT_READ))
-    read_positions = positions.filter(read)
-    return len(newest_places([key.filter(read) for key in keys], read_positions)) < len(read_positions)
+    read_keys = keys.filter(read)
+    return bool(pc.count_distinct(read_keys).as_py() < len(read_keys))
 
 
-def _repeats(ordered: pa.Table) -> pa.Array:
-    """For each row, whether it equals the row before it."""
-    count = ordered.num_rows
-    if count < 2:
-        return pa.array([False] * count, pa.bool_())
-    columns = [flat(column) for column in ordered.columns]
-    same = reduce(pc.and_, (pc.equal(column.slice(1), column.slice(0, count - 1)) for column in columns))
-    return pa.concat_arrays([pa.array([False], pa.bool_()), same])
+def _emptied(stored: pa.Table, cut: pa.Array, truncates: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Stored rows as the tombstones of their truncates, at the positions `cut`."""
+    at = pc.index_in(cut, value_set=flat(truncates.column(hidden.POSITION)))
+    own = {hidden.DELETED: True, hidden.INEXACT: 0, BYTES: BYTES_OF_ROW}
+    of_truncate = (hidden.POSITION, hidden.OP, hidden.SOURCE_TS_MS, hidden.OBJECT, hidden.OFFSET, hidden.PARTITION)
+    arrays: list[Any] = []
+    for item in schema:
+        if item.name in own:
+            arrays.append(pa.repeat(pa.scalar(own[item.name], item.type), stored.num_rows))
+        elif item.name in of_truncate:
+            arrays.append(truncates.column(item.name).take(at))
+        elif item.name in stored.schema.names and item.name != hidden.OWED:
+            arrays.append(stored.column(item.name).cast(item.type))
+        else:
+            arrays.append(pa.nulls(stored.num_rows, item.type))
+    return pa.table(arrays, schema=schema)
 
 
-def decide_changes(
-    newest: pa.Table,
-    changes: pa.Table,
-    *,
-    stored: Mapping[Key, StoredRow],
-    read_values: ReadValues,
-    config: TableConfig,
-    floors: Floors,
-    latest: pa.Table | None = None,
-) -> DecidedChanges:
-    """The rows that are newer than the table's, or complete them, and the counts of `changes`.
-
-    `stored` has the rows of the changes' keys that the table holds, `read_values` reads values of them. `floors` are
-    the table's; all changes are above them. `latest` are the keys' latest changes (`latest_changes`), None where
-    Kafka's order says nothing.
-    """
-    keys, ignore_deletes = keys_of(newest, config.record_key), config.delete_mode == IGNORE
-    positions = newest.column(hidden.POSITION).to_pylist()
-    held = [stored.get(key) for key in keys]
-    if config.append_only and (changes.num_rows > len(keys) or any(row is not None for row in held)):
-        raise LeftToSpark("came_before")  # perhaps: the records are compared
-    wins = [row is None or position > row.position for position, row in zip(positions, held)]
-    partial = is_partial(newest, ignore_deletes=ignore_deletes).to_pylist()
-    # A change that loses still supplies columns that the row owes; one that is stored already may have older ones of
-    # its key with it.
-    completes = [
-        is_one if won or row is None else row.owed is not None and (is_one or position < row.position)
-        for is_one, won, row, position in zip(partial, wins, held, positions)
-    ]
-    won = [is_won and not completed for is_won, completed in zip(wins, completes)]
-    winners = newest.filter(pa.array(won, pa.bool_()))
-    counts = {
-        "read": changes.num_rows,
-        "winning": winners.num_rows,
-        "deleted": pc.sum(winners.column(hidden.DELETED).cast(pa.int64())).as_py() or 0,
-        "overtaken": changes.num_rows - len(keys),
-        "losing": len(keys) - winners.num_rows,
-        "repeated": sum(row is not None and position == row.position for position, row in zip(positions, held)),
-    }
-    inexact = pc.sum(newest.filter(pa.array(wins, pa.bool_())).column(hidden.INEXACT)).as_py()
-    if inexact:
-        counts["inexact"] = inexact
-    if not config.keep_deleted_values:
-        winners = as_tombstones(winners, record_key=config.record_key)
-    won_keys = [key for key, is_won in zip(keys, won) if is_won]
-    if any(completes):
-        wanted = {key: row for key, row, is_one in zip(keys, held, completes) if is_one}
-        present = newest.filter(pa.array([is_one and row is not None for is_one, row in zip(completes, held)]))
-        if present.num_rows:
-            # A row that stays in place is written again whole.
-            whole = ignore_deletes or not all(is_won for is_won, is_one in zip(wins, completes) if is_one)
-            every = [name for name in present.schema.names if name not in (hidden.UNCHANGED, hidden.INEXACT)]
-            wanted.update(read_values(present, every if whole else unchanged_columns(present)))
-        completed = completed_rows(
-            changes, wanted, record_key=config.record_key, floors=floors, ignore_deletes=ignore_deletes
-        )
-        winners = pa.concat_tables([winners, completed.rows])
-        won_keys += completed.keys
-        new = len(completed.keys) - completed.supplied
-        counts["winning"] += new
-        counts["deleted"] += completed.deleted
-        counts["losing"] -= len(completed.keys)
-        counts.update(supplied=completed.supplied, owed=completed.owed)
-    winners = winners.drop_columns([hidden.UNCHANGED, hidden.INEXACT])
-    return DecidedChanges(winners, won_keys, counts, _suspicions(newest, latest, held, wins))
+def _refuse_doubt(stored: pa.Table, truncates: Sequence[tuple[str | None, str]], floors: Floors) -> None:
+    """Raise LeftToSpark for live rows of an unknown source table that a truncate may be about: they are counted."""
+    unclear = [position for source, position in truncates if not concerns(source, None, floors.topic)]
+    if unclear:
+        older = pc.less(stored.column(hidden.POSITION), max(unclear))
+        live = pc.and_(older, pc.invert(stored.column(hidden.DELETED)))
+        if pc.any(pc.and_(live, pc.is_null(_source(stored)))).as_py():
+            raise LeftToSpark("sources")
 
 
-def _suspicions(
-    newest: pa.Table, latest: pa.Table | None, held: Sequence[StoredRow | None], wins: Sequence[bool]
-) -> dict[str, int]:
-    if latest is None:
-        return {}
-    won = pa.array(wins, pa.bool_())
-    counts = suspicions_of_keys(latest.filter(won), newest.filter(won))
-    lost = [row for row, is_won in zip(held, wins) if row is not None and not is_won]
-    winners = (ChangePlace(row.position, row.partition, row.source_ts_ms) for row in lost)
-    for name, count in suspicions_in(zip(places_of(latest.filter(pc.invert(won))), winners)).items():
-        counts[name] = counts.get(name, 0) + count
-    return counts
+def _replaced(
+    keys: _Keys, stored: pa.Table, rows: pa.Table, raised: Sequence[tuple[str | None, str]], plan: LoadPlan
+) -> tuple[int, int]:
+    of_dump = [position for _, position in raised if position in plan.dumps]
+    if not of_dump or plan.ignore_deletes:
+        return (0, 0)
+    floor, alive = max(of_dump), pc.invert(keys.newest.column(hidden.DELETED))
+    never = pc.and_(pc.is_null(keys.stored), pc.less_equal(keys.newest.column(hidden.POSITION), floor))
+    others = stored.filter(pc.invert(pc.is_in(stored.column(KEY), value_set=flat(rows.column(KEY)))))
+    stay = pc.and_(pc.invert(others.column(hidden.DELETED)), pc.greater(others.column(hidden.POSITION), floor))
+    emptied = _count(pc.equal(rows.column(hidden.OP), hidden.TRUNCATE))
+    left = _count(pc.invert(rows.column(hidden.DELETED))) + _count(stay)
+    return (emptied + _count(pc.and_(alive, never)), left)
+
+
+def _floor_of(rows: pa.Table, floors: Floors) -> pa.Array:
+    """The floor of each row by its source table."""
+    encoded = flat(_source(rows)).dictionary_encode()
+    of_names = pa.array([floors.of(name) for name in encoded.dictionary.to_pylist()], pa.string())
+    return pc.fill_null(of_names.take(encoded.indices), floors.of(None))
+
+
+def _source(rows: pa.Table) -> Any:
+    has = hidden.SOURCE in rows.schema.names
+    return rows.column(hidden.SOURCE) if has else pa.nulls(rows.num_rows, pa.string())
+
+
+def _sources(rows: pa.Table) -> list[Any]:
+    sources: list[Any] = _source(rows).to_pylist()
+    return sources
+
+
+def _texts(rows: pa.Table, name: str) -> list[str]:
+    texts: list[str] = rows.column(name).to_pylist()
+    return texts
+
+
+def _of(stored: pa.Table, name: str, at: pa.Array) -> pa.Array:
+    return flat(stored.column(name)).take(at)
+
+
+def _count(marks: Any) -> int:
+    return int(pc.sum(marks).as_py() or 0)
 
 
 def with_batch(rows: pa.Table, *, lineage: Collection[str], batch: str) -> pa.Table:
     """The rows as `batch` writes them: with the lineage columns that the words name, the others null."""
     off = {column for word, column in hidden.LINEAGE.items() if word not in lineage}
     count, arrays = rows.num_rows, []
-    for field in rows.schema:
-        if field.name in off:
-            arrays.append(pa.nulls(count, field.type))
-        elif field.name == hidden.BATCH:
-            arrays.append(pa.repeat(pa.scalar(batch, field.type), count))
+    for item in rows.schema:
+        if item.name in off:
+            arrays.append(pa.nulls(count, item.type))
+        elif item.name == hidden.BATCH:
+            arrays.append(pa.repeat(pa.scalar(batch, item.type), count))
         else:
-            arrays.append(rows.column(field.name))
+            arrays.append(rows.column(item.name))
     return pa.table(arrays, schema=rows.schema)

@@ -26,6 +26,15 @@ from sluice_spark.errors import RowsDiffer
 from sluice_spark.hudi.facts import BaseFile, LogFile
 from sluice_spark.hudi.own_files import NewFiles
 from sluice_spark.merge.by_arrow.base_file import partition_paths
+from sluice_spark.merge.by_arrow.decide import (
+    BYTES,
+    BYTES_OF_ROW,
+    FILE,
+    KEY,
+    PATH,
+    PartRows,
+    decided_part,
+)
 from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow
 from sluice_spark.merge.by_arrow.large.destinations import Destination, Place, PlacedRows, destinations
 from sluice_spark.merge.by_arrow.large.messages import (
@@ -37,15 +46,6 @@ from sluice_spark.merge.by_arrow.large.messages import (
     stored_messages,
     stored_of,
     to_count,
-)
-from sluice_spark.merge.by_arrow.large.part_rows import (
-    BYTES,
-    BYTES_OF_ROW,
-    FILE,
-    KEY,
-    PATH,
-    PartRows,
-    decided_part,
 )
 from sluice_spark.merge.by_arrow.large.pieces import ReadShare, Share
 from sluice_spark.merge.by_arrow.large.plan import LoadPlan
@@ -187,11 +187,16 @@ def _merge(
     results = _without_reasons(counted(plan))
     needs = [one["needs"] for one in results if one["needs"] is not None]
     if needs:
-        plan = replace(plan, held=_held(pa.concat_tables(map(read_ipc, needs)), plan, work))
+        wanted = pa.concat_tables(map(read_ipc, needs))
+        if wanted.num_rows > MOST_HISTORIES:
+            raise LeftToSpark("unchanged", f"{wanted.num_rows:,} keys")
+        plan = replace(plan, held=held_rows(wanted, plan, plan.target, work=partial(replace, work)))
         results = _without_reasons(counted(plan))
         if any(one["needs"] is not None for one in results):
             raise LeftToSpark("unchanged", "no stored row")
-    counts, totals = _total(results, empty=not plan.slices), _totals(results)
+    counts, totals = total([one["counts"] for one in results]), _totals(results)
+    if not plan.slices and not counts["winning"]:
+        raise LeftToSpark("empty")
     sources = {source for one in results for source in one["sources"]} | set(plan.floors.by_source)
     truncates = results[0]["truncates"]
     if len((sources | {source for source, _ in truncates}) - {None}) > 1 and plan.floors.raised(truncates).by_source:
@@ -208,22 +213,21 @@ def _merge(
     return LargeMerge(counts, **own, _spark=spark, _parts=messages, _filled=filled, _plan=plan, _places=places)
 
 
-def _held(needs: pa.Table, plan: LoadPlan, work: FileWork) -> dict[Key, StoredRow]:
-    """The stored rows of these keys with their values."""
-    if needs.num_rows > MOST_HISTORIES:
-        raise LeftToSpark("unchanged", f"{needs.num_rows:,} keys")
+def held_rows(
+    needs: pa.Table, plan: LoadPlan, columns: Collection[str], *, work: Callable[..., FileWork]
+) -> dict[Key, StoredRow]:
+    """The stored rows of the keys that a PartRows `needs`, with their values of `columns`. Raises LeftToSpark."""
     slices = {number: plan.slices[number] for number in pc.unique(needs.column(FILE)).to_pylist()}
-    schema = rows_schema(plan.target)
-    values = pa.schema([item for item in schema if item.name not in (hidden.UNCHANGED, hidden.INEXACT)])
+    values = pa.schema([item for item in rows_schema(plan.target) if item.name in columns])
     wanted = WantedKeys(needs, plan.record_key)
-    at = partial(replace, work)
-    rows = stored_values(plan.table_uri, slices, wanted, values, committed=plan.committed, work=at)
+    texts = dict(zip(wanted.positions, needs.column(KEY).to_pylist()))
+    rows = stored_values(plan.table_uri, slices, wanted, values, committed=plan.committed, work=work)
     return {
-        (*key, row.record_key): replace(
+        (*key, texts[key]): replace(
             row,
             values={
                 **row.values,
-                KEY: row.record_key,
+                KEY: texts[key],
                 PATH: plan.slices[row.file].partition,
                 BYTES: BYTES_OF_ROW,
                 hidden.INEXACT: 0,
@@ -241,20 +245,18 @@ def _without_reasons(results: Sequence[Any]) -> list[Any]:
     return list(results)
 
 
-def _total(results: Sequence[Any], *, empty: bool) -> dict[str, int]:
-    """The counts of all parts. Raises LeftToSpark for an `empty` table that gets no row."""
+def total(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """The counts of all parts, as those of a merge."""
     totals: Counter[str] = Counter()
-    for number, one in enumerate(results):
-        totals.update(one["counts"])
+    for number, one in enumerate(counts):
+        totals.update(one)
         if number:  # each part has every truncate
-            totals.subtract(dict.fromkeys(("read", "truncates"), one["counts"]["truncates"]))
-    if empty and not totals["winning"]:
-        raise LeftToSpark("empty")
+            totals.subtract(dict.fromkeys(("read", "truncates"), one["truncates"]))
     overtaken = totals["read"] - totals["keys"] - totals["truncates"] - totals["messages"]
     always = ("read", "winning", "deleted", "losing", "repeated")
-    counts = {**{name: totals[name] for name in always}, "overtaken": overtaken}
-    counts.update({name: totals[name] for name in ("inexact", "truncates", "messages") if totals[name]})
-    return {**counts, **{name: totals[name] for name in ("supplied", "owed", "truncated") if name in totals}}
+    made = {**{name: totals[name] for name in always}, "overtaken": overtaken}
+    made.update({name: totals[name] for name in ("inexact", "truncates", "messages") if totals[name]})
+    return {**made, **{name: totals[name] for name in ("supplied", "owed", "truncated") if name in totals}}
 
 
 def _totals(results: Sequence[Any]) -> PlacedRows:

@@ -14,9 +14,8 @@ from sluice.changes import hidden_columns as hidden
 from sluice_aws.s3.objects import Objects
 from sluice_spark.hudi.logs import UnreadableLog
 from sluice_spark.merge.by_arrow.base_file import key_text, partition_paths
-from sluice_spark.merge.by_arrow.decide import PLACE_COLUMNS
+from sluice_spark.merge.by_arrow.decide import BYTES, KEY, NO_ROW, PATH, PLACE_COLUMNS
 from sluice_spark.merge.by_arrow.keyed_rows import as_tombstones
-from sluice_spark.merge.by_arrow.large.part_rows import BYTES, KEY, NO_ROW, PATH
 from sluice_spark.merge.by_arrow.large.plan import MIB, LoadPlan
 from sluice_spark.merge.by_arrow.large.stored_keys import stored_in_slice, stored_schema
 from sluice_spark.merge.by_arrow.rows import LeftToSpark, arrow_rows

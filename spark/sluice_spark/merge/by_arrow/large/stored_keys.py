@@ -13,8 +13,8 @@ from sluice_aws.s3.objects import Objects
 from sluice_spark.hudi.logs import RECORD_KEY, read_log, rows_in_logs
 from sluice_spark.hudi.table_files import open_parquet, read_file
 from sluice_spark.merge.by_arrow.base_file import key_text
+from sluice_spark.merge.by_arrow.decide import FILE, KEY
 from sluice_spark.merge.by_arrow.keyed_rows import flat, from_counts
-from sluice_spark.merge.by_arrow.large.part_rows import FILE, KEY
 from sluice_spark.merge.by_arrow.rows import LeftToSpark, stored_arrow_type
 from sluice_spark.merge.by_arrow.stored import SliceFiles
 

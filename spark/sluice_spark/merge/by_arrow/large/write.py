@@ -16,11 +16,9 @@ from sluice_spark.engine.tasks import task_objects
 from sluice_spark.hudi.facts import BaseFile, LogFile
 from sluice_spark.hudi.own_files import NewFiles
 from sluice_spark.hudi.table_files import refuse_undone
-from sluice_spark.merge.by_arrow.base_file import (
-    key_text,
-)
+from sluice_spark.merge.by_arrow.base_file import key_text
 from sluice_spark.merge.by_arrow.covers import MOST_FILES
-from sluice_spark.merge.by_arrow.decide import with_batch
+from sluice_spark.merge.by_arrow.decide import FILE, KEY, decided_part, with_batch
 from sluice_spark.merge.by_arrow.keyed_rows import as_tombstones
 from sluice_spark.merge.by_arrow.large.destinations import NEW, Destination, Place
 from sluice_spark.merge.by_arrow.large.messages import (
@@ -32,11 +30,6 @@ from sluice_spark.merge.by_arrow.large.messages import (
     paths_of,
     read_ipc,
     stored_of,
-)
-from sluice_spark.merge.by_arrow.large.part_rows import (
-    FILE,
-    KEY,
-    decided_part,
 )
 from sluice_spark.merge.by_arrow.large.plan import LoadPlan
 from sluice_spark.merge.by_arrow.placement import log_values
@@ -158,7 +151,7 @@ def written_files(
         for at, (partition, slice_number), rows, _ in numbered:
             if slice_number == NEW:
                 keys = rows.column(KEY)
-                made = FileRows(None, stored_rows(rows, plan), keys, 0, partition, starts=bool(partition))
+                made = FileRows(None, rows_to_store(rows, plan), keys, 0, partition, starts=bool(partition))
                 puts.append(pool.submit(made_base(objects, token, at, made, new=new, **of_table)))
         written += [put.result() for put in puts]
     refuse_undone(objects, plan.table_uri, [file.path for file in written], new=new)
@@ -176,7 +169,7 @@ def _rewritten(
     token: str,
 ) -> BaseFile | LogFile:
     """Write rows into the log or the base file of a slice."""
-    item, keys, own = plan.slices[place.number], rows.column(KEY), stored_rows(rows, plan)
+    item, keys, own = plan.slices[place.number], rows.column(KEY), rows_to_store(rows, plan)
     if place.logs:
         share = LogRows(item, log_values(own, keys.to_pylist()), removed)
         return write_log(objects, token, number, share, first=0, table_uri=plan.table_uri, new=new)
@@ -189,7 +182,7 @@ def _rewritten(
     )
 
 
-def stored_rows(newest: pa.Table, plan: LoadPlan) -> pa.Table:
+def rows_to_store(newest: pa.Table, plan: LoadPlan) -> pa.Table:
     """The newest changes as the table stores them: of deleted rows the key alone, and the lineage that is on."""
     if not (plan.keep_deleted_values or plan.history):
         newest = as_tombstones(newest, record_key=plan.record_key)
