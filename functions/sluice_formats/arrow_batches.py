@@ -33,7 +33,6 @@ from sluice_formats.arrow_columns import (
     nulls,
     number_keys,
     raw_array,
-    spark_type,
 )
 from sluice_formats.captures.rows import MarkedRows, capture_positions, marked_rows
 from sluice_formats.checks.deletion_keys import is_marked_deleted
@@ -68,13 +67,6 @@ def batch_schema(plan: ReaderPlan) -> pa.Schema:
     data = [pa.field(column.name, arrow_type(column)) for column in plan.columns]
     own = [pa.field(column.name, _HIDDEN_ARROW[column.spark_type]) for column in _hidden(plan)]
     return pa.schema([*data, *own, pa.field(hidden.UNCHANGED, _NAMES)])
-
-
-def spark_fields(plan: ReaderPlan) -> tuple[tuple[str, str], ...]:
-    """Name and Spark type of every column of `batch_schema`, in order."""
-    data = ((column.name, spark_type(column)) for column in plan.columns)
-    own = ((column.name, column.spark_type) for column in _hidden(plan))
-    return (*data, *own, (hidden.UNCHANGED, "array<string>"))
 
 
 def _hidden(plan: ReaderPlan) -> tuple[hidden.HiddenColumn, ...]:

@@ -65,15 +65,6 @@ def arrow_type(column: Column) -> pa.DataType:
     return _ARROW[column.kind]
 
 
-def spark_type(column: Column) -> str:
-    """The Spark type of a column's raw form."""
-    if column.kind == kinds.DECIMAL:
-        return column.spark_type
-    if column.kind == kinds.ARRAY:
-        return f"array<{spark_type(_element(column))}>"
-    return RAW_SPARK_TYPES[_ARROW[column.kind]]
-
-
 def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int = 2**40) -> pa.Array:
     """Values of the column `written`, in the raw form of the column `wanted` that the batch agreed on.
 

@@ -34,7 +34,7 @@ from sluice_spark.merge.by_arrow import attempt as merging
 from sluice_spark.merge.by_arrow.large import destinations as large_destinations
 from sluice_spark.merge.by_arrow.large import merge as large
 from sluice_spark.merge.by_arrow.large import plan as large_plan
-from sluice_spark.merge.by_arrow.rows import LeftToSpark
+from sluice_spark.merge.rows import LeftToSpark
 
 TYPES: dict[str, Any] = {
     "b": "bytes",

@@ -1,9 +1,8 @@
 """What the values of each kind of column mean: raw value -> stored value -> text, declared once in `MEANINGS`.
 
 A raw value is what a record decodes to, without the meaning of its type: a timestamp is a count, or text. The table is
-read value by value here, and for whole columns by `sluice_spark.merge.by_spark.normalize` and
-`sluice_spark.merge.by_arrow.rows`. Numbers of any length keep every digit. `json_float` and `base64_text` are the forms
-that every JSON of Sluice uses for what JSON doesn't have.
+read value by value here, and for whole columns by `sluice_spark.merge.rows`. Numbers of any length keep every digit.
+`json_float` and `base64_text` are the forms that every JSON of Sluice uses for what JSON doesn't have.
 """
 
 from __future__ import annotations

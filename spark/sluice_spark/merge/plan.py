@@ -27,7 +27,7 @@ from sluice.changes import hidden_columns
 from sluice.config.table import TableConfig
 from sluice.errors import PUSH_AND_RETRY, Incompatible, SluiceError
 from sluice.schema.avro import WriterSchema
-from sluice.schema.columns import Column, RowSchema
+from sluice.schema.columns import RowSchema
 from sluice.schema.evolution import (
     SAME,
     Evolution,
@@ -197,11 +197,6 @@ def changed_columns(before: StructType | None, after: StructType) -> tuple[Mappi
         for change in changes
         if change.column not in hidden_columns.NAMES
     )
-
-
-def stored_type(column: Column) -> DataType:
-    """The Spark type that a column is stored as."""
-    return data_type(column.spark_type)
 
 
 def data_type(name: str) -> DataType:

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Callable
 
 import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
-from pyspark.sql import DataFrame, SparkSession
 
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import ObjectError
 from sluice.changes.log_restart import SeenObject, joined
 from sluice.errors import SluiceError
 from sluice_aws.s3.objects import READ_AHEAD_OBJECTS, Objects, ObjectSource
-from sluice_formats.arrow_batches import spark_fields
 from sluice_formats.decode import decode_each
 from sluice_formats.records import ReaderPlan
 from sluice_spark.engine.tasks import task_objects
@@ -32,24 +30,14 @@ READ_AHEAD_BYTES = 64 * 1024**2
 TASK_BYTES, TASK_OBJECTS, TASKS_PER_CORE = 4 * 1024**2, 25, 4
 
 
-def read_changes(
-    spark: SparkSession, *, objects: Sequence[ManifestObject], plan: ReaderPlan, source: ObjectSource, seen: SeenObjects
-) -> DataFrame:
-    """The changes in the objects: raw columns (`sluice_formats.arrow_columns`) and hidden columns.
-
-    An object that can't be decoded gives no row, nor does a record that can't be merged; the task puts the reason in S3
-    beside the batch before it yields a row. `seen` is filled once the rows were computed. Transient errors of S3 are
-    raised, and Spark runs the task again.
-    """
-    fields = ", ".join(f"`{name}` {kind}" for name, kind in spark_fields(plan))
-    shares = shared_out(objects, spark.sparkContext.defaultParallelism)
-    return spark.range(0, len(shares), 1, len(shares)).mapInArrow(_task(shares, plan, source, seen), fields)
-
-
 def share_reader(
     plan: ReaderPlan, source: ObjectSource, seen: SeenObjects
 ) -> Callable[[Sequence[ManifestObject]], Iterator[pa.RecordBatch]]:
-    """A function for tasks that reads a share of the objects, as `read_changes` does."""
+    """A function for tasks that reads the changes in a share of the objects, in raw form and with hidden columns.
+
+    An object that can't be decoded gives no row, nor does a record that can't be merged; the task puts the reason in S3
+    beside the batch before it yields a row. Transient errors of S3 are raised, and Spark runs the task again.
+    """
 
     def read(share: Sequence[ManifestObject]) -> Iterator[pa.RecordBatch]:
         return _read_share(task_objects(source), share, plan, source.silver_bucket, seen)
@@ -77,19 +65,6 @@ def balanced(objects: Sequence[ManifestObject], tasks: int) -> list[tuple[Manife
         shares[number].append(item)
         heapq.heappush(loads, (size + item.size, count + 1, number))
     return [tuple(share) for share in shares]
-
-
-def _task(
-    shares: Sequence[Sequence[ManifestObject]], plan: ReaderPlan, source: ObjectSource, seen: SeenObjects
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    read = share_reader(plan, source, seen)
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from read(shares[number])
-
-    return run
 
 
 def _read_share(

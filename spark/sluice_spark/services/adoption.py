@@ -7,9 +7,10 @@ Adopting again adds what was written there since, and changes nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 
+import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -27,15 +28,17 @@ from sluice.schema.evolution import INCOMPATIBLE
 from sluice.schema.table_row import row_for_table
 from sluice.services.requests import ServiceReport, SliceDone
 from sluice_aws.s3.schemas import SchemaStore
+from sluice_formats.arrow_columns import arrow_type
 from sluice_spark.hudi.own_write import refuse_other_writers
 from sluice_spark.hudi.table import read_table
+from sluice_spark.merge.by_spark.columns import table_columns
 from sluice_spark.merge.by_spark.commit import with_lineage
 from sluice_spark.merge.by_spark.decide import MergeTarget, decide_rows
 from sluice_spark.merge.by_spark.latest import is_forgotten
-from sluice_spark.merge.by_spark.normalize import meaning, quoted, table_columns
 from sluice_spark.merge.by_spark.working_columns import INEXACT
 from sluice_spark.merge.context import MergeServices
-from sluice_spark.merge.plan import column_types
+from sluice_spark.merge.plan import column_types, data_type
+from sluice_spark.merge.rows import stored_values
 from sluice_spark.services.work import ServiceSlice
 
 _COMMIT = "_hoodie_commit_time"
@@ -135,10 +138,27 @@ def _written(rows: DataFrame) -> SparkColumn:
     )
 
 
+def _stored(rows: DataFrame, raw: Mapping[str, Column]) -> DataFrame:
+    """The rows with the values that are stored for the `raw` ones of some columns."""
+    if not raw:
+        return rows
+    types = {name: data_type(column.spark_type) for name, column in raw.items()}
+    schema = StructType([StructField(item.name, types.get(item.name, item.dataType)) for item in rows.schema.fields])
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            columns = dict(zip(batch.schema.names, batch.columns))
+            for name, column in raw.items():
+                columns[name] = stored_values(columns[name].cast(arrow_type(column)), column)[0]
+            yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+    return rows.mapInArrow(task, schema)
+
+
 def _as_changes(rows: DataFrame, target: StructType, raw: Mapping[str, Column]) -> DataFrame:
-    """The rows of another table as normalized changes, in the columns of `target`; `raw` has those to convert."""
+    """The rows of another table as changes, in the columns of `target`; `raw` has those to convert."""
+    rows = _stored(rows, raw)
     own = {
-        **{name: meaning(quoted(name), column) for name, column in raw.items()},
         **{name: F.lit(None) for name in hidden.NAMES},
         hidden.POSITION: F.concat(F.lit(ADOPTED), _written(rows)),
         hidden.DELETED: F.lit(False),

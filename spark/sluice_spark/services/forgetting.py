@@ -29,8 +29,8 @@ from sluice_spark.hudi.recovery import recovered_facts
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.iceberg.follow import IcebergTable
 from sluice_spark.iceberg.keep_up import before_cleaning, has_iceberg
+from sluice_spark.merge.by_spark.columns import quoted
 from sluice_spark.merge.by_spark.latest import key_hash_column
-from sluice_spark.merge.by_spark.normalize import quoted
 from sluice_spark.services.work import ServiceSlice, purging, write_removal
 
 _KEY, _FILE = "_hoodie_record_key", "_hoodie_file_name"

@@ -20,7 +20,7 @@ from sluice_spark.errors import ServiceUnfinished
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.jvm import written_files
 from sluice_spark.hudi.table import HudiTable
-from sluice_spark.merge.by_spark.normalize import quoted
+from sluice_spark.merge.by_spark.columns import quoted
 from sluice_spark.services.compaction import compact
 from sluice_spark.services.work import ServiceSlice, purging, write_removal
 

@@ -17,7 +17,7 @@ from sluice.hudi import options as hudi_options
 from sluice.hudi import write_choices
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.table import HudiTable, has_timestamp_key
-from sluice_spark.merge.by_spark.normalize import quoted
+from sluice_spark.merge.by_spark.columns import quoted
 from sluice_spark.merge.context import MergeServices
 
 RaiseFloor = Callable[[Mapping[int, str]], None]

@@ -59,7 +59,7 @@ FLOORS = {
     "sluice_spark": ("errors ports log", "engine", "hudi", "iceberg", "merge", "services", "run", "trial"),
     # Steps that all ways of a merge share, the ways, which know nothing of each other, and `part`, which tries them.
     "sluice_spark.merge": (
-        "driver_limits plan set_aside table_folders key_index",
+        "driver_limits plan rows set_aside table_folders key_index",
         "context",
         "read",
         "schemas",

@@ -21,8 +21,8 @@ from sluice.errors import ChangeRefused, SluiceError
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import Decoded, decode, schemas_of
 from sluice_formats.parquet_footer import read_footer
-from sluice_spark.merge.by_arrow.rows import arrow_rows
 from sluice_spark.merge.plan import column_types, plan_read
+from sluice_spark.merge.rows import arrow_rows
 
 KEY = b"0123456789abcdef0123456789abcdef"
 SECRET = "Kretchmar-7361"

@@ -29,9 +29,9 @@ from sluice_spark.merge.by_arrow.keyed_rows import StoredRow, as_counts
 from sluice_spark.merge.by_arrow.large.merge import total
 from sluice_spark.merge.by_arrow.large.plan import LoadPlan
 from sluice_spark.merge.by_arrow.large.write import rows_to_store
-from sluice_spark.merge.by_arrow.rows import LeftToSpark, rows_schema
 from sluice_spark.merge.by_arrow.stored import WantedKeys, by_key, rows_in
 from sluice_spark.merge.driver_limits import MOST_CHANGES
+from sluice_spark.merge.rows import LeftToSpark, rows_schema
 
 NO_FLOOR = TableFacts(newest="1", schema=StructType(), commits=1, rows=10)
 TARGET = {"id": "int", "part": "string", "tags": "array<int>", **{c.name: c.spark_type for c in hidden.HIDDEN}}

@@ -23,7 +23,7 @@ from sluice_spark.merge.by_arrow.driver_merge import decided_by_key, with_keys
 from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow, as_counts, from_counts
 from sluice_spark.merge.by_arrow.large.merge import total
 from sluice_spark.merge.by_arrow.large.plan import LoadPlan
-from sluice_spark.merge.by_arrow.rows import rows_schema
+from sluice_spark.merge.rows import rows_schema
 
 TARGET = {"id": "int", **dict.fromkeys(COLUMNS, "string"), **{c.name: c.spark_type for c in hidden.HIDDEN}}
 

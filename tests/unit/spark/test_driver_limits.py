@@ -17,7 +17,7 @@ from sluice_formats.json.records import json_schemas
 from sluice_spark.merge import driver_limits
 from sluice_spark.merge.by_arrow.driver_read import decoded_objects
 from sluice_spark.merge.by_arrow.rewrite import FileWork
-from sluice_spark.merge.by_arrow.rows import LeftToSpark
+from sluice_spark.merge.rows import LeftToSpark
 from sluice_spark.merge.schemas import scan_in_driver
 
 TABLE = config(json_types={"id": "long"})

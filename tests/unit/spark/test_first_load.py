@@ -26,7 +26,7 @@ from sluice_spark.merge.by_arrow.large.merge import _counted, _totals
 from sluice_spark.merge.by_arrow.large.messages import messages_of
 from sluice_spark.merge.by_arrow.large.plan import LoadPlan, check_first_load
 from sluice_spark.merge.by_arrow.large.write import routed_rows, rows_to_store, written_files
-from sluice_spark.merge.by_arrow.rows import LeftToSpark
+from sluice_spark.merge.rows import LeftToSpark
 
 ID, NAME = plain_column("id", "int", False, "int"), plain_column("name", "string", True, "string")
 NEW = NewFiles("20261122205211687", '{"type": "record"}', ".hoodie/20261122205211687.inflight")

@@ -36,8 +36,8 @@ from sluice_spark.merge.by_arrow.large.merge import read_in_driver, read_in_task
 from sluice_spark.merge.by_arrow.large.plan import LoadPlan
 from sluice_spark.merge.by_arrow.large.stored_keys import stored_in_slice, stored_schema
 from sluice_spark.merge.by_arrow.rewrite import FileWork
-from sluice_spark.merge.by_arrow.rows import LeftToSpark, rows_schema
 from sluice_spark.merge.by_arrow.stored import SliceFiles, WantedKeys, rows_of_slice
+from sluice_spark.merge.rows import LeftToSpark, rows_schema
 
 TYPES = {"id": "int", **dict.fromkeys(COLUMNS, "string")}
 READER = tuple(plain_column(name, kind, name != "id", kind) for name, kind in TYPES.items())

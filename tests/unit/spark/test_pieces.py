@@ -23,7 +23,7 @@ from sluice_formats.decode import Decoded, decode
 from sluice_formats.records import ReaderPlan
 from sluice_spark.merge.by_arrow.large import pieces
 from sluice_spark.merge.by_arrow.large.pieces import ObjectPiece, divided_objects
-from sluice_spark.merge.by_arrow.rows import LeftToSpark
+from sluice_spark.merge.rows import LeftToSpark
 
 ITEM = ManifestObject("bronze", "topics/x/x+0+500.avro", "v1", 0, None, "avro", "x", 0, 500, 0)
 UNNAMED = replace(ITEM, offset=None, kafka_partition=None, modified_at=1_700_000_000_000)

@@ -19,7 +19,7 @@ from sluice_spark.hudi.table_files import write_data_file
 from sluice_spark.merge.by_arrow import base_file, covers, placement
 from sluice_spark.merge.by_arrow.base_file import parquet_of, rewritten
 from sluice_spark.merge.by_arrow.rewrite import FileRows, FileWork, Rewrite
-from sluice_spark.merge.by_arrow.rows import LeftToSpark
+from sluice_spark.merge.rows import LeftToSpark
 
 FIRST, SECOND = "20261122205211687", "20261122205311687"
 KINDS = {"id": "long", "name": ["null", "string"], hidden.POSITION: "string"}

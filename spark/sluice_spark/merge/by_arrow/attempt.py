@@ -24,13 +24,13 @@ from sluice_spark.merge.by_arrow.large.merge import LargeMerge, read_in_driver, 
 from sluice_spark.merge.by_arrow.large.pieces import PIECES, Share, divided_objects, share_reader
 from sluice_spark.merge.by_arrow.large.plan import MOST_PARTS, LoadPlan, part_count
 from sluice_spark.merge.by_arrow.rewrite import FileWork
-from sluice_spark.merge.by_arrow.rows import LeftToSpark
 from sluice_spark.merge.by_arrow.table_plans import PartDecision, TableRows, history_rows, part_plan, with_files
 from sluice_spark.merge.commit import raise_floors
 from sluice_spark.merge.context import MergedPart, PartContext
 from sluice_spark.merge.driver_limits import are_few
 from sluice_spark.merge.prepare import Prepared
 from sluice_spark.merge.read import SeenObjects, shared_out
+from sluice_spark.merge.rows import LeftToSpark
 
 # Why parts are too large, or too unusual, for the driver's merge of single keys, but not for one of whole slices.
 FOR_LARGE_MERGES = frozenset(("size", "changes", "truncate", "floor"))

@@ -20,9 +20,9 @@ from sluice.hudi.file_slices import FileSlice
 from sluice.hudi.write_choices import MIB, MOST_BYTES_BY_ARROW, wants_record_index
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.merge.by_arrow.base_file import can_write, has_plain_key, has_plain_partitions
-from sluice_spark.merge.by_arrow.rows import LeftToSpark
 from sluice_spark.merge.driver_limits import MOST_BYTES, MOST_CHANGES, MOST_OBJECTS
 from sluice_spark.merge.plan import column_types
+from sluice_spark.merge.rows import LeftToSpark
 
 # A file that is rewritten is held before and after, beside a row group of it; keys are looked up in all files.
 MOST_FILES, MOST_FILE_BYTES, MOST_LOG_BYTES = 5_000, 96 * MIB, 256 * MIB

@@ -19,8 +19,8 @@ from sluice.changes.outdated import LATER, REWOUND, UNTIMED, ChangePlace, suspic
 from sluice.changes.source_tables import Floors, concerns
 from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow, flat, keys_of
 from sluice_spark.merge.by_arrow.large.plan import LoadPlan
-from sluice_spark.merge.by_arrow.rows import LeftToSpark
 from sluice_spark.merge.by_arrow.unchanged_values import completed_rows, is_partial
+from sluice_spark.merge.rows import LeftToSpark
 
 # Columns beside the table's own: Hudi's text of a row's key; the number of the slice that holds the key, null for none;
 # the partition that the row belongs to and its bytes, both where rows are counted alone.
@@ -211,11 +211,11 @@ def newest_places(keys: Any, positions: Any) -> pa.Array:
 
 
 def _last_places(keys: Any, *by: Any) -> pa.Array:
-    """The place of each key's last row by these columns, in the order of the keys. Nulls come first."""
-    orders = [f"by{number}" for number in range(len(by))]
-    rows = pa.table([keys, *by], names=["key", *orders])
+    """The place of each key's last row by these columns, in the order in which the keys come. Nulls come first."""
+    codes, orders = flat(keys).dictionary_encode().indices, [f"by{number}" for number in range(len(by))]
+    rows = pa.table([codes, *by], names=["key", *orders])
     order = pc.sort_indices(rows, sort_keys=[("key", "ascending"), *((name, "descending") for name in orders)])
-    ordered = flat(rows.column("key").take(order))
+    ordered = codes.take(order)
     changes = pc.not_equal(ordered.slice(1), ordered.slice(0, max(0, len(ordered) - 1)))
     return order.filter(pa.concat_arrays([pa.array([True] * min(1, len(ordered)), pa.bool_()), changes]))
 

@@ -25,7 +25,7 @@ from sluice_spark.merge.by_arrow.base_file import key_text
 from sluice_spark.merge.by_arrow.covers import WRITTEN_IN_DRIVER, check_changes, check_objects, check_rewritten
 from sluice_spark.merge.by_arrow.decide import FILE, KEY, PartRows, decided_part, newest_places
 from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_objects, leave_unmerged
-from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow, from_counts
+from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow
 from sluice_spark.merge.by_arrow.large.merge import held_rows, total
 from sluice_spark.merge.by_arrow.large.messages import paths_of
 from sluice_spark.merge.by_arrow.large.plan import LoadPlan
@@ -33,7 +33,6 @@ from sluice_spark.merge.by_arrow.large.stored_keys import stored_schema
 from sluice_spark.merge.by_arrow.large.write import rows_to_store
 from sluice_spark.merge.by_arrow.placement import Placed, file_rows, log_rows, places_of_rows, size_of
 from sluice_spark.merge.by_arrow.rewrite import FileWork, Rewrite
-from sluice_spark.merge.by_arrow.rows import LeftToSpark, arrow_rows
 from sluice_spark.merge.by_arrow.stored import WantedKeys, stored_rows
 from sluice_spark.merge.by_arrow.table_plans import PartDecision, TableRows, history_rows, part_plan, with_files
 from sluice_spark.merge.by_arrow.unchanged_values import changes_as_rows, unchanged_columns
@@ -41,6 +40,7 @@ from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.driver_limits import are_few
 from sluice_spark.merge.prepare import Prepared
 from sluice_spark.merge.read import shared_out
+from sluice_spark.merge.rows import LeftToSpark, arrow_rows
 
 
 def merge_in_driver(part: PartContext, prepared: Prepared) -> PartDecision:
@@ -152,26 +152,26 @@ def decided_by_key(
 
     `read_values` reads the values of some columns of these. Raises LeftToSpark.
     """
-    held = [
-        {
-            **dict(zip(plan.record_key, key)),
-            hidden.POSITION: row.position,
-            hidden.DELETED: False,  # nothing but a truncate asks for it
-            hidden.OWED: row.owed,
-            hidden.PARTITION: row.partition,
-            hidden.SOURCE_TS_MS: row.source_ts_ms,
-            KEY: wanted.texts[key],
-            FILE: row.file,
-        }
-        for key, row in stored.items()
-    ]
-    table_rows = from_counts(held, stored_schema(plan.target, plan.record_key))
+    held = [stored.get(key) for key in wanted.positions]
+    rows = [row for row in held if row is not None]
+    keys = wanted.rows.filter(pa.array([row is not None for row in held], pa.bool_()))
+    own = {
+        hidden.POSITION: [row.position for row in rows],
+        hidden.DELETED: [False] * len(rows),  # nothing but a truncate asks for it
+        hidden.OWED: [row.owed for row in rows],
+        hidden.PARTITION: [row.partition for row in rows],
+        hidden.SOURCE_TS_MS: [row.source_ts_ms for row in rows],
+        FILE: [row.file for row in rows],
+    }
+    schema = stored_schema(plan.target, plan.record_key)
+    columns = [pa.array(own[item.name], item.type) if item.name in own else keys.column(item.name) for item in schema]
+    table_rows = pa.table(columns, schema=schema)
     decided = decided_part(changes, table_rows, plan, source_clock=source_clock)
     if decided.needs is None:
         return decided
     # A row that stays in place is written again whole.
-    columns = plan.target if decided.needs_whole else unchanged_columns(changes)
-    plan = replace(plan, held=read_values(decided.needs, plan, columns))
+    names = plan.target if decided.needs_whole else unchanged_columns(changes)
+    plan = replace(plan, held=read_values(decided.needs, plan, names))
     return decided_part(changes, table_rows, plan, source_clock=source_clock)
 
 

@@ -19,9 +19,9 @@ from sluice_formats.decode import Decoded, decode
 from sluice_formats.errors import TooManyBadRows
 from sluice_formats.records import ReaderPlan
 from sluice_spark.merge.by_arrow.rewrite import FileWork
-from sluice_spark.merge.by_arrow.rows import LeftToSpark
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.driver_limits import MOST_DECODED_BYTES, for_driver
+from sluice_spark.merge.rows import LeftToSpark
 
 READS_AT_ONCE = 8
 PUTS_AT_ONCE = 8  # of one table's part; two tables at a time share the driver's 32 connections

@@ -21,9 +21,9 @@ from sluice_spark.hudi.table_files import open_parquet, read_file
 from sluice_spark.merge.by_arrow.base_file import key_text, widened
 from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow, as_counts, flat, keys_of
 from sluice_spark.merge.by_arrow.rewrite import FileWork
-from sluice_spark.merge.by_arrow.rows import LeftToSpark
 from sluice_spark.merge.driver_limits import MOST_DECODED_BYTES
 from sluice_spark.merge.key_index import BaseKeys, Entry, KeyIndex
+from sluice_spark.merge.rows import LeftToSpark
 
 READ_IN_DRIVER = 64 * MIB  # bytes of files whose rows are read, and of logs; more are read in Spark tasks
 NO_COLUMNS = pa.schema([])

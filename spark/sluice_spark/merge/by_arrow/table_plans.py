@@ -21,11 +21,11 @@ from sluice_spark.merge.by_arrow.decide import NO_CHANGES
 from sluice_spark.merge.by_arrow.large.merge import LargeMerge
 from sluice_spark.merge.by_arrow.large.plan import LoadPlan, check_first_load
 from sluice_spark.merge.by_arrow.rewrite import Rewrite
-from sluice_spark.merge.by_arrow.rows import LeftToSpark, check_columns
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.history_table import history_part, history_plan
 from sluice_spark.merge.plan import column_types
 from sluice_spark.merge.prepare import Prepared, table_facts
+from sluice_spark.merge.rows import LeftToSpark, check_columns
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from sluice.changes import hidden_columns as hidden
 from sluice.changes.row_history import EVERY_COLUMN, NEVER, Change, Row, row_after
 from sluice.changes.source_tables import Floors
 from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow, as_tombstones, from_counts, keys_of
-from sluice_spark.merge.by_arrow.rows import rows_schema
+from sluice_spark.merge.rows import rows_schema
 
 # Of a stored row, what its history needs beside its position.
 _OF_STORED = (hidden.DELETED, hidden.SOURCE)

@@ -24,11 +24,11 @@ from sluice_spark.merge.by_spark.commit import commit
 from sluice_spark.merge.by_spark.decide import DecidedRows, MergeTarget, decide_rows
 from sluice_spark.merge.by_spark.history_table import write_history
 from sluice_spark.merge.by_spark.latest import is_forgotten
-from sluice_spark.merge.by_spark.normalize import normalized
+from sluice_spark.merge.by_spark.read import read_changes
 from sluice_spark.merge.commit import raise_floors
 from sluice_spark.merge.context import MergedPart, PartContext
 from sluice_spark.merge.prepare import Prepared
-from sluice_spark.merge.read import SeenObjects, read_changes
+from sluice_spark.merge.read import SeenObjects
 
 # A batch whose objects are smaller than this has keys that are broadcast to every task of the stored table's scan.
 BROADCAST_BYTES = 32 * 1024**2
@@ -164,7 +164,14 @@ def _decided_rows(
     """One reading of the objects: the rows decided from it, what the tasks saw of each object's place, the changes."""
     planned = prepared.planned
     seen = SeenObjects(part.spark.sparkContext)
-    raw = read_changes(part.spark, objects=objects, plan=planned.plan, source=part.services.source, seen=seen)
+    changes = read_changes(
+        part.spark,
+        objects=objects,
+        plan=planned.plan,
+        target=planned.target,
+        source=part.services.source,
+        seen=seen,
+    )
     target = MergeTarget(
         hudi=part.hudi,
         facts=prepared.facts,
@@ -175,7 +182,6 @@ def _decided_rows(
         source_clock=prepared.source_clock,
         dumps=floors_of(objects, part.config),
     )
-    changes = normalized(raw, plan=planned.plan, target=planned.target)
     noted = prepared.facts.forgotten
     if part.config.history or noted:
         changes = target.cached(changes)  # used twice

@@ -16,7 +16,7 @@ from sluice.silver_keys import row_count_key, rows_key
 from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_spark.engine.tasks import task_objects
 from sluice_spark.errors import BelowPurgeFloor
-from sluice_spark.merge.by_spark.normalize import quoted
+from sluice_spark.merge.by_spark.columns import quoted
 from sluice_spark.merge.by_spark.working_columns import CONTENT
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.set_aside import Aside

@@ -17,8 +17,8 @@ from sluice.config.table import MOR
 from sluice.hudi import options as hudi_options
 from sluice_spark.hudi.facts import CommitResult, TableFacts
 from sluice_spark.hudi.own_write import refuse_other_writers
+from sluice_spark.merge.by_spark.columns import quoted, table_columns
 from sluice_spark.merge.by_spark.latest import key_columns, key_names
-from sluice_spark.merge.by_spark.normalize import quoted, table_columns
 from sluice_spark.merge.commit import follow_up, wait_for_turn, write_alone
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.plan import PlannedRead

@@ -23,6 +23,7 @@ from sluice.config.table import IGNORE, TableConfig
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.by_spark import latest, shared_keys
+from sluice_spark.merge.by_spark.columns import quoted
 from sluice_spark.merge.by_spark.latest import (
     behind_floor,
     key_columns,
@@ -32,7 +33,6 @@ from sluice_spark.merge.by_spark.latest import (
     may_be_later,
     same_key,
 )
-from sluice_spark.merge.by_spark.normalize import quoted
 from sluice_spark.merge.by_spark.truncates import (
     Truncate,
     floor_of,

@@ -14,10 +14,10 @@ from sluice.batch.outcome import HISTORY_STAGE
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.source_tables import Floors
 from sluice.config.table import IGNORE
+from sluice_spark.merge.by_spark.columns import quoted, table_columns
 from sluice_spark.merge.by_spark.commit import commit
 from sluice_spark.merge.by_spark.decide import MergeTarget, decide_rows
 from sluice_spark.merge.by_spark.latest import has_no_row, key_columns, same_key
-from sluice_spark.merge.by_spark.normalize import quoted, table_columns
 from sluice_spark.merge.by_spark.truncates import Truncate, floor_of
 from sluice_spark.merge.by_spark.working_columns import FLOOR, INEXACT, OWN_FLOOR
 from sluice_spark.merge.context import PartContext

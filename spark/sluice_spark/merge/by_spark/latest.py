@@ -29,7 +29,7 @@ from sluice.changes.outdated import (
     UNTIMED,
 )
 from sluice.changes.position import BEFORE_THE_LOG, BY_ARRIVAL, BY_OFFSET_ALONE, OFFSET_DIGITS, is_by_offset_alone
-from sluice_spark.merge.by_spark.normalize import quoted
+from sluice_spark.merge.by_spark.columns import quoted
 from sluice_spark.merge.by_spark.shared_keys import shared_columns
 from sluice_spark.merge.by_spark.working_columns import (
     BELOW_PURGE_FLOOR,

@@ -22,7 +22,7 @@ from sluice.changes.position import AMONG_TIES, BEFORE_THE_LOG, BY_ARRIVAL, BY_O
 from sluice.changes.recurring_keys import FIRST, ROW_PARTS, SharedNumbers, marks_of_versions
 from sluice.config.table import TableConfig
 from sluice_spark.errors import KeyNotUnique
-from sluice_spark.merge.by_spark.normalize import quoted
+from sluice_spark.merge.by_spark.columns import quoted
 from sluice_spark.merge.by_spark.working_columns import SHARED, SNAPSHOT, SNAPSHOT_ROWS
 
 MAYBE, SURELY = 1, 2  # values of SHARED

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.source_tables import Floors, concerns
-from sluice_spark.merge.by_spark.normalize import table_columns
+from sluice_spark.merge.by_spark.columns import table_columns
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from pyspark.sql.types import StructType
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.row_history import EVERY_COLUMN, NEVER
 from sluice.changes.source_tables import Floors
+from sluice_spark.merge.by_spark.columns import quoted, table_columns
 from sluice_spark.merge.by_spark.latest import keys_of, same_key
-from sluice_spark.merge.by_spark.normalize import quoted, table_columns
 from sluice_spark.merge.by_spark.truncates import floor_of
 from sluice_spark.merge.by_spark.working_columns import (
     HAS_VALUES,

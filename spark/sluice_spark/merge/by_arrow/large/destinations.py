@@ -10,7 +10,7 @@ from sluice.hudi.file_slices import FileSlice
 from sluice.hudi.write_choices import MIB, small_file_bytes
 from sluice_spark.merge.by_arrow.covers import MOST_FILES, check_rewritten
 from sluice_spark.merge.by_arrow.placement import SMALL_FILE_BYTES, file_for_new_rows, size_of
-from sluice_spark.merge.by_arrow.rows import LeftToSpark
+from sluice_spark.merge.rows import LeftToSpark
 
 NEW = -1  # in place of a slice's number, of rows that the partition doesn't hold
 Place = tuple[str, int]

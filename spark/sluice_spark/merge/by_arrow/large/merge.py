@@ -51,8 +51,8 @@ from sluice_spark.merge.by_arrow.large.pieces import ReadShare, Share
 from sluice_spark.merge.by_arrow.large.plan import LoadPlan
 from sluice_spark.merge.by_arrow.large.write import Routed, packed, routed_rows, stays_of, unpacked, written_files
 from sluice_spark.merge.by_arrow.rewrite import FileWork
-from sluice_spark.merge.by_arrow.rows import LeftToSpark, rows_schema
 from sluice_spark.merge.by_arrow.stored import SliceFiles, WantedKeys, stored_values
+from sluice_spark.merge.rows import LeftToSpark, rows_schema
 
 # Keys whose stored rows are read with their values, since changes leave values unchanged.
 MOST_HISTORIES = 10_000

@@ -18,9 +18,9 @@ from sluice_spark.merge.by_arrow.decide import BYTES, KEY, NO_ROW, PATH, PLACE_C
 from sluice_spark.merge.by_arrow.keyed_rows import as_tombstones
 from sluice_spark.merge.by_arrow.large.plan import MIB, LoadPlan
 from sluice_spark.merge.by_arrow.large.stored_keys import stored_in_slice, stored_schema
-from sluice_spark.merge.by_arrow.rows import LeftToSpark, arrow_rows
 from sluice_spark.merge.by_arrow.stored import SliceFiles
 from sluice_spark.merge.by_arrow.unchanged_values import changes_as_rows
+from sluice_spark.merge.rows import LeftToSpark, arrow_rows
 
 # A read task holds the rows of one object twice, at least so many bytes of small objects, and messages to other tasks.
 GATHERED_BYTES, MESSAGE_BYTES = 8 * MIB, MIB

@@ -24,8 +24,8 @@ from sluice_formats.decode import decode
 from sluice_formats.records import ReaderPlan
 from sluice_spark.engine.tasks import task_objects
 from sluice_spark.merge import read
-from sluice_spark.merge.by_arrow.rows import LeftToSpark
 from sluice_spark.merge.read import SeenObjects
+from sluice_spark.merge.rows import LeftToSpark
 
 PIECE_BYTES = 32 * 1024**2  # as stored; a task holds a piece and its rows. Objects of more than two are divided
 READS_AT_ONCE = 4

@@ -21,7 +21,7 @@ from sluice_spark.merge.by_arrow.base_file import (
     has_plain_partitions,
 )
 from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow
-from sluice_spark.merge.by_arrow.rows import LeftToSpark, check_columns
+from sluice_spark.merge.rows import LeftToSpark, check_columns
 
 MIB = 1024**2
 # A part is one task's rows and one file. Of so many bytes as stored, it has several times as many in Arrow.

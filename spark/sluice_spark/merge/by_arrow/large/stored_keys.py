@@ -15,8 +15,8 @@ from sluice_spark.hudi.table_files import open_parquet, read_file
 from sluice_spark.merge.by_arrow.base_file import key_text
 from sluice_spark.merge.by_arrow.decide import FILE, KEY
 from sluice_spark.merge.by_arrow.keyed_rows import flat, from_counts
-from sluice_spark.merge.by_arrow.rows import LeftToSpark, stored_arrow_type
 from sluice_spark.merge.by_arrow.stored import SliceFiles
+from sluice_spark.merge.rows import LeftToSpark, stored_arrow_type
 
 # Beside the position and the partition, what logs have of each row without being asked.
 _OWN = (hidden.POSITION, hidden.DELETED, hidden.OWED, hidden.PARTITION, hidden.SOURCE_TS_MS, hidden.SOURCE)

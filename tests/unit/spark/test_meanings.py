@@ -1,21 +1,19 @@
-"""Times of several kinds in one column mean what they mean alone, by Spark."""
+"""Times of several kinds in one column mean what they mean alone."""
 
 from __future__ import annotations
 
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+import pyarrow as pa
 
-from sluice.changes.hidden_columns import UNCHANGED
+from sluice.changes.hidden_columns import INEXACT, UNCHANGED
 from sluice.schema.columns import SPARK_TYPES, Column, plain_column
 from sluice.schema.union import merge_columns
-from sluice_formats.arrow_columns import raw_array, spark_type
+from sluice_formats.arrow_columns import raw_array
 from sluice_formats.records import ReaderPlan
-from sluice_spark.merge.by_spark.normalize import normalized
-from sluice_spark.merge.by_spark.working_columns import INEXACT
-from sluice_spark.merge.plan import data_type
+from sluice_spark.merge.by_arrow.keyed_rows import as_counts
+from sluice_spark.merge.rows import arrow_rows
 
 LATE, EARLY = 9_223_372_036_825_200_000, -9_223_372_036_832_400_000
 
@@ -24,15 +22,14 @@ def plain(name: str, kind: str) -> Column:
     return plain_column(name, kind, True, kind)
 
 
-def meant(spark: Any, columns: tuple[Column, ...], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    raw = spark.createDataFrame(rows, ", ".join(f"{column.name} {spark_type(column)}" for column in columns))
-    target = StructType([StructField(column.name, data_type(column.spark_type)) for column in columns])
+def meant(columns: tuple[Column, ...], arrays: list[pa.Array]) -> tuple[list[list[Any]], list[int]]:
+    """The stored values of each column, times as counts, and how many of each row are inexact."""
     plan = ReaderPlan("b", "db.t", ("day",), 0, columns)
-    stored = normalized(raw.withColumn(UNCHANGED, F.lit(None)), plan=plan, target=target).drop(UNCHANGED)
-    plainly = [name for name in ("days", INEXACT) if name in stored.columns]
-    # Python's own types end at year 9999.
-    as_text = [f"cast({name} as string) {name}" for name in stored.columns if name not in plainly]
-    return [tuple(row) for row in stored.selectExpr(*as_text, *plainly).collect()]
+    unchanged = pa.nulls(len(arrays[0]), pa.list_(pa.string()))
+    batch = pa.RecordBatch.from_arrays([*arrays, unchanged], [*(column.name for column in columns), UNCHANGED])
+    found = arrow_rows([batch], plan=plan, target={column.name: column.spark_type for column in columns})
+    values = [as_counts(found.column(column.name).combine_chunks()).to_pylist() for column in columns]
+    return values, found.column(INEXACT).to_pylist()
 
 
 ROWS = 10
@@ -57,7 +54,7 @@ MOMENTS: dict[str, list[Any]] = {
 }
 
 
-def test_a_time_is_stored_and_counted_the_same_alone_and_beside_one_of_another_kind(spark: Any) -> None:
+def test_a_time_is_stored_and_counted_the_same_alone_and_beside_one_of_another_kind() -> None:
     beside = [
         ("timestamp_millis", "timestamp_micros"),
         *((kind, *(other for other in MOMENTS if SPARK_TYPES[other] == SPARK_TYPES[kind])) for kind in MOMENTS),
@@ -67,11 +64,11 @@ def test_a_time_is_stored_and_counted_the_same_alone_and_beside_one_of_another_k
         reduce(merge_columns, (plain(column.name, kind) for kind in kinds)) for column, kinds in zip(written, beside)
     ]
 
-    def stored(columns: list[Column]) -> list[tuple[Any, ...]]:
+    def stored(columns: list[Column]) -> tuple[list[list[Any]], list[int]]:
         moments = [MOMENTS[own.kind] + [None] * (ROWS - len(MOMENTS[own.kind])) for own in written]
-        raw = (raw_array(values, own, column).to_pylist() for values, own, column in zip(moments, written, columns))
-        return meant(spark, tuple(columns), list(zip(*raw)))
+        raw = [raw_array(values, own, column) for values, own, column in zip(moments, written, columns)]
+        return meant(tuple(columns), raw)
 
     alone, together = stored(written), stored(agreed)
     assert together == alone
-    assert [row[-1] for row in alone] == [2, 1, 1, 0, 1, 5, 5, 2, 4, 0]
+    assert alone[1] == [2, 1, 1, 0, 1, 5, 5, 2, 4, 0]

@@ -1,7 +1,4 @@
-"""Makes rows in the table's columns and types of decoded Arrow batches, without Spark.
-
-The Arrow form of `sluice_spark.merge.by_spark.normalize`: tests/spark/test_arrow_rows.py compares them kind by kind.
-"""
+"""Makes rows in the table's columns and types of decoded Arrow batches. Times are UTC, cut below the microsecond."""
 
 from __future__ import annotations
 
@@ -44,13 +41,20 @@ class LeftToSpark(Exception):
 def arrow_rows(batches: Iterable[pa.RecordBatch], *, plan: ReaderPlan, target: Mapping[str, str]) -> pa.Table:
     """The changes of decoded batches under the table's names, types and order; a column that they lack is null.
 
-    `target` are the table's columns after this batch, name -> Spark's type name (`column_types`). Adds UNCHANGED and
-    INEXACT, as `normalized` does. Raises LeftToSpark for a column whose values Spark alone can make.
+    `target` are the table's columns after this batch, name -> Spark's type name (`column_types`). Keeps UNCHANGED, and
+    adds INEXACT, which counts infinite dates and timestamps (stored as null, since any date would be wrong) and those
+    with digits below a microsecond (cut). Raises LeftToSpark for a column without a conversion to the table's type.
     """
     check_columns(plan, target)
-    schema = rows_schema(target)
-    written = {column.name: column for column in plan.columns}
-    return pa.Table.from_batches([_rows(batch, written, schema) for batch in _joined(batches)], schema=schema)
+    return pa.Table.from_batches(stored_batches(batches, plan=plan, target=target), schema=rows_schema(target))
+
+
+def stored_batches(
+    batches: Iterable[pa.RecordBatch], *, plan: ReaderPlan, target: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
+    """The batches of `arrow_rows`."""
+    schema, written = rows_schema(target), {column.name: column for column in plan.columns}
+    return (_rows(batch, written, schema) for batch in _joined(batches))
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -105,7 +109,7 @@ def _rows(batch: pa.RecordBatch, written: Mapping[str, Column], schema: pa.Schem
         if field.name == hidden.INEXACT:
             arrays.append(inexact)
         elif field.name in written:
-            values, lost = _stored(present[field.name], written[field.name])
+            values, lost = stored_values(present[field.name], written[field.name])
             arrays.append(values if values.type == field.type else values.cast(field.type))
             if lost is not None:
                 inexact = pc.add(inexact, lost)
@@ -119,7 +123,7 @@ def _rows(batch: pa.RecordBatch, written: Mapping[str, Column], schema: pa.Schem
 Stored = tuple[pa.Array, Any]
 
 
-def _stored(raw: pa.Array, column: Column) -> Stored:
+def stored_values(raw: pa.Array, column: Column) -> Stored:
     """The stored values of raw ones, and how many of each value are set to null or cut (None: none of any)."""
     if column.kind == kinds.ARRAY and column.element is not None:
         return _lists(raw, column.element)
@@ -135,7 +139,7 @@ def _stored(raw: pa.Array, column: Column) -> Stored:
 
 
 def _lists(raw: pa.Array, element: Column) -> Stored:
-    items, lost = _stored(raw.values, element)
+    items, lost = stored_values(raw.values, element)
     made = pa.Array.from_buffers(
         pa.list_(items.type), len(raw), raw.buffers()[:2], raw.null_count, raw.offset, children=[items]
     )
@@ -166,7 +170,7 @@ def _moments(raw: pa.Array, meaning: Meaning) -> Converted:
     real = _within(raw, meaning)
     lost = pc.invert(real)
     if meaning.is_cut:
-        # Rounded down, as Spark's built-ins are used; Arrow's division rounds towards zero.
+        # Rounded down; Arrow's division rounds towards zero.
         micros = pc.divide(raw, _THOUSAND)
         rest = pc.subtract(raw, pc.multiply(micros, _THOUSAND))
         micros = pc.subtract(micros, pc.less(rest, pa.scalar(0, rest.type)).cast(pa.int64()))
