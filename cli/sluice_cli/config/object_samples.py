@@ -49,7 +49,7 @@ def sample_object(
 
 
 def _parquet(objects: Objects, id: ObjectId, rows: int) -> ObjectSample:
-    schema = read_head(objects, id, PARQUET).schema
+    schema = read_head(objects, id, PARQUET)
     records: list[dict[str, Any]] = []
     try:
         for chunk in parquet_records(objects.whole(id, PARQUET_LIMITS.object_bytes), PARQUET_LIMITS).chunks:

@@ -207,7 +207,7 @@ class Admission:
         """Judge an object by its head. Stores the schema before the ledger names it, so that readers find it."""
         limits = DEFAULTS if config is None else config.limits
         try:
-            schema = self._heads.read(id, route.topic or "", limits, route.format or AVRO, more_memory).schema
+            schema = self._heads.read(id, route.topic or "", limits, route.format or AVRO, more_memory)
         except SluiceError as error:
             if error.retriable:
                 raise

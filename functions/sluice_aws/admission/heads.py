@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Callable
 
 from sluice.admission.routing import AVRO, CSV, JSON, PARQUET
@@ -34,13 +33,6 @@ def _no_bound(size: int) -> None:
     """For a process that reads one head at a time."""
 
 
-@dataclass(frozen=True)
-class ObjectHead:
-    """The writer schema of an object in Avro's form; None for CSV, and for JSON whose head holds none."""
-
-    schema: Any
-
-
 class Heads:
     """Reads heads of object versions, and remembers the topics with long ones. Thread-safe."""
 
@@ -55,8 +47,10 @@ class Heads:
         limits: Limits = DEFAULTS,
         format: str = AVRO,
         more_memory: Callable[[int], None] = _no_bound,
-    ) -> ObjectHead:
-        """Read the head of one object version: 64 KiB in one call, for which the caller holds memory.
+    ) -> Any:
+        """The writer schema of one object version, in Avro's form; None for CSV, and for JSON whose head holds none.
+
+        Reads 64 KiB in one call, for which the caller holds memory.
 
         A longer head takes a second call (1 MiB of Avro, the footer's length of Parquet). Later objects of the same
         topic are then read at 1 MiB at once (Avro). `more_memory` is called before with the bytes of memory that it
@@ -67,29 +61,29 @@ class Heads:
             return self._json(id, limits, more_memory)
         if format == CSV:
             check_head(_not_empty(self._objects.head_bytes(id, FIRST_READ_BYTES)).data)
-            return ObjectHead(None)
+            return None
         if format == PARQUET:
             return self._parquet(id, limits, more_memory)
         return self._avro(id, topic, limits, more_memory)
 
-    def _avro(self, id: ObjectId, topic: str, limits: Limits, more_memory: Callable[[int], None]) -> ObjectHead:
+    def _avro(self, id: ObjectId, topic: str, limits: Limits, more_memory: Callable[[int], None]) -> Any:
         if topic not in self._long:
             try:
-                return ObjectHead(parse_header(self._objects.head_bytes(id, FIRST_READ_BYTES), limits).schema)
+                return parse_header(self._objects.head_bytes(id, FIRST_READ_BYTES), limits).schema
             except HeaderCut:
                 self._long.add(topic)  # and read more below
         more_memory(memory_of(HEAD_LIMIT_BYTES))
         try:
-            return ObjectHead(parse_header(self._objects.head_bytes(id, HEAD_LIMIT_BYTES), limits).schema)
+            return parse_header(self._objects.head_bytes(id, HEAD_LIMIT_BYTES), limits).schema
         except HeaderCut as error:
             raise CorruptObject(
                 f"The Avro header does not end within {HEAD_LIMIT_BYTES} bytes", bytes=HEAD_LIMIT_BYTES
             ) from error
 
-    def _json(self, id: ObjectId, limits: Limits, more_memory: Callable[[int], None]) -> ObjectHead:
+    def _json(self, id: ObjectId, limits: Limits, more_memory: Callable[[int], None]) -> Any:
         head = _not_empty(self._objects.head_bytes(id, FIRST_READ_BYTES))
         if head.data.startswith(ZSTD_MAGIC):  # whose head can't be unpacked alone
-            return ObjectHead(None)
+            return None
         text = unpacked_head(head.data, HEAD_LIMIT_BYTES)
         if len(text) > FIRST_READ_BYTES:
             more_memory(memory_of(len(text)))
@@ -97,9 +91,9 @@ class Heads:
         schema = schema_in_head(text, head.whole and len(text) < HEAD_LIMIT_BYTES)
         if schema is not None:
             check_schema(schema, limits)
-        return ObjectHead(schema)
+        return schema
 
-    def _parquet(self, id: ObjectId, limits: Limits, more_memory: Callable[[int], None]) -> ObjectHead:
+    def _parquet(self, id: ObjectId, limits: Limits, more_memory: Callable[[int], None]) -> Any:
         tail = _not_empty(self._objects.tail_bytes(id, FIRST_READ_BYTES))
         try:
             length = footer_bytes(tail.data, tail.whole)
@@ -110,7 +104,7 @@ class Heads:
             tail = self._objects.tail_bytes(id, max(length, TAIL_BYTES))
         schema = read_footer(tail.data, tail.whole).schema
         check_schema(schema, limits)
-        return ObjectHead(schema)
+        return schema
 
 
 def _not_empty(head: Head) -> Head:
@@ -119,6 +113,6 @@ def _not_empty(head: Head) -> Head:
     return head
 
 
-def read_head(objects: Objects, id: ObjectId, format: str, limits: Limits = DEFAULTS) -> ObjectHead:
-    """Read a single head, as `Heads.read` does."""
+def read_head(objects: Objects, id: ObjectId, format: str, limits: Limits = DEFAULTS) -> Any:
+    """The writer schema in a single head, as `Heads.read` reads it."""
     return Heads(objects).read(id, "", limits, format)

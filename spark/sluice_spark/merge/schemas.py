@@ -41,14 +41,7 @@ from sluice_spark.merge.read import bodies, shared_out
 _FIELDS = "object string, fingerprint string, schema string, inferred boolean, code string, reason string"
 _NANOS = '"timestamp-nanos"'
 _ARROW = pa.schema(
-    [
-        ("object", pa.string()),
-        ("fingerprint", pa.string()),
-        ("schema", pa.string()),
-        ("inferred", pa.bool_()),
-        ("code", pa.string()),
-        ("reason", pa.string()),
-    ]
+    [(name, pa.bool_() if name == "inferred" else pa.string()) for name, _ in map(str.split, _FIELDS.split(", "))]
 )
 
 
@@ -132,13 +125,7 @@ def _scan(
     except SluiceError as error:
         if error.retriable:
             raise
-        object_error = ObjectError.of(item.id.hash, error)
-        yield {
-            "object": object_error.object,
-            "inferred": False,
-            "code": object_error.code,
-            "reason": object_error.reason,
-        }
+        yield {**vars(ObjectError.of(item.id.hash, error)), "inferred": False}
         return
     for schema in schemas:
         mark = fingerprint(schema)
@@ -207,7 +194,7 @@ def writer_schemas(
                 if text is not None and item.format == PARQUET and _NANOS in text:
                     text = None  # before timestamps of type INT96 were read as microseconds, they had the same schema
                 if text is None:
-                    text = json.dumps(read_head(objects, item.id, item.format).schema, sort_keys=True)
+                    text = json.dumps(read_head(objects, item.id, item.format), sort_keys=True)
                 writers = [_understood(text, shape)]
         except SluiceError as error:
             if error.retriable:

@@ -205,7 +205,7 @@ def refused(case: Case) -> tuple[str, str, int, str]:
         if is_scanned(item.format, None):
             schemas, inferred = schemas_of(case.body, item.format, CONFIG)
         else:
-            schemas, inferred = [read_head(Bucket(case.body), item.id, item.format, LIMITS).schema], False
+            schemas, inferred = [read_head(Bucket(case.body), item.id, item.format, LIMITS)], False
         writers = [read_writer_schema(json.loads(json.dumps(schema))) for schema in schemas]
         planned = plan_read(
             CONFIG,
