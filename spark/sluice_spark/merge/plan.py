@@ -44,16 +44,10 @@ from sluice_formats.captures.wrapped import nested_rows
 from sluice_formats.errors import DeletionsUnmarked
 from sluice_formats.records import ReaderPlan, reader_plan
 
+_NUMBERS = (IntegerType(), LongType(), FloatType(), DoubleType())
 _TYPES: dict[str, DataType] = {
-    "boolean": BooleanType(),
-    "int": IntegerType(),
-    "bigint": LongType(),
-    "float": FloatType(),
-    "double": DoubleType(),
-    "string": StringType(),
-    "binary": BinaryType(),
-    "date": DateType(),
-    "timestamp": TimestampType(),
+    kind.simpleString(): kind
+    for kind in (BooleanType(), *_NUMBERS, StringType(), BinaryType(), DateType(), TimestampType())
 }
 
 

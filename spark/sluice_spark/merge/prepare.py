@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import SCHEMAS_STAGE, TABLE_STAGE, ObjectError
@@ -135,19 +136,16 @@ def _scan(part: PartContext, objects: Sequence[ManifestObject]) -> Scanned:
 
 def _planned(part: PartContext, schemas: WriterSchemas, facts: TableFacts, hash_key: bytes) -> PlannedRead:
     """The plan, without the schemas whose columns would have the table rewritten where it is too large for that."""
-
-    def plan(*, may_rewrite: bool) -> PlannedRead:
-        return plan_read(
-            part.config,
-            batch=part.manifest.batch,
-            writers=schemas.in_order,
-            stored=facts.schema,
-            inferred=schemas.inferred,
-            may_rewrite=may_rewrite,
-            hash_key=hash_key,
-        )
-
-    planned = plan(may_rewrite=True)
+    plan = partial(
+        plan_read,
+        part.config,
+        batch=part.manifest.batch,
+        writers=schemas.in_order,
+        stored=facts.schema,
+        inferred=schemas.inferred,
+        hash_key=hash_key,
+    )
+    planned = plan()
     if planned.rewritten and part.hudi.size_bytes(facts) > part.config.rewrite_limit_bytes:
         return plan(may_rewrite=False)
     return planned

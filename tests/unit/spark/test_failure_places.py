@@ -51,7 +51,6 @@ def prepared(*, empty: bool) -> Any:
 
 def test_a_small_merge_that_fails_logs_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
     events = Events()
-    monkeypatch.setattr(merging, "column_types", lambda _: {})
     monkeypatch.setattr(merging, "merge_in_driver", cast_fails)
     assert merging.attempt(part_of(events), prepared(empty=False)) is None
     ((name, fields),) = events.seen
@@ -62,9 +61,8 @@ def test_a_small_merge_that_fails_logs_no_value(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_first_load_that_fails_logs_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
     events = Events()
-    for name in ("LoadPlan", "_for_table"):
+    for name in ("part_plan", "with_files"):
         monkeypatch.setattr(merging, name, lambda *_, **__: SimpleNamespace(dumps=()))
-    monkeypatch.setattr(merging, "column_types", lambda _: {})
     monkeypatch.setattr(merging, "_read_large_merge", task_fails)
     assert merging.attempt(part_of(events), prepared(empty=True)) is None
     ((name, fields),) = events.seen

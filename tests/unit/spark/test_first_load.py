@@ -22,7 +22,7 @@ from sluice_spark.hudi.own_files import NewFiles
 from sluice_spark.merge.by_arrow.base_file import partition_paths
 from sluice_spark.merge.by_arrow.large.destinations import NEW as NEW_FILE
 from sluice_spark.merge.by_arrow.large.destinations import Destination, destinations, tasks_of
-from sluice_spark.merge.by_arrow.large.merge import _counted, _totals
+from sluice_spark.merge.by_arrow.large.merge import _counted, _placed_rows
 from sluice_spark.merge.by_arrow.large.messages import messages_of
 from sluice_spark.merge.by_arrow.large.plan import LoadPlan, check_first_load
 from sluice_spark.merge.by_arrow.large.write import routed_rows, rows_to_store, written_files
@@ -112,7 +112,7 @@ def test_each_key_is_in_one_part_and_its_newest_change_is_written(tmp_path: Any)
     parts: dict[int, list[Any]] = {part: [] for part in range(6)}
     for part, message in messages_of(batches, plan, 3):
         parts[part].append((part, message))
-    counts = [_counted(parts[part], plan)[0]["counts"] for part in (3, 4, 5)]
+    counts = [_counted(parts[part], plan)[0][0].counts for part in (3, 4, 5)]
     assert [sum(one[name] for one in counts) for name in ("read", "winning", "deleted", "inexact")] == [60, 20, 0, 0]
 
     files = [written(parts[part], plan, part)[0] for part in range(3)]
@@ -138,8 +138,8 @@ def test_a_partition_of_usual_size_gets_one_file_and_a_large_one_several(tmp_pat
     for part, message in messages_of(batches, plan, 2):
         first[part].append((part, message))
     found = [_counted(first[part], plan)[0] for part in (2, 3)]
-    places = destinations(_totals(found), (), in_logs=False, rows_stored=None, parts=2)
-    assert sum(one["counts"]["winning"] for one in found) == 50
+    places = destinations(_placed_rows([placed for _, placed in found]), (), in_logs=False, rows_stored=None, parts=2)
+    assert sum(one.counts["winning"] for one, _ in found) == 50
     nulls = "name=__HIVE_DEFAULT_PARTITION__"
     tasks = {nulls: range(0, 1), "name=large": range(1, 3), "name=small": range(3, 4)}
     assert places == {(name, NEW_FILE): Destination(name, NEW_FILE, False, own) for name, own in tasks.items()}
@@ -216,8 +216,8 @@ def test_rows_follow_from_the_histories_of_their_keys() -> None:
         plan = load_plan(ignore_deletes=ignore)
         batches = [batch(plan, *changes), batch(plan, *left_out, **{hidden.UNCHANGED: ["name"]})]
         messages = list(messages_of(batches, plan, 1))
-        (found,) = _counted([message for message in messages if message[0] == 1], plan)
-        counts = found["counts"]
+        ((found, _),) = _counted([message for message in messages if message[0] == 1], plan)
+        counts = found.counts
         lacking = 2 if ignore else 1
         assert (counts["winning"], counts["deleted"], counts["owed"]) == (5, deleted, lacking)
         (newest,) = (share.rows for share in routed_rows([each for each in messages if each[0] == 0], plan, {}))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Callable
 
 import pyarrow as pa
 
@@ -21,9 +20,9 @@ from sluice_formats.records import ReaderPlan
 from sluice_spark.merge.by_arrow.rewrite import FileWork
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.driver_limits import MOST_DECODED_BYTES, for_driver
+from sluice_spark.merge.read import bodies
 from sluice_spark.merge.rows import LeftToSpark
 
-READS_AT_ONCE = 8
 PUTS_AT_ONCE = 8  # of one table's part; two tables at a time share the driver's 32 connections
 
 
@@ -89,7 +88,7 @@ def _read(
     decoded: list[Decoded] = []
     errors: list[ObjectError] = []
     size = 0
-    for item, body in zip(items, _bodies(objects, items, plan.limits.object_bytes)):
+    for item, body in bodies(objects, items, plan.limits.object_bytes):
         try:
             limits = for_driver(plan.limits, format=item.format, objects=len(items), in_tasks=in_tasks)
             decoded.append(decode(body(), item, replace(plan, limits=limits)))
@@ -114,9 +113,3 @@ def leave_unmerged(part: PartContext, read: DecodedObjects) -> None:
         puts += [pool.submit(aside.keep_rows, one.seen.object, one.rows) for one in read.objects if one.rows]
         for put in puts:
             put.result()
-
-
-def _bodies(objects: Objects, items: Sequence[ManifestObject], limit: int) -> list[Callable[[], bytes]]:
-    """Read the objects, several at a time. Returns a function of each that gives its bytes or raises its error."""
-    with ThreadPoolExecutor(min(READS_AT_ONCE, len(items)), thread_name_prefix="read") as pool:
-        return [pool.submit(objects.whole, item.id, limit).result for item in items]

@@ -37,52 +37,40 @@ def commit(
     Raises LaneLost before anything is written. Any other exception leaves open whether the commit is on the timeline.
     """
     with part.stages.timed(COMMIT_STAGE), ExitStack() as frames:
-        result = _written(part, rows, planned=planned, objects=objects, facts=facts, frames=frames)
-    return follow_up(part, result)
-
-
-def _written(
-    part: PartContext,
-    rows: DataFrame,
-    *,
-    planned: PlannedRead,
-    objects: Sequence[ManifestObject],
-    facts: TableFacts,
-    frames: ExitStack,
-) -> CommitResult:
-    part.check_held()
-    hudi, config = part.hudi, part.config
-    operation = hudi_options.BULK_INSERT if facts.empty else hudi_options.UPSERT
-    size_bytes = sum(item.size for item in objects)
-    rows = with_lineage(rows, words=config.lineage, batch=part.manifest.batch)
-    if planned.rewritten:
-        operation, size_bytes = hudi_options.REWRITE, hudi.size_bytes(facts)
-        stored = hudi.stored(facts, *(facts.schema.names if facts.schema is not None else ()))
-        rows = whole_table(stored, rows, target=planned.target, record_key=config.record_key)
-        rows = _computed(rows, frames)
-        part.event("table_rewritten", columns=list(planned.rewritten), bytes=size_bytes)
-    elif planned.widened and config.table_type == MOR:
-        # Older log blocks have the narrower type (`compact-before-wider-types`).
-        compacted = hudi.compact_all()
-        part.event("compacted_before_wider_types", columns=list(planned.widened), instant=compacted)
-        facts = hudi.look()
-    if planned.widened:
         part.check_held()
-        hudi.note_widened(planned.widened, facts)
-    wait_for_turn(part, facts)
-    begun_from = facts
+        hudi, config = part.hudi, part.config
+        operation = hudi_options.BULK_INSERT if facts.empty else hudi_options.UPSERT
+        size_bytes = sum(item.size for item in objects)
+        rows = with_lineage(rows, words=config.lineage, batch=part.manifest.batch)
+        if planned.rewritten:
+            operation, size_bytes = hudi_options.REWRITE, hudi.size_bytes(facts)
+            stored = hudi.stored(facts, *(facts.schema.names if facts.schema is not None else ()))
+            rows = whole_table(stored, rows, target=planned.target, record_key=config.record_key)
+            rows = _computed(rows, frames)
+            part.event("table_rewritten", columns=list(planned.rewritten), bytes=size_bytes)
+        elif planned.widened and config.table_type == MOR:
+            # Older log blocks have the narrower type (`compact-before-wider-types`).
+            compacted = hudi.compact_all()
+            part.event("compacted_before_wider_types", columns=list(planned.widened), instant=compacted)
+            facts = hudi.look()
+        if planned.widened:
+            part.check_held()
+            hudi.note_widened(planned.widened, facts)
+        wait_for_turn(part, facts)
+        begun_from = facts
 
-    def write() -> CommitResult:
-        return hudi.write(
-            rows,
-            operation=operation,
-            facts=begun_from,
-            size_bytes=size_bytes,
-            before_commit=lambda: refuse_other_writers(hudi, begun_from, part.check_held),
-            **part.origin,
-        )
+        def write() -> CommitResult:
+            return hudi.write(
+                rows,
+                operation=operation,
+                facts=begun_from,
+                size_bytes=size_bytes,
+                before_commit=lambda: refuse_other_writers(hudi, begun_from, part.check_held),
+                **part.origin,
+            )
 
-    return write_alone(part, facts, write)
+        result = write_alone(part, facts, write)
+    return follow_up(part, result)
 
 
 def _computed(rows: DataFrame, frames: ExitStack) -> DataFrame:

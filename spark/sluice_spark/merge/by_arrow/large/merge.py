@@ -40,7 +40,6 @@ from sluice_spark.merge.by_arrow.large.destinations import Destination, Place, P
 from sluice_spark.merge.by_arrow.large.messages import (
     STORED,
     Message,
-    ipc,
     messages_of,
     read_ipc,
     stored_messages,
@@ -124,7 +123,7 @@ class LargeMerge:
         filled = self._filled
         if places:
             filled = range(max(own.tasks.stop for own in places.values()))
-            parts = parts.mapPartitions(to_files).partitionBy(len(filled), _same)
+            parts = parts.mapPartitions(to_files).partitionBy(len(filled), int)
         return list(self._spark.sparkContext.runJob(parts, task, filled))
 
 
@@ -151,7 +150,7 @@ def read_in_tasks(
             for files in own:
                 yield from stored_messages(task_objects(plan.source), files, plan, parts)
 
-    shuffled = context.parallelize(items, len(items)).mapPartitions(task).partitionBy(2 * parts, _same)
+    shuffled = context.parallelize(items, len(items)).mapPartitions(task).partitionBy(2 * parts, int)
 
     def counted(plan: LoadPlan) -> list[Any]:
         return list(context.runJob(shuffled, partial(_counted, plan=plan), list(range(parts, 2 * parts))))
@@ -185,29 +184,32 @@ def _merge(
 ) -> LargeMerge:
     """The merge of messages, which `counted` counts: again with the stored rows that histories need."""
     results = _without_reasons(counted(plan))
-    needs = [one["needs"] for one in results if one["needs"] is not None]
+    needs = [one.needs for one, _ in results if one.needs is not None]
     if needs:
-        wanted = pa.concat_tables(map(read_ipc, needs))
+        wanted = pa.concat_tables(needs)
         if wanted.num_rows > MOST_HISTORIES:
             raise LeftToSpark("unchanged", f"{wanted.num_rows:,} keys")
         plan = replace(plan, held=held_rows(wanted, plan, plan.target, work=partial(replace, work)))
         results = _without_reasons(counted(plan))
-        if any(one["needs"] is not None for one in results):
+        if any(one.needs is not None for one, _ in results):
             raise LeftToSpark("unchanged", "no stored row")
-    counts, totals = total([one["counts"] for one in results]), _totals(results)
+    counts, placed = total([one.counts for one, _ in results]), _placed_rows([own for _, own in results])
     if not plan.slices and not counts["winning"]:
         raise LeftToSpark("empty")
-    sources = {source for one in results for source in one["sources"]} | set(plan.floors.by_source)
-    truncates = results[0]["truncates"]
+    sources = {source for one, _ in results for source in one.sources} | set(plan.floors.by_source)
+    truncates = results[0][0].truncates
     if len((sources | {source for source, _ in truncates}) - {None}) > 1 and plan.floors.raised(truncates).by_source:
         raise LeftToSpark("sources")  # each has a floor of its own
     places: dict[Place, Destination] = {}
     if plan.second_shuffle:
         spread = parts if not plan.slices else max(parts, 2 * spark.sparkContext.defaultParallelism)
-        places = destinations(totals, plan.slices, in_logs=plan.in_logs, rows_stored=plan.rows, parts=spread)
-    filled = [part for part, one in enumerate(results) if one["counts"]["winning"]]
-    replaced = (sum(one["replaced"][0] for one in results), sum(one["replaced"][1] for one in results))
-    own: Any = {"suspicions": _suspicions(results), "truncates": truncates, "replaced": replaced}
+        places = destinations(placed, plan.slices, in_logs=plan.in_logs, rows_stored=plan.rows, parts=spread)
+    filled = [part for part, (one, _) in enumerate(results) if one.counts["winning"]]
+    replaced = (sum(one.replaced[0] for one, _ in results), sum(one.replaced[1] for one, _ in results))
+    suspicions: Counter[str] = Counter()
+    for one, _ in results:
+        suspicions.update(one.suspicions)
+    own: Any = {"suspicions": suspicions, "truncates": truncates, "replaced": replaced}
     if parts == 1 and not plan.slices and isinstance(messages, RDD):
         places = {}  # the only part is written without a second shuffle
     return LargeMerge(counts, **own, _spark=spark, _parts=messages, _filled=filled, _plan=plan, _places=places)
@@ -259,23 +261,12 @@ def total(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     return {**made, **{name: totals[name] for name in ("supplied", "owed", "truncated") if name in totals}}
 
 
-def _totals(results: Sequence[Any]) -> PlacedRows:
+def _placed_rows(parts: Sequence[Sequence[Mapping[Any, int]]]) -> PlacedRows:
     sums: list[Counter[Any]] = [Counter() for _ in range(4)]
-    for one in results:
-        for total, own in zip(sums, one["placed"]):
-            total.update(own)
+    for part in parts:
+        for of_all, own in zip(sums, part):
+            of_all.update(own)
     return PlacedRows(*sums)
-
-
-def _suspicions(results: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for one in results:
-        total.update(one["suspicions"])
-    return dict(total)
-
-
-def _same(part: int) -> int:
-    return part
 
 
 def _counted(messages: Iterable[Message], plan: LoadPlan) -> list[Any]:
@@ -295,17 +286,8 @@ def _counted(messages: Iterable[Message], plan: LoadPlan) -> list[Any]:
         decided = decided_part(rows, stored, plan, source_clock=plan.source_clock if watched else None)
     except LeftToSpark as left:
         return [left.reason]
-    return [
-        {
-            "counts": dict(decided.counts),
-            "needs": None if decided.needs is None else ipc(decided.needs),
-            "truncates": decided.truncates,
-            "sources": decided.sources,
-            "replaced": decided.replaced,
-            "suspicions": decided.suspicions,
-            "placed": _placed(decided, stored, plan) if plan.second_shuffle and decided.needs is None else (),
-        }
-    ]
+    placed = _placed(decided, stored, plan) if plan.second_shuffle and decided.needs is None else ()
+    return [(replace(decided, rows=decided.rows.schema.empty_table()), placed)]
 
 
 def _placed(decided: PartRows, stored: pa.Table, plan: LoadPlan) -> tuple[Mapping[Any, int], ...]:
