@@ -23,16 +23,9 @@ _DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOpera
 SERVER_FAULT, TOO_MANY = 500, 429  # HTTP status codes
 _THROTTLED = frozenset(
     (
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestTimeout",
-        "SlowDown",
-        "ThrottledException",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-    )
+        "ProvisionedThroughputExceededException RequestLimitExceeded RequestThrottled RequestTimeout SlowDown "
+        "ThrottledException Throttling ThrottlingException TooManyRequestsException"
+    ).split()
 )
 
 _SESSION = (
@@ -58,20 +51,10 @@ _NO_SESSION = (
 )
 _INVALID_SESSION = frozenset(
     (
-        "AuthFailure",
-        "ExpiredToken",
-        "ExpiredTokenException",
-        "IncompleteSignature",
-        "InvalidAccessKeyId",
-        "InvalidClientTokenId",
-        "InvalidSignatureException",
-        "InvalidToken",
-        "MissingAuthenticationToken",
-        "RequestExpired",
-        "RequestTimeTooSkewed",
-        "SignatureDoesNotMatch",
-        "UnrecognizedClientException",
-    )
+        "AuthFailure ExpiredToken ExpiredTokenException IncompleteSignature InvalidAccessKeyId "
+        "InvalidClientTokenId InvalidSignatureException InvalidToken MissingAuthenticationToken RequestExpired "
+        "RequestTimeTooSkewed SignatureDoesNotMatch UnrecognizedClientException"
+    ).split()
 )
 
 

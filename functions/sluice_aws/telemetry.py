@@ -88,24 +88,10 @@ def observed(function: str) -> Callable[[Callable[[Any, Any, Telemetry], Any]], 
 
 # Names that the logging module uses for a record's own fields and refuses for others.
 _TAKEN = frozenset(
-    {
-        "name",
-        "args",
-        "msg",
-        "message",
-        "module",
-        "level",
-        "exc_info",
-        "extra",
-        "stack_info",
-        "stacklevel",
-        "filename",
-        "lineno",
-        "process",
-        "thread",
-        "asctime",
-        "created",
-    }
+    (
+        "name args msg message module level exc_info extra stack_info stacklevel filename lineno process thread "
+        "asctime created"
+    ).split()
 )
 
 

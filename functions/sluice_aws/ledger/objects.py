@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Callable
 
 from sluice.batch.claim import PendingObject
 from sluice.config.table import TableConfig
@@ -70,14 +70,7 @@ class ObjectLedger:
         """
         if state not in items.LISTED_STATES:
             raise ValueError(f"{state!r} is not one of the listed states {items.LISTED_STATES}")
-        for partition in items.listed_partitions(state):
-            for page in self._table.query_index(partition, since=None if since is None else items.listed_at(since)):
-                for start in range(0, len(page), READ_AHEAD):
-                    records = [record_of(stored) for stored in self._table.get_many(page[start : start + READ_AHEAD])]
-                    yield from sorted(
-                        (record for record in records if record.state == state),
-                        key=lambda record: (record.admitted_at, record.id),
-                    )
+        return listed_records(self._table, state, lambda record: record.state == state, since=since)
 
     def unlisted(self, records: Iterable[ObjectRecord]) -> frozenset[ObjectId]:
         """Those of the records that are pending, though their lanes don't list them.
@@ -220,6 +213,17 @@ class ObjectLedger:
         except TransactionRefused as answer:
             return answer.refusals[0].item or {"state": admitted.state}
         return None
+
+
+def listed_records(
+    table: LedgerTable, listed: str, is_wanted: Callable[[ObjectRecord], bool], *, since: int | None = None
+) -> Iterator[ObjectRecord]:
+    """The wanted ones of what is `listed` in the index under a word, oldest first within each shard."""
+    for partition in items.listed_partitions(listed):
+        for page in table.query_index(partition, since=None if since is None else items.listed_at(since)):
+            for start in range(0, len(page), READ_AHEAD):
+                records = map(record_of, table.get_many(page[start : start + READ_AHEAD]))
+                yield from sorted(filter(is_wanted, records), key=lambda record: (record.admitted_at, record.id))
 
 
 def _place(record: ObjectRecord) -> tuple[str, str, int, ObjectId]:

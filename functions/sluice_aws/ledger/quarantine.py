@@ -11,7 +11,7 @@ from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice.silver_keys import rows_key
 from sluice_aws.ledger.expressions import when
-from sluice_aws.ledger.objects import READ_AHEAD, listing_fields, pending_item, record_of
+from sluice_aws.ledger.objects import listed_records, listing_fields, pending_item
 from sluice_aws.ledger.settlement import TOTAL_PREFIX
 from sluice_aws.ledger.table import LedgerTable, Values
 
@@ -26,14 +26,7 @@ class QuarantineLedger:
 
     def objects_with_rows(self) -> Iterator[ObjectRecord]:
         """Every committed object with quarantined rows, oldest first within each shard."""
-        for partition in items.listed_partitions(items.ROWS):
-            for page in self._table.query_index(partition):
-                for start in range(0, len(page), READ_AHEAD):
-                    records = [record_of(stored) for stored in self._table.get_many(page[start : start + READ_AHEAD])]
-                    yield from sorted(
-                        (record for record in records if record.quarantined_rows),
-                        key=lambda record: (record.admitted_at, record.id),
-                    )
+        return listed_records(self._table, items.ROWS, lambda record: record.quarantined_rows > 0)
 
     def retry(self, record: ObjectRecord, routed: ObjectRecord, decision: Decision) -> bool:
         """quarantined, or committed with quarantined rows -> pending under the table and lane of `routed`.

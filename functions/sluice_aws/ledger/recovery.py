@@ -17,6 +17,10 @@ from sluice_aws.ledger.settlement import TOTAL_PREFIX, object_fields
 from sluice_aws.ledger.table import LedgerTable, Values
 
 ADMITTED = tuple(item.name for item in fields(AdmittedObject))
+# Fields that an item may have, and that a record without them leaves out.
+_BESIDE_ADMISSION = (
+    "quarantined_rows row_codes listed_as listed_at parked_generation batch code reason generation merged rows_aside"
+).split()
 
 
 class RecoveryLedger:
@@ -164,21 +168,7 @@ def _beside(record: ObjectRecord, at: int) -> dict[str, Any]:
 
 def _fields(record: ObjectRecord, at: int) -> dict[str, Any]:
     """All fields of a record for an update; fields that it lacks are removed."""
-    empty = dict.fromkeys(
-        (
-            "quarantined_rows",
-            "row_codes",
-            "listed_as",
-            "listed_at",
-            "parked_generation",
-            "batch",
-            "code",
-            "reason",
-            "generation",
-            "merged",
-            "rows_aside",
-        )
-    )
+    empty = dict.fromkeys(_BESIDE_ADMISSION)
     stored = {
         name: value for name, value in _admitted(record).items() if name not in ("pk", "sk", "bucket", "key", "version")
     }

@@ -30,15 +30,10 @@ REFUSED = "ConditionalCheckFailed"
 #: Transient reasons: another transaction on the item, or too many requests.
 TRANSIENT_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
 TRANSIENT_ERRORS = frozenset(
-    {
-        "TransactionConflictException",
-        "TransactionInProgressException",
-        "ThrottlingException",
-        "ThrottlingError",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "InternalServerError",
-    }
+    (
+        "TransactionConflictException TransactionInProgressException ThrottlingException ThrottlingError "
+        "ProvisionedThroughputExceededException RequestLimitExceeded InternalServerError"
+    ).split()
 )
 
 

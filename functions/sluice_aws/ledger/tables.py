@@ -21,22 +21,11 @@ LISTED = {"listed_as": TABLES_LISTED_AS, "listed_at": listed_at(0)}
 ERROR_CHARACTERS = 2_000
 ATTEMPTS = 5  # enough for a write that only the lane's holder makes
 SERVICE_PREFIX = "service_"  # of the fields that hold each service's last successful end
-PLAIN = (
-    "last_commit_at",
-    "last_instant",
-    "last_instant_at",
-    "history_instant",
-    "last_batch",
-    "last_error",
-    "failures",
-    "backoff_until",
-    "pinned",
-    "watch",
-    "services_since",
-    "catalog_failed",
-    "purge_floors",
-    "rebuild",
-    "blocked",
+PLAIN = tuple(
+    (
+        "last_commit_at last_instant last_instant_at history_instant last_batch last_error failures backoff_until "
+        "pinned watch services_since catalog_failed purge_floors rebuild blocked"
+    ).split()
 )
 
 
