@@ -17,10 +17,7 @@ class Manifests(Protocol):
     """Manifests and outcomes in S3, from which a lost ledger is rebuilt."""
 
     def put_manifest(self, manifest: Manifest, still_held: Callable[[], bool]) -> str | None:
-        """Store a manifest and return its S3 key.
-
-        Asks `still_held` before it replaces another manifest of the batch, and returns None where it says no.
-        """
+        """Store a manifest; its S3 key, or None where another one is there and `still_held` says no."""
         ...
 
     def some_of(self, lane: str, most: int) -> list[Manifest]:
@@ -47,10 +44,7 @@ class Merger(Protocol):
         ...
 
     def resolve_part(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome | None:
-        """Roll back what is unfinished, then look for the batch on the timeline (`resolve-before-write`).
-
-        Returns None where the part was not committed.
-        """
+        """Roll back what is unfinished; the outcome of the part by the timeline, None where it was not committed."""
         ...
 
     def serve_table(
@@ -62,11 +56,7 @@ class Merger(Protocol):
         slice_s: int,
         raise_floor: Callable[[Mapping[int, str]], None],
     ) -> SliceDone:
-        """Do one slice of a table service, of about `slice_s` seconds. `state` is the table's in the ledger.
-
-        `raise_floor` is called before rows are purged, with their highest position by generation. Raises LaneLost
-        before any commit where `still_held` says no.
-        """
+        """Do one slice of a table service, of about `slice_s` seconds (`serve_table`)."""
         ...
 
     def abandon(self) -> None:

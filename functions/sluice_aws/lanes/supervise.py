@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -186,7 +186,8 @@ class Supervisor:
         )
         if left is None:  # released, held or lapsed by someone else in the meantime
             return True
-        self.ledger.history.run_ended(run_id, "lapsed", reason, _batches(self.ledger.history.run(run_id)), now)
+        batches = int((self.ledger.history.run(run_id) or {}).get("batches", 0))  # that it closed
+        self.ledger.history.run_ended(run_id, "lapsed", reason, batches, now)
         self.report.warn(
             "run_lapsed",
             lane=state.lane,
@@ -203,8 +204,3 @@ class Supervisor:
             )
             self.report.count("LanesHalted", 1, lane=state.lane)
         return True
-
-
-def _batches(run: Mapping[str, Any] | None) -> int:
-    """The number of batches that a run has closed, by its item."""
-    return int((run or {}).get("batches", 0))

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sluice.batch.isolation import Cohort
-from sluice.batch.manifest import Manifest, ManifestObject
+from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
 from sluice.ledger import keys as items
 from sluice.ledger.records import ManifestPointer, PartAttempts
@@ -128,7 +128,7 @@ class BatchLedger:
                         "state": items.CLAIMED,
                         "batch": manifest.batch,
                         "merged_generation": generations[table],
-                        **_time_of(entry),
+                        **({} if entry.modified_at is None else {"modified_at": entry.modified_at}),
                     },
                     condition=when(state=items.PENDING, table=table, lane=manifest.lane),
                 ),
@@ -307,10 +307,6 @@ class BatchLedger:
         except GuardRefused:
             return None
         return [identity for position, identity in enumerate(objects) if position not in refused]
-
-
-def _time_of(item: ManifestObject) -> Values:
-    return {} if item.modified_at is None else {"modified_at": item.modified_at}
 
 
 def _pointer(stored: Values, parts: Mapping[str, Values]) -> ManifestPointer:

@@ -116,17 +116,9 @@ class ObjectLedger:
             attempt=attempt,
             generation=None,
         )
-        changes = {
-            "state": moved.state,
-            "table": moved.table,
-            "lane": moved.lane,
-            "reason": None,
-            "rule": None,
-            "unparked_at": now,
-            **{name: getattr(moved, name) for name in ("topic", "kafka_partition", "offset", "format", "schema")},
-            "listed_as": None,
-            "listed_at": None,
-        }
+        names = ("state", "table", "lane", "topic", "kafka_partition", "offset", "format", "schema", "reason", "rule")
+        changes = {name: getattr(moved, name) for name in names}
+        changes.update(unparked_at=now, listed_as=None, listed_at=None)
         if record.batch is not None:
             # A higher generation of the table freed it, so it takes the table's.
             changes.update(attempt=attempt, batch=None, code=None, parked_generation=None, generation=None)

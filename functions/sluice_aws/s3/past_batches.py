@@ -154,7 +154,7 @@ class PastBatches:
 
     def _manifests(self, listed: Iterable[ListedDocument]) -> Iterator[ListedDocument]:
         for entry in listed:
-            if _may_be_a_manifest(entry.key):
+            if entry.key.endswith(".json") and entry.key.count("/") == MANIFESTS.count("/") + 1:
                 yield entry
             else:
                 self._skipped.skip(entry.key, "Its name is not that of a manifest")
@@ -178,7 +178,3 @@ class PastBatches:
             self._skipped.skip(key, "The manifest is of another batch than its key says")
             return None
         return manifest
-
-
-def _may_be_a_manifest(key: str) -> bool:
-    return key.endswith(".json") and key.count("/") == MANIFESTS.count("/") + 1

@@ -52,7 +52,12 @@ class ServicePlanner:
         now = self.now()
         due = () if configuration is None else self._due(configuration, now)
         behind = [table for table in due if any(service.service == CATALOG for service in table.due)]
-        syncs = [_sync(table, now) for table in sorted(behind, key=_synced_at)[:SYNCED_AT_ONCE]]
+        syncs = [
+            _sync(table, now)
+            for table in sorted(behind, key=lambda table: int(table.state.services.get(CATALOG, {}).get("at") or 0))[
+                :SYNCED_AT_ONCE
+            ]
+        ]
         requested = self._ask(due, now)
         runs = self._started({request.lane for request in requested}, configuration)
         self.report.event(
@@ -174,10 +179,6 @@ class ServicePlanner:
             for lane, run in started
             if run.job_run_id is not None
         ]
-
-
-def _synced_at(table: DueTable) -> int:
-    return int(table.state.services.get(CATALOG, {}).get("at") or 0)
 
 
 def _sync(table: DueTable, now: int) -> Values:

@@ -41,7 +41,7 @@ def roll_back_unfinished(hudi: HudiTable) -> tuple[str, ...]:
         raise StillUnfinished(
             f"{hudi.config.table} still has unfinished instants",
             table=hudi.config.table,
-            instants=[_text(item) for item in left],
+            instants=[f"{item.requestedTime()}.{item.getAction()}.{item.getState()}" for item in left],
         )
     if any(instant.getAction() in WRITING for instant in unfinished):
         remove_what_was_rolled_back(hudi)
@@ -75,10 +75,6 @@ def roll_back_one(hudi: HudiTable, client: Any, instant: Any) -> None:
             item.requestedTime() == instant.requestedTime() for item in instants(timeline.filterInflightsAndRequested())
         ):
             timeline.deletePending(instant)
-
-
-def _text(instant: Any) -> str:
-    return f"{instant.requestedTime()}.{instant.getAction()}.{instant.getState()}"
 
 
 def refuse_missing(hudi: HudiTable, last_instant: str | None) -> None:

@@ -11,7 +11,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Callable
 
 from sluice.catalog.columns import META_COLUMNS
@@ -19,7 +19,7 @@ from sluice.changes import hidden_columns as hidden
 from sluice.config.table import TableConfig
 from sluice.hudi.timeline import Timeline
 from sluice.iceberg import metadata as tables
-from sluice.iceberg.columns import IcebergColumns, columns_after
+from sluice.iceberg.columns import columns_after
 from sluice.iceberg.manifests import DATA, DELETES, Entry, added, carried, manifest_file, owner, rows_of
 from sluice_aws.s3.objects import Objects
 from sluice_spark.errors import IcebergRaced
@@ -59,14 +59,6 @@ class _Version:
     metadata: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True)
-class _Entries:
-    """The entries of a snapshot: base files and position deletes by the base file's URI."""
-
-    files: Mapping[str, Entry] = field(default_factory=dict)
-    deletes: Mapping[str, Entry] = field(default_factory=dict)
-
-
 class IcebergTable:
     """The Iceberg table beside the Hudi table at `uri`. For the lane's holder.
 
@@ -102,26 +94,27 @@ class IcebergTable:
             return None
         if rebuild:
             before = {**before, "snapshots": [], "location": self._location}  # ids of columns stay
-        held = self._entries(before)
+        held, held_deletes = self._entries(before)
         listed = data_files(self._objects, self._uri, partitioned=bool(self._config.partition_by))
         slices = newest_slices_of(listed, self._objects, self._uri, timeline)
         present = {f"{self._uri}/{item.base.path}": item.base for item in slices if item.base is not None}
         columns = columns_after(version.metadata, types, hidden=_HIDDEN)
-        bounded = _bounded(columns, self._config.partition_columns)
+        names = self._config.partition_columns  # by which readers may skip files
+        bounded = {item["name"]: (item["id"], item["type"]) for item in columns.fields if item["name"] in names}
 
         def look(path: str) -> Any:
             return seen_file(self._objects, self._uri, present[path], bounded=bounded, metadata_uri=self._folder)
 
         with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-            new = list(pool.map(look, sorted(present.keys() - held.files.keys())))
-        files = [entry for path, entry in held.files.items() if path in present] + [added(file) for file in new]
-        deletes = [entry for path, entry in held.deletes.items() if path in present]
+            new = list(pool.map(look, sorted(present.keys() - held.keys())))
+        files = [entry for path, entry in held.items() if path in present] + [added(file) for file in new]
+        deletes = [entry for path, entry in held_deletes.items() if path in present]
         deletes += [added(file.deletes, of=file.path) for file in new if file.deletes is not None]
-        gone = len(held.files.keys() - present.keys())
+        gone = len(held.keys() - present.keys())
         made = tables.NextSnapshot(
             newest.time,
             f"{self._folder}/{tables.snapshot_file(tables.LIST, newest.time, version.number + 1)}",
-            "overwrite" if held.files else "append",
+            "overwrite" if held else "append",
             {
                 "added-data-files": len(new),
                 "deleted-data-files": gone,
@@ -138,7 +131,7 @@ class IcebergTable:
             columns,
             timeline=timeline,
             now_ms=now_ms,
-            complete=held.files.keys() <= {f"{self._uri}/{file.path}" for file in listed},
+            complete=held.keys() <= {f"{self._uri}/{file.path}" for file in listed},
         )
         self._write_manifests(after, {DATA: files, DELETES: deletes}, version.number + 1)
         self._publish(version.number, after)
@@ -193,13 +186,14 @@ class IcebergTable:
     def _manifests(self, snapshot: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         return records_of(read_file(self._objects, snapshot["manifest-list"]))
 
-    def _entries(self, metadata: Mapping[str, Any]) -> _Entries:
+    def _entries(self, metadata: Mapping[str, Any]) -> tuple[dict[str, Entry], dict[str, Entry]]:
+        """The base files of the current snapshot and its position deletes, by the base file's URI."""
         snapshot = tables.current_snapshot(metadata)
         by_content: dict[int, dict[str, Entry]] = {DATA: {}, DELETES: {}}
         for manifest in [] if snapshot is None else self._manifests(snapshot):
             for entry in records_of(read_file(self._objects, manifest["manifest_path"])):
                 by_content[manifest["content"]][owner(entry)] = carried(entry, manifest)
-        return _Entries(by_content[DATA], by_content[DELETES])
+        return by_content[DATA], by_content[DELETES]
 
     def _write_manifests(
         self, metadata: Mapping[str, Any], contents: Mapping[int, Sequence[Entry]], number: int
@@ -237,8 +231,3 @@ class IcebergTable:
         listed = data_files(self._objects, self._uri, partitioned=bool(self._config.partition_by))
         for name in tables.unnamed(self._names(), metadata, {stem_of(file) for file in listed}):
             remove_file(self._objects, f"{self._folder}/{name}")
-
-
-def _bounded(columns: IcebergColumns, partition_by: Sequence[str]) -> Mapping[str, tuple[int, Any]]:
-    """Id and type of the columns by which readers may skip files."""
-    return {field["name"]: (field["id"], field["type"]) for field in columns.fields if field["name"] in partition_by}

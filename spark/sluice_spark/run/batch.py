@@ -92,7 +92,7 @@ class BatchStep(RunStep):
             batch=manifest.batch,
             closed=end.closed,
             settled=end.settled,
-            returned=_names(ends, RETURNED),
+            returned=[end.table for end in ends if end.end == RETURNED],
             unresolved=sorted(unresolved),
         )
         return end
@@ -114,7 +114,3 @@ class BatchStep(RunStep):
 
 def _part(manifest: Manifest, table: str, claimed: frozenset[ObjectId], profile: Profile) -> Part:
     return Part(manifest, table, claimed & {item.id for item in manifest.tables[table].objects}, profile)
-
-
-def _names(ends: list[PartEnd], kind: str) -> list[str]:
-    return [end.table for end in ends if end.end == kind]

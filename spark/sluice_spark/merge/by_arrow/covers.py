@@ -40,21 +40,26 @@ def check_table(config: TableConfig, facts: TableFacts, target: Mapping[str, str
 
     `target` are the table's columns and their types with this batch.
     """
-    unusual = (
-        ("first_load", facts.empty),
-        ("partitions", not has_plain_partitions(target, config.partition_columns)),
-        ("hudi_options", are_of_files(config.hudi)),
-        ("record_index", facts.rows is None or _index_changes(config, facts)),
-        ("record_index", facts.record_index and (bool(config.partition_by) or config.table_type == MOR)),
-        ("lists", config.table_type == MOR and hudi_options.TIMESTAMP_LIST in target.values()),  # Parquet log blocks
-        ("key_type", not has_plain_key(target, config.record_key)),
-        ("pyarrow", not can_write()),
-        ("purging", facts.purging),  # logs hold rows that count as removed
-        ("unfinished", facts.unfinished),
-        ("columns", any(target.get(name) != kind for name, kind in column_types(facts.schema).items())),
+    refuse_unusual(
+        first_load=facts.empty,
+        partitions=not has_plain_partitions(target, config.partition_columns),
+        hudi_options=are_of_files(config.hudi),
+        record_index=facts.rows is None
+        or _index_changes(config, facts)
+        or (facts.record_index and (bool(config.partition_by) or config.table_type == MOR)),
+        lists=config.table_type == MOR and hudi_options.TIMESTAMP_LIST in target.values(),  # Parquet log blocks
+        key_type=not has_plain_key(target, config.record_key),
+        pyarrow=not can_write(),
+        purging=facts.purging,  # logs hold rows that count as removed
+        unfinished=facts.unfinished,
+        columns=any(target.get(name) != kind for name, kind in column_types(facts.schema).items()),
     )
-    for reason, present in unusual:
-        if present:
+
+
+def refuse_unusual(**present: bool) -> None:
+    """Raise LeftToSpark for the first reason that is present."""
+    for reason, is_present in present.items():
+        if is_present:
             raise LeftToSpark(reason)
 
 

@@ -96,7 +96,10 @@ def completed_rows(
         [key for key, _, _ in results],
         deleted=sum(after.deleted for _, after, newest in results if newest < changes.num_rows),
         supplied=sum(newest >= changes.num_rows for _, _, newest in results),
-        owed=sum(EVERY_COLUMN in after.owed or _lacks(after, columns) for _, after, _ in results),
+        owed=sum(
+            EVERY_COLUMN in after.owed or (not after.deleted and None in map(after.values.get, columns))
+            for _, after, _ in results
+        ),
     )
 
 
@@ -114,10 +117,6 @@ def _events(rows: pa.Table, changes: int, stored: Mapping[Key, StoredRow | None]
         else:
             events.append(Row(position, deleted, {} if deleted else values, next(owed), source))
     return events
-
-
-def _lacks(row: Row, columns: Sequence[str]) -> bool:
-    return not row.deleted and any(row.values.get(name) is None for name in columns)
 
 
 def _table(rows: pa.Table, results: Sequence[tuple[Key, Row, int]], *, record_key: Sequence[str]) -> pa.Table:

@@ -15,11 +15,8 @@ from sluice.hudi.file_slices import Committed, FileSlice
 from sluice_aws.s3.objects import ObjectSource
 from sluice_formats.records import ReaderPlan
 from sluice_spark.hudi.facts import TableFacts
-from sluice_spark.merge.by_arrow.base_file import (
-    can_write,
-    has_plain_key,
-    has_plain_partitions,
-)
+from sluice_spark.merge.by_arrow.base_file import can_write, has_plain_key, has_plain_partitions
+from sluice_spark.merge.by_arrow.covers import refuse_unusual
 from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow
 from sluice_spark.merge.rows import LeftToSpark, check_columns
 
@@ -87,18 +84,15 @@ def check_first_load(config: TableConfig, facts: TableFacts, plan: LoadPlan) -> 
 
     One with an instant is left, also where that was rolled back: what fails here is not tried here again.
     """
-    reasons = {
-        "instants": facts.newest is not None,
-        "floor": facts.purged is not None,
-        "partitions": not has_plain_partitions(plan.target, config.partition_columns),
-        "index": write_choices.wants_record_index(config, has=facts.record_index, rows=0),
-        "pyarrow": not can_write(),
-        "options": are_of_files(config.hudi),
-        "key": not has_plain_key(plan.target, config.record_key),
-    }
-    for reason, holds in reasons.items():
-        if holds:
-            raise LeftToSpark(reason)
+    refuse_unusual(
+        instants=facts.newest is not None,
+        floor=facts.purged is not None,
+        partitions=not has_plain_partitions(plan.target, config.partition_columns),
+        index=write_choices.wants_record_index(config, has=facts.record_index, rows=0),
+        pyarrow=not can_write(),
+        options=are_of_files(config.hudi),
+        key=not has_plain_key(plan.target, config.record_key),
+    )
     check_columns(plan.reader, plan.target)
 
 
