@@ -70,7 +70,7 @@ def decided_part(changes: pa.Table, stored: pa.Table, plan: LoadPlan, *, source_
     truncates = changes.filter(pc.equal(ops, hidden.TRUNCATE))
     beside = pc.is_in(ops, value_set=pa.array(NO_ROW))
     rows = changes.filter(pc.invert(beside)) if pc.any(beside).as_py() else changes
-    raised = [(source, position) for source, position in zip(_sources(truncates), _texts(truncates, hidden.POSITION))]
+    raised = list(zip(_source(truncates).to_pylist(), truncates.column(hidden.POSITION).to_pylist()))
     floors = plan.floors.raised(raised)
     if len(pc.unique(stored.column(KEY))) < stored.num_rows:
         raise LeftToSpark("stored_twice")
@@ -301,16 +301,6 @@ def _floor_of(rows: pa.Table, floors: Floors) -> pa.Array:
 def _source(rows: pa.Table) -> Any:
     has = hidden.SOURCE in rows.schema.names
     return rows.column(hidden.SOURCE) if has else pa.nulls(rows.num_rows, pa.string())
-
-
-def _sources(rows: pa.Table) -> list[Any]:
-    sources: list[Any] = _source(rows).to_pylist()
-    return sources
-
-
-def _texts(rows: pa.Table, name: str) -> list[str]:
-    texts: list[str] = rows.column(name).to_pylist()
-    return texts
 
 
 def _of(stored: pa.Table, name: str, at: pa.Array) -> pa.Array:
