@@ -29,42 +29,29 @@ _COUNTED = ("date", "timestamp-micros", "timestamp-millis", "local-timestamp-mic
 _READ = (hidden.POSITION, hidden.OWED, hidden.PARTITION, hidden.SOURCE_TS_MS)
 _BYTES_A_ROW = 500  # of a LogRow and its key
 _LONG, _INT = struct.Struct(">q"), struct.Struct(">i")
+
+
+def _record(name: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": own, "type": kind} for own, kind in fields.items()]}
+
+
+_TEXT = ["null", "string"]
+_VALUES = zip("BILFDYS", ("boolean", "int", "long", "float", "double", "bytes", "string"))
 # One removed row as Hudi's writer has it of a row that moves: the ordering value is the integer 0, which removes the
 # row whatever its position (HoodieDeleteRecordList, whose third member is a union of wrapped values).
 _REMOVED = fastavro.parse_schema(
-    {
-        "type": "record",
-        "name": "HoodieDeleteRecordList",
-        "fields": [
-            {
-                "name": "deleteRecordList",
-                "type": {
-                    "type": "array",
-                    "items": {
-                        "type": "record",
-                        "name": "HoodieDeleteRecord",
-                        "fields": [
-                            {"name": "recordKey", "type": ["null", "string"]},
-                            {"name": "partitionPath", "type": ["null", "string"]},
-                            {
-                                "name": "orderingVal",
-                                "type": [
-                                    "null",
-                                    {"type": "record", "name": "B", "fields": [{"name": "value", "type": "boolean"}]},
-                                    {"type": "record", "name": "I", "fields": [{"name": "value", "type": "int"}]},
-                                    {"type": "record", "name": "L", "fields": [{"name": "value", "type": "long"}]},
-                                    {"type": "record", "name": "F", "fields": [{"name": "value", "type": "float"}]},
-                                    {"type": "record", "name": "D", "fields": [{"name": "value", "type": "double"}]},
-                                    {"type": "record", "name": "Y", "fields": [{"name": "value", "type": "bytes"}]},
-                                    {"type": "record", "name": "S", "fields": [{"name": "value", "type": "string"}]},
-                                ],
-                            },
-                        ],
-                    },
-                },
-            }
-        ],
-    }
+    _record(
+        "HoodieDeleteRecordList",
+        deleteRecordList={
+            "type": "array",
+            "items": _record(
+                "HoodieDeleteRecord",
+                recordKey=_TEXT,
+                partitionPath=_TEXT,
+                orderingVal=["null", *(_record(name, value=kind) for name, kind in _VALUES)],
+            ),
+        },
+    )
 )
 
 
