@@ -31,6 +31,7 @@ from sluice_bench.measure.ledger_times import await_until
 from sluice_spark.errors import LaneLost
 from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.merge.by_arrow import attempt as merging
+from sluice_spark.merge.by_arrow import table_plans
 from sluice_spark.merge.by_arrow.large import destinations as large_destinations
 from sluice_spark.merge.by_arrow.large import merge as large
 from sluice_spark.merge.by_arrow.large import plan as large_plan
@@ -105,7 +106,7 @@ def by_spark(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def leave(*_: Any) -> None:
         raise LeftToSpark("test")
 
-    return lambda: monkeypatch.setattr(merging, "check_first_load", leave)
+    return lambda: monkeypatch.setattr(table_plans, "check_first_load", leave)
 
 
 TEXTS = ["A", "", None, "a/b", "50%", "x=y:z", "\u00e9 \u00fc", " ", "..", "__HIVE_DEFAULT_PARTITION__", "\t\x7f"]

@@ -26,7 +26,7 @@ from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge import commit as commits
 from sluice_spark.merge import driver_limits
-from sluice_spark.merge.by_arrow import attempt, covers, driver_read, rewrite
+from sluice_spark.merge.by_arrow import attempt, covers, driver_read, rewrite, table_plans
 from sluice_spark.merge.by_arrow.large import plan as large_plan
 
 STORED = ("id", "place", "name", "__deleted", "_sluice_position", "_sluice_op", "_sluice_offset")
@@ -111,7 +111,7 @@ def test_a_truncate_below_a_row_that_owes_a_value_counts_no_lost_change(bench: W
 
 def test_texts_that_compress_well_make_more_parts(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_limits, "OBJECTS_IN_DRIVER", 0)
-    monkeypatch.setattr(attempt, "LoadPlan", partial(large_plan.LoadPlan, most_part_bytes=30_000))
+    monkeypatch.setattr(table_plans, "LoadPlan", partial(large_plan.LoadPlan, most_part_bytes=30_000))
     config = table()
     bench.apply(config, *(row("c", 1, id, name="x" * 1_000) for id in range(ROWS)))
     assert bench.left_to_spark() is None and len(bench.rows(config, "id")) == ROWS
@@ -185,14 +185,14 @@ def test_a_defect_in_a_piece_sets_its_whole_object_aside(bench: Workbench, piece
 
 
 def test_objects_of_a_small_truncate_are_read_once(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    config, read, bodies = table(), [], driver_read._bodies
+    config, read, bodies = table(), [], driver_read.bodies
     bench.apply(config, row("c", 1, 1))
 
     def counted(objects: Any, items: Any, limit: int) -> Any:
         read.extend(items)
         return bodies(objects, items, limit)
 
-    monkeypatch.setattr(driver_read, "_bodies", counted)
+    monkeypatch.setattr(driver_read, "bodies", counted)
     truncate = bench.put([row("t", 2, 0, None, None) | {"id": None}, row("c", 3, 2)], NULLABLE)
     bench.merge(config, [truncate])
     assert read == [truncate] and bench.rows(config, "id", "__deleted") == [(1, True), (2, False)]

@@ -144,12 +144,6 @@ class Workbench:
         self._offsets = itertools.count(0, 1_000)
         self._arrival = itertools.count(1)
 
-    def serve(self, config: TableConfig, service: str, *, cores: int = 1, **given: Any) -> SliceDone:
-        """Do one slice of a table service, as a run does between its batches. `given` go to `serve_table`."""
-        given = {"still_held": lambda: True, "slice_s": 20, "raise_floor": lambda positions: None, **given}
-        rates = SliceRates(cores=cores)
-        return serve_table(self.spark, config=config, service=service, services=self.services, rates=rates, **given)
-
     def put_bytes(
         self,
         body: bytes,
