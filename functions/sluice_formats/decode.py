@@ -33,6 +33,7 @@ from sluice.config.values import source_column
 from sluice.errors import ExpansionLimit, Incompatible, OtherSourceTable, SluiceError, Unordered, UnusableSchema
 from sluice.names import stored_name
 from sluice.schema.avro import WriterForm, WriterSchema
+from sluice.schema.capture_order import highest_by_form, position_places, says_no_unit
 from sluice.schema.concealment import Concealment, ruled, without_values
 from sluice.schema.made_columns import with_source_columns, with_source_values
 from sluice.schema.table_row import with_path_columns
@@ -206,6 +207,7 @@ class _Reading:
         self._newest: int | None = None
         self._logs, self._servers, self._source_tables = set[str](), set[str](), set[str]()
         self._sources: set[tuple[str, ...]] = set()
+        self._places: list[tuple[str, ...]] = [()] * len(plan.position)
         self._rows: list[RowError] = []
         self._unexpected: Counter[str] = Counter()
         self._first = self._kafka_records = first
@@ -300,6 +302,18 @@ class _Reading:
             self._sources |= {tuple(str(place.get(field))[:100] for field in field_names) for place in places}
         if self._kind == MYSQL:
             self._take_server(sound, writer)
+        self._take_places(writer, batch)
+
+    def _take_places(self, writer: WriterSchema, batch: pa.RecordBatch) -> None:
+        """Add the places of position columns in which a writer may change the unit or the form of values."""
+        columns = [writer.row.column(name) for name in self.plan.position]
+        if not any(column is not None and says_no_unit(column) for column in columns):
+            return
+        positions = batch.column(batch.schema.get_field_index(hidden.POSITION)).to_pylist()
+        of_rows = [position_places(position, len(columns)) for position in positions]
+        for number, (column, places) in enumerate(zip(columns, zip(*of_rows))):
+            if column is not None and says_no_unit(column):
+                self._places[number] = highest_by_form((*self._places[number], *places))
 
     def _take_server(self, records: list[dict[str, Any]], writer: WriterSchema) -> None:
         sources = [writer.dialect.metadata(record) for record in records]
@@ -354,6 +368,7 @@ class _Reading:
             None if not self._sources else "/".join(*self._sources) if len(self._sources) == 1 else "",
             tuple(sorted(self._source_tables)[:MAX_NAMES]),
             item.topic,
+            tuple(self._places),
         )
         return Decoded(batches, self._rows, seen, self._first == self._kafka_records)
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
 from sluice.batch.orders import OrderMark, Place, judge_order, may_be_out_of_order, place_of, short
+from sluice.batch.position_forms import FormMark, judge_forms
 from sluice.batch.sources import SourceMark, judge_sources
 from sluice.changes.log_restart import Mark, SeenObject, is_by_time, judge, partition_text, watched_partition
 from sluice.changes.outdated import OUTDATED, BatchSigns
@@ -68,7 +69,7 @@ class KafkaWatch:
     """A table's high-water mark per Kafka partition, what orders its changes, and its latest offset ranges.
 
     Ranges are kept of an append-only table, and of one whose changes only offsets order. For a table with a key, the
-    first record by partition, and the later changes that it lost.
+    first record by partition, and the later changes that it lost. For one ordered by columns, the form of their values.
     """
 
     marks: Mapping[int, Mark] = field(default_factory=dict, hash=False)
@@ -77,6 +78,7 @@ class KafkaWatch:
     lost: LostChanges | None = None
     order: OrderMark | None = None
     source: SourceMark | None = None
+    form: FormMark | None = None
 
     def with_lost(self, changes: int, *, generation: int) -> KafkaWatch:
         """The watch after a batch of a generation that lost so many later changes."""
@@ -101,6 +103,7 @@ class KafkaWatch:
             "ranges": [list(astuple(offset_range)) for offset_range in self.ranges],
             "order": self.order and asdict(self.order),
             "source": self.source and asdict(self.source),
+            "form": self.form and [self.form.generation, *self.form.highest],
         }
         return {name: value for name, value in summary.items() if value}
 
@@ -113,7 +116,8 @@ class KafkaWatch:
         order = OrderMark(**values["order"]) if "order" in values else None
         source = SourceMark(**values["source"]) if "source" in values else None
         ranges = tuple(OffsetRange(*value) for value in values.get("ranges", ()))
-        return cls(marks, ranges, records, lost, order, source)
+        form = FormMark(values["form"][0], tuple(values["form"][1:])) if "form" in values else None
+        return cls(marks, ranges, records, lost, order, source, form)
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,10 @@ def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) 
         ranges, refused = overlapping(watch.ranges, seen)
         return Watched(replace(watch, ranges=ranges), refused=refused)
     if config.position is not None:
-        return Watched(watch)
+        if config.key_names_source:  # rows of one source never compare with those of another
+            return Watched(watch)
+        form, parked, mixed = judge_forms(watch.form, seen, config)
+        return Watched(replace(watch, form=form), parked=parked, refused=mixed)
     generations = [mark.generation for mark in watch.marks.values()]
     if max(generations + ([] if watch.order is None else [watch.order.generation]), default=0) > config.generation:
         return Watched(watch)

@@ -57,7 +57,8 @@ class SeenObject:
     table's `expect` says, by column and rule. `changes` counts the rows that can be merged. `sample` is a hash of the
     first record; None where a log orders the changes, of a record that can't be read, and of an object that came again.
     `log` names the source's server and database, where the table's key has them; "" for several. `source_tables` are
-    those of its changes, where they name them, sorted: a few of them. `topic` is the object's.
+    those of its changes, where they name them, sorted: a few of them. `topic` is the object's. `places` are the highest
+    places of each form that the columns of the rule's `position` gave its rows, by column, but for columns with units.
     """
 
     object: str
@@ -76,6 +77,7 @@ class SeenObject:
     log: str | None = None
     source_tables: tuple[str, ...] = ()
     topic: str = ""
+    places: tuple[tuple[str, ...], ...] = ()
 
 
 def joined(pieces: Sequence[SeenObject]) -> SeenObject:
@@ -99,6 +101,10 @@ def joined(pieces: Sequence[SeenObject]) -> SeenObject:
         changes=sum(piece.changes for piece in pieces),
         log=named.pop() if len(named) == 1 else "" if named else None,
         source_tables=_together(piece.source_tables for piece in pieces),
+        places=tuple(
+            tuple(sorted({place for places in of_column for place in places}))
+            for of_column in zip(*(piece.places for piece in pieces))
+        ),
     )
 
 

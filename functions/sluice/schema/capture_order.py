@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sluice.errors import Incompatible, Unordered
@@ -101,6 +101,54 @@ def _place(column: Column, value: Any) -> str:
     if not -_BIAS < count < _BIAS:
         raise Unordered(f"The position column {column.name} is out of range", field=column.name, value=str(value)[:100])
     return f"{count + _BIAS:027d}"
+
+
+# The counts of these units that are points in time from 2000 to 2100: no two units share one.
+_UNIT_NANOS = {"seconds": 10**9, "milliseconds": 10**6, "microseconds": 10**3, "nanoseconds": 1}
+_FROM, _TO = 946_684_800 * 10**9, 4_102_444_800 * 10**9
+_BANDS = {
+    unit: (f"{_FROM // nanos + _BIAS:027d}", f"{_TO // nanos + _BIAS:027d}") for unit, nanos in _UNIT_NANOS.items()
+}
+_BETWEEN = _BANDS["seconds"][1], _BANDS["nanoseconds"][0]
+_SECONDS_OF_1970 = "0" * 9
+NO_UNIT = "a number"
+UNITS_OF_NUMBERS = frozenset(("seconds", "milliseconds", "microseconds"))  # also of counters as large as these
+
+
+def place_form(place: str) -> str | None:
+    """The form in which a place of a position (`position_places`) was written, in words.
+
+    It is a unit of time, the digits of a long number, or NO_UNIT for a number between those of two units. Text of a
+    point in time counts nanoseconds. None for what tells none: small numbers, times that stand for none or no end.
+    """
+    if len(place) != len(_BEFORE):
+        return f"numbers of {len(place)} digits"
+    unit = next((unit for unit, (first, last) in _BANDS.items() if first <= place < last), None)
+    if unit == "nanoseconds":
+        return "nanoseconds or times as text"
+    if place.endswith(_SECONDS_OF_1970):  # 1970-01-01 00:00:01 is MySQL's first timestamp
+        return None
+    return unit or (NO_UNIT if _BETWEEN[0] <= place < _BETWEEN[1] else None)
+
+
+def says_no_unit(column: Column) -> bool:
+    """Whether a position column holds numbers or text, whose unit or form a writer may change."""
+    return column.kind in (kinds.INT, kinds.LONG, *_PLAIN_TEXTS) or _is_whole(column)
+
+
+def position_places(position: str, columns: int) -> list[str]:
+    """The places that the position columns, so many, gave a row; those of rows that came before every change are ""."""
+    return ["" if place == _BEFORE else place for place in position.split(".")[1 : columns + 1]]
+
+
+def highest_by_form(places: Iterable[str]) -> tuple[str, ...]:
+    """The highest place of each form among those that one column gives rows."""
+    highest: dict[str, str] = {}
+    for place in filter(None, places):
+        form = place_form(place)
+        if form is not None and place > highest.get(form, ""):
+            highest[form] = place
+    return tuple(sorted(highest.values()))
 
 
 def before_capture(generation: int, columns: int, offset: int) -> str:

@@ -1,0 +1,99 @@
+"""A position column whose unit or form changes: its values don't compare with the table's and are set aside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from support.builders import avro_object, flattened
+from support.shapes import config, item
+
+from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
+from sluice.changes.log_restart import SeenObject, joined
+from sluice.schema.avro import read_writer_schema
+from sluice_formats.decode import decode
+from sluice_spark.merge.plan import plan_read
+
+TABLE = config("id", position="at")
+FORMS: dict[str, Any] = {
+    "iso": lambda at: f"{datetime(2024, 5, 6, tzinfo=timezone.utc) + timedelta(milliseconds=at):%Y-%m-%dT%H:%M:%S.%fZ}",
+    "s": lambda at: str(1_714_953_600 + at // 1_000),
+    "ms": lambda at: str(1_714_953_600_000 + at),
+    "us": lambda at: str(1_714_953_600_000_000 + 1_000 * at),
+    "ns": lambda at: str(1_714_953_600_000_000_000 + 1_000_000 * at),
+    "dms": lambda at: f"20240506{at:027d}",
+    "long": lambda at: f"{at + 10**28}",
+}
+ONE_FORM = {frozenset(("iso", "ns"))}  # both count nanoseconds
+
+
+def seen(name: str, *values: Any, kind: str = "string", table: Any = TABLE) -> SeenObject:
+    """An object as a read task sees it, with a row for each value of the position column."""
+    schema = flattened({"id": "int", "at": kind})
+    plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    rows = [{"id": number, "at": value} for number, value in enumerate(values)]
+    read = decode(avro_object(schema, rows), replace(item("avro"), key=f"t/{name}"), plan)
+    assert not read.rows
+    return read.seen
+
+
+def merged(*batches: list[SeenObject], table: Any = TABLE) -> Watched:
+    """The last batch, judged with what was known after those before it, as the ledger keeps it."""
+    result = Watched(KafkaWatch())
+    for batch in batches:
+        result = watched(KafkaWatch.from_dict(result.watch.to_dict()), batch, table)
+    return result
+
+
+@pytest.mark.parametrize("one_batch", [False, True])
+@pytest.mark.parametrize("after", FORMS)
+@pytest.mark.parametrize("before", FORMS)
+def test_positions_of_another_form_than_the_tables_are_parked(before: str, after: str, one_batch: bool) -> None:
+    first = [seen("a", FORMS[before](1_001), FORMS[before](5_001))]
+    later = [seen("b", FORMS[after](9_001))]
+    result = merged(first + later) if one_batch else merged(first, later)
+    same = before == after or frozenset((before, after)) in ONE_FORM
+    assert bool(result.parked) is not same
+    if not same:
+        assert list(result.parked) == [later[0].object] and "`generation`" in result.parked[later[0].object]
+        raised = replace(TABLE, generation=1)
+        assert not watched(result.watch, [seen("b", FORMS[after](9_001), table=raised)], raised).parked
+
+
+@pytest.mark.parametrize(("before", "after"), [("us", "ms"), ("ms", "s"), ("s", "ns"), ("ns", "us")])
+def test_positions_as_numbers_are_parked_alike(before: str, after: str) -> None:
+    first, later = (seen(form, int(FORMS[form](1_001)), kind="long") for form in (before, after))
+    assert list(merged([first], [later]).parked) == [later.object]
+
+
+def test_positions_of_two_forms_in_one_object_refuse_it() -> None:
+    mixed = seen("a", FORMS["iso"](1_001), FORMS["ms"](2_001))
+    assert merged([mixed]).refused[mixed.object].code == "unordered_change"
+    pieces = [seen("a", FORMS["iso"](1_001)), seen("a", FORMS["ms"](2_001))]
+    assert joined(pieces).places == mixed.places
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [[1, 2], [10**9, 3 * 10**9], [5 * 10**9], [2 * 10**12], [3 * 10**13], [2 * 10**15]],  # a log that grows
+        [[10**9, 2 * 10**12]],
+        [[1_714_953_600_000], [0, 1], [10**9], [9 * 10**18]],  # what stands for no time, or for no end
+        [[1_714_953_600_000], [10**9, 1_714_953_600_001]],
+        [[7 * 10**9], [5 * 10**7]],
+    ],
+)
+def test_positions_that_may_count_anything_go_on(counts: list[list[int]]) -> None:
+    objects = [[seen(f"o{at}", *values, kind="long")] for at, values in enumerate(counts)]
+    for end in range(1, len(objects) + 1):
+        result = merged(*objects[:end])
+        assert not result.parked and not result.refused
+
+
+def test_positions_of_typed_times_have_one_unit() -> None:
+    millis, micros = ({"type": "long", "logicalType": f"timestamp-{unit}"} for unit in ("millis", "micros"))
+    first = seen("a", 1_714_953_600_000_001, kind=micros)  # type: ignore[arg-type]
+    later = seen("b", 1_714_953_600_002, kind=millis)  # type: ignore[arg-type]
+    assert first.places == ((),) and not merged([first], [later]).parked
