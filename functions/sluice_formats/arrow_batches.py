@@ -26,10 +26,10 @@ from sluice.errors import ExpansionLimit, Unordered
 from sluice.names import stored_name
 from sluice.schema.avro import WriterSchema
 from sluice.schema.made_columns import partition_value, sources_of
+from sluice.schema.meaning import is_number_text
 from sluice_formats.arrow_columns import (
     RAW_SPARK_TYPES,
     arrow_type,
-    is_number_text,
     nulls,
     number_keys,
     raw_array,

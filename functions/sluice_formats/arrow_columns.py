@@ -17,7 +17,6 @@ from sluice.schema.columns import Column
 from sluice.schema.meaning import INFINITE_COUNTS, Unrepresentable, base64_text, number_key, timestamp_text, value_text
 from sluice.schema.temporal import INFINITE_MOMENT, NoTime, days_of, structured_text
 from sluice_formats.errors import ValueOutOfRange
-from sluice_formats.json.schema import NUMBER_TEXT
 
 # Spark's built-ins are faster than Python objects, and their years don't end with 9999.
 _ARROW: dict[str, pa.DataType] = {
@@ -111,11 +110,6 @@ def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int 
         if not _well_formed(made, wanted):
             raise ValueOutOfRange(f"Column {wanted.name} holds text that is no {wanted.spark_type}", column=wanted.name)
     return made
-
-
-def is_number_text(column: Column) -> bool:
-    """Whether a column's texts are numbers with a scale of their own, so that one number may have several forms."""
-    return column.kind == kinds.VARIABLE_DECIMAL or column.source_type.endswith(NUMBER_TEXT)
 
 
 def number_keys(texts: pa.Array) -> pa.Array:

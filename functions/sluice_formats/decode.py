@@ -36,6 +36,7 @@ from sluice.schema.avro import WriterForm, WriterSchema
 from sluice.schema.capture_order import highest_by_form, position_places, says_no_unit
 from sluice.schema.concealment import Concealment, ruled, without_values
 from sluice.schema.made_columns import with_source_columns, with_source_values
+from sluice.schema.meaning import WITHOUT_UNIT, stored_unit
 from sluice.schema.table_row import with_path_columns
 from sluice_formats.arrow_batches import ObjectRows, position_of, record_batch, truncate_batch
 from sluice_formats.avro import avro_records
@@ -208,6 +209,7 @@ class _Reading:
         self._logs, self._servers, self._source_tables = set[str](), set[str](), set[str]()
         self._sources: set[tuple[str, ...]] = set()
         self._places: list[tuple[str, ...]] = [()] * len(plan.position)
+        self._units: set[tuple[str, str]] = set()
         self._rows: list[RowError] = []
         self._unexpected: Counter[str] = Counter()
         self._first = self._kafka_records = first
@@ -303,6 +305,12 @@ class _Reading:
         if self._kind == MYSQL:
             self._take_server(sound, writer)
         self._take_places(writer, batch)
+        written = {column.name: column for column in writer.row.columns}
+        for column in self.plan.columns:
+            if column.kind in WITHOUT_UNIT and column.name in written:
+                unit = stored_unit(written[column.name], column, of_key=column.name in self.plan.record_key)
+                if unit is not None:
+                    self._units.add((column.name, unit))
 
     def _take_places(self, writer: WriterSchema, batch: pa.RecordBatch) -> None:
         """Add the places of position columns in which a writer may change the unit or the form of values."""
@@ -369,6 +377,7 @@ class _Reading:
             tuple(sorted(self._source_tables)[:MAX_NAMES]),
             item.topic,
             tuple(self._places),
+            tuple(sorted(self._units)),
         )
         return Decoded(batches, self._rows, seen, self._first == self._kafka_records)
 

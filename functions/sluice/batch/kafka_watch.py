@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
+from sluice.batch.column_units import judge_units
 from sluice.batch.orders import OrderMark, Place, judge_order, may_be_out_of_order, place_of, short
 from sluice.batch.position_forms import FormMark, judge_forms
 from sluice.batch.sources import SourceMark, judge_sources
@@ -70,6 +71,7 @@ class KafkaWatch:
 
     Ranges are kept of an append-only table, and of one whose changes only offsets order. For a table with a key, the
     first record by partition, and the later changes that it lost. For one ordered by columns, the form of their values.
+    `units` say what the stored values of columns count, where their types don't.
     """
 
     marks: Mapping[int, Mark] = field(default_factory=dict, hash=False)
@@ -79,6 +81,7 @@ class KafkaWatch:
     order: OrderMark | None = None
     source: SourceMark | None = None
     form: FormMark | None = None
+    units: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def with_lost(self, changes: int, *, generation: int) -> KafkaWatch:
         """The watch after a batch of a generation that lost so many later changes."""
@@ -104,6 +107,7 @@ class KafkaWatch:
             "order": self.order and asdict(self.order),
             "source": self.source and asdict(self.source),
             "form": self.form and [self.form.generation, *self.form.highest],
+            "units": dict(self.units),
         }
         return {name: value for name, value in summary.items() if value}
 
@@ -117,7 +121,7 @@ class KafkaWatch:
         source = SourceMark(**values["source"]) if "source" in values else None
         ranges = tuple(OffsetRange(*value) for value in values.get("ranges", ()))
         form = FormMark(values["form"][0], tuple(values["form"][1:])) if "form" in values else None
-        return cls(marks, ranges, records, lost, order, source, form)
+        return cls(marks, ranges, records, lost, order, source, form, values.get("units", {}))
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,16 @@ class Watched:
 
 
 def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) -> Watched:
-    """Judge the objects of a batch before it is committed. `seen` is in the order of admission.
+    """Judge the objects of a batch before it is committed. `seen` is in the order of admission."""
+    units, of_other_unit = judge_units(watch.units, seen, config)
+    judged = _of_one_unit(
+        replace(watch, units=units), [item for item in seen if item.object not in of_other_unit], config
+    )
+    return replace(judged, refused={**judged.refused, **of_other_unit})
+
+
+def _of_one_unit(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) -> Watched:
+    """`watched` for objects whose columns have the table's units.
 
     An append-only table, or one ordered by a column, has no log whose positions could fall. Only the log of the table's
     present generation is watched: retried objects of an earlier one belong to a log that ended. Each topic that feeds

@@ -59,6 +59,7 @@ class SeenObject:
     `log` names the source's server and database, where the table's key has them; "" for several. `source_tables` are
     those of its changes, where they name them, sorted: a few of them. `topic` is the object's. `places` are the highest
     places of each form that the columns of the rule's `position` gave its rows, by column, but for columns with units.
+    `units` say what the stored values of columns count, where the type doesn't (`meaning.stored_unit`), sorted.
     """
 
     object: str
@@ -78,6 +79,7 @@ class SeenObject:
     source_tables: tuple[str, ...] = ()
     topic: str = ""
     places: tuple[tuple[str, ...], ...] = ()
+    units: tuple[tuple[str, str], ...] = ()
 
 
 def joined(pieces: Sequence[SeenObject]) -> SeenObject:
@@ -101,6 +103,7 @@ def joined(pieces: Sequence[SeenObject]) -> SeenObject:
         changes=sum(piece.changes for piece in pieces),
         log=named.pop() if len(named) == 1 else "" if named else None,
         source_tables=_together(piece.source_tables for piece in pieces),
+        units=tuple(sorted({unit for piece in pieces for unit in piece.units})),
         places=tuple(
             tuple(sorted({place for places in of_column for place in places}))
             for of_column in zip(*(piece.places for piece in pieces))

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any, Callable
 
+from sluice.config.json_types import JSON_TEXT
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column
 from sluice.schema.temporal import clock_text, date_text, day_of, micros_of, moment_text, structured_text
@@ -23,6 +24,8 @@ from sluice.schema.temporal import clock_text, date_text, day_of, micros_of, mom
 # Forms of a stored value that isn't the raw one: days since 1970-01-01, microseconds since 1970 in UTC, and the text
 # of a time of day.
 DAY, MOMENT, CLOCK = "day", "moment", "clock"
+
+NUMBER_TEXT = "sluice.json.Number"  # a number as text, where no binary type holds it exactly
 
 # PostgreSQL's driver counts an infinity in milliseconds; Debezium takes the same numbers for microseconds, for the
 # milliseconds of a shorter timestamp, or wraps their days into 32 bits (-622191234 was seen for `infinity`, later
@@ -161,6 +164,43 @@ def timestamp_text(count: int, kind: str) -> str:
         return "infinity" if count > 0 else "-infinity"
     nanos = count * NANOS[kind]
     return f"{moment_text(nanos, 9, plus=True) if nanos % 1_000 else moment_text(nanos // 1_000, 6, plus=True)}Z"
+
+
+_COUNTED = frozenset((kinds.INT, kinds.LONG, *kinds.DURATION_KINDS))
+AS_NUMBER, AS_JSON, AS_TEXT = "a number as text", "JSON", "text"
+WITHOUT_UNIT = _COUNTED | kinds.TEXT_KINDS | {kinds.ARRAY}  # the kinds of stored columns that may have a unit
+_AS_TIME = {**dict.fromkeys(kinds.TIME_KINDS, "a time of six digits"), kinds.TIME_NANOS: "a time of nine digits"}
+
+
+def stored_unit(written: Column, stored: Column, *, of_key: bool) -> str | None:
+    """What the stored values of a column count, in words, where the type that stores them doesn't say it.
+
+    `written` is the writer's column. In a key (`of_key`) also the form of its text, in which values identify rows. None
+    where the type says all, or nothing does: a plain number.
+    """
+    if written.element is not None and stored.kind == kinds.ARRAY == written.kind and stored.element is not None:
+        return stored_unit(written.element, stored.element, of_key=False)
+    if stored.kind in _COUNTED:
+        kind = kinds.TIMESTAMP_NANOS if written.source_type.endswith(kinds.INT96) else written.kind
+        return kind.replace("_", " in ", 1) if kind in NANOS or kind in kinds.DURATION_KINDS else None
+    if stored.kind not in kinds.TEXT_KINDS or written.kind == kinds.BYTES:
+        return None
+    if written.kind == kinds.JSON or written.source_type.endswith(JSON_TEXT):
+        return AS_JSON
+    if is_number_text(written):
+        return AS_NUMBER
+    if not of_key:
+        return AS_NUMBER if written.kind == kinds.DECIMAL_TEXT else None
+    return (
+        f"a number of {written.scale} places"
+        if written.kind == kinds.DECIMAL_TEXT
+        else _AS_TIME.get(written.kind, AS_TEXT)
+    )
+
+
+def is_number_text(column: Column) -> bool:
+    """Whether a column's texts are numbers with a scale of their own, so that one number may have several forms."""
+    return column.kind == kinds.VARIABLE_DECIMAL or column.source_type.endswith(NUMBER_TEXT)
 
 
 def json_float(value: float) -> float | str:

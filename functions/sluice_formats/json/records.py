@@ -25,12 +25,12 @@ from sluice.schema.avro_types import NamedTypes
 from sluice.schema.capture_order import moment_count, moment_nanos
 from sluice.schema.columns import TIMESTAMP_MICROS, TIMESTAMP_MILLIS, TIMESTAMP_NANOS, ZONED_TIMESTAMP
 from sluice.schema.connect import avro_form
-from sluice.schema.meaning import timestamp_text
+from sluice.schema.meaning import NUMBER_TEXT, timestamp_text
 from sluice.schema.temporal import days_of
 from sluice_formats.errors import DamagedJson, NotJsonLines, SchemaNotInferred, UndecodableValue
 from sluice_formats.gzip import most_text
 from sluice_formats.json import lines as json_lines
-from sluice_formats.json.schema import METADATA, NUMBER_TEXT, Inference, is_whole
+from sluice_formats.json.schema import METADATA, Inference, is_whole
 from sluice_formats.json.text import NumberText, to_text
 from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
 from sluice_formats.zstd import unpacked_text

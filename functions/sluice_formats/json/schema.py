@@ -15,9 +15,9 @@ from sluice.config.json_types import JSON_TEXT, declared_type
 from sluice.errors import Incompatible, UnusableSchema
 from sluice.names import stored_name
 from sluice.schema.avro import ENVELOPE, MESSAGES, PLAIN, metadata_names
+from sluice.schema.meaning import NUMBER_TEXT
 from sluice_formats.json.text import NumberText
 
-NUMBER_TEXT = "sluice.json.Number"  # a number as text, where no binary type holds it exactly
 METADATA = "sluice.json.Metadata"  # a metadata field, whose value is taken as it is
 
 MAX_FIELDS = 4_096

@@ -1,0 +1,185 @@
+"""A column whose semantic type changes between batches: its values are stored alike, or the later object is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from itertools import product
+from typing import Any
+
+import pytest
+from support.builders import avro_object, change, flattened
+from support.shapes import config, item, lines
+
+from sluice.batch.kafka_watch import KafkaWatch, watched
+from sluice.changes.log_restart import SeenObject, joined
+from sluice.config.table import TableConfig
+from sluice.schema.avro import read_writer_schema
+from sluice_formats.decode import decode, schemas_of
+from sluice_spark.merge.by_arrow.rows import LeftToSpark, arrow_rows
+from sluice_spark.merge.plan import PlannedRead, column_types, plan_read
+
+MOMENT, CLOCK, SPAN = 1_714_953_604_005_000_000, 43_204_005_000_000, 7_000_000_000  # in nanoseconds
+AT = datetime.fromtimestamp(MOMENT // 10**9, timezone.utc)
+
+
+def semantic(base: str, name: str) -> dict[str, str]:
+    return {"type": base, "connect.name": name}
+
+
+def logical(base: str, name: str) -> dict[str, str]:
+    return {"type": base, "logicalType": name}
+
+
+DECIMAL = {"type": "bytes", "logicalType": "decimal"}
+VARIABLE = {
+    "type": "record",
+    "name": "V",
+    "connect.name": "io.debezium.data.VariableScaleDecimal",
+    "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
+}
+# By quantity, the types that a column may have for it, each with the value for the same moment, day, time or number.
+TYPES: dict[str, dict[str, tuple[Any, Any]]] = {
+    "moment": {
+        "Timestamp": (semantic("long", "io.debezium.time.Timestamp"), MOMENT // 10**6),
+        "connect Timestamp": (semantic("long", "org.apache.kafka.connect.data.Timestamp"), MOMENT // 10**6),
+        "MicroTimestamp": (semantic("long", "io.debezium.time.MicroTimestamp"), MOMENT // 1_000),
+        "NanoTimestamp": (semantic("long", "io.debezium.time.NanoTimestamp"), MOMENT),
+        "ZonedTimestamp": (semantic("string", "io.debezium.time.ZonedTimestamp"), f"{AT:%Y-%m-%dT%H:%M:%S}.005Z"),
+        "IsoTimestamp": (semantic("string", "io.debezium.time.IsoTimestamp"), f"{AT:%Y-%m-%dT%H:%M:%S}.005Z"),
+        "timestamp-millis": (logical("long", "timestamp-millis"), MOMENT // 10**6),
+        "timestamp-micros": (logical("long", "timestamp-micros"), MOMENT // 1_000),
+        "timestamp-nanos": (logical("long", "timestamp-nanos"), MOMENT),
+        "local-timestamp-millis": (logical("long", "local-timestamp-millis"), MOMENT // 10**6),
+        "local-timestamp-micros": (logical("long", "local-timestamp-micros"), MOMENT // 1_000),
+    },
+    "day": {
+        "Date": (semantic("int", "io.debezium.time.Date"), MOMENT // (86_400 * 10**9)),
+        "date": (logical("int", "date"), MOMENT // (86_400 * 10**9)),
+        "IsoDate": (semantic("string", "io.debezium.time.IsoDate"), f"{AT:%Y-%m-%d}"),
+        "timestamp-millis": (logical("long", "timestamp-millis"), MOMENT // (86_400 * 10**9) * 86_400_000),
+    },
+    "time": {
+        "Time": (semantic("int", "io.debezium.time.Time"), CLOCK // 10**6),
+        "MicroTime": (semantic("long", "io.debezium.time.MicroTime"), CLOCK // 1_000),
+        "NanoTime": (semantic("long", "io.debezium.time.NanoTime"), CLOCK),
+        "time-millis": (logical("int", "time-millis"), CLOCK // 10**6),
+        "time-micros": (logical("long", "time-micros"), CLOCK // 1_000),
+        "text": ("string", "12:00:04.005"),
+    },
+    "span": {
+        "MicroDuration": (semantic("long", "io.debezium.time.MicroDuration"), SPAN // 1_000),
+        "NanoDuration": (semantic("long", "io.debezium.time.NanoDuration"), SPAN),
+        "Interval": (semantic("string", "io.debezium.time.Interval"), "P0Y0M0DT0H0M7S"),
+        "MicroDurations": ({"type": "array", "items": semantic("long", "io.debezium.time.MicroDuration")}, [7_000_000]),
+        "NanoDurations": ({"type": "array", "items": semantic("long", "io.debezium.time.NanoDuration")}, [SPAN]),
+    },
+    "number": {
+        "int": ("int", 7),
+        "long": ("long", 7),
+        "float": ("float", 7.0),
+        "double": ("double", 7.0),
+        "string": ("string", "7"),
+        "Year": (semantic("int", "io.debezium.time.Year"), 7),
+        "decimal(9,2)": ({**DECIMAL, "precision": 9, "scale": 2}, (700).to_bytes(2, "big")),
+        "decimal(9,0)": ({**DECIMAL, "precision": 9, "scale": 0}, bytes((7,))),
+        "decimal(60,2)": ({**DECIMAL, "precision": 60, "scale": 2}, (700).to_bytes(2, "big")),
+        "decimal(60,3)": ({**DECIMAL, "precision": 60, "scale": 3}, (7000).to_bytes(2, "big")),
+        "VariableScaleDecimal": (VARIABLE, {"scale": 1, "value": bytes((70,))}),
+        "record": ({**VARIABLE, "connect.name": "other"}, {"scale": 1, "value": bytes((70,))}),
+    },
+}
+
+
+def stored(planned: PlannedRead, body: bytes, key: str, format: str = "avro") -> tuple[SeenObject, list[Any]]:
+    read = decode(body, replace(item(format), key=key), planned.plan)
+    assert not read.rows
+    rows = arrow_rows(read.batches, plan=planned.plan, target=column_types(planned.target))
+    return read.seen, rows.column("c").to_pylist()
+
+
+def outcome(
+    types: Sequence[tuple[Any, Any]], table: TableConfig, *, one_batch: bool = False
+) -> tuple[list[Any], list[Any]] | None:
+    """The stored values of two types of one column; None where the later object is refused."""
+    schemas = [flattened({"id": "int", "c": kind}) for kind, _ in types]
+    writers = [read_writer_schema(json.loads(json.dumps(schema))) for schema in schemas]
+    bodies = [avro_object(schema, [change(id=1, c=value)]) for schema, (_, value) in zip(schemas, types)]
+    if one_batch:
+        planned = plan_read(table, batch="b", writers=writers, stored=None)
+        if planned.refused:
+            return None
+        (seen, values), (other, later) = (stored(planned, body, f"t/{n}") for n, body in enumerate(bodies))
+        return None if watched(KafkaWatch(), [seen, other], table).refused else (values, later)
+    planned = plan_read(table, batch="a", writers=writers[:1], stored=None)
+    if planned.refused:
+        return None
+    seen, values = stored(planned, bodies[0], "t/0")
+    watch = KafkaWatch.from_dict(watched(KafkaWatch(), [seen], table).watch.to_dict())
+    planned = plan_read(table, batch="b", writers=writers[1:], stored=planned.target)
+    if planned.refused:
+        return None
+    try:
+        other, later = stored(planned, bodies[1], "t/1")
+    except LeftToSpark:  # a wider type, whose values Spark casts
+        assert planned.widened
+        return None
+    return None if watched(watch, [other], table).refused else (values, later)
+
+
+TABLES = {
+    "stored": config("id"),
+    "raw": config("id", raw=("*",)),
+    "key": config("c"),
+    "raw key": config("c", raw=("c",)),
+    "append_only": config(append_only=True),
+}
+
+
+@pytest.mark.parametrize("quantity", TYPES)
+@pytest.mark.parametrize("how", TABLES)
+def test_semantic_types_of_one_column_are_stored_alike_or_refused(how: str, quantity: str) -> None:
+    wrong = []
+    for (first, one), (second, other), one_batch in product(*[TYPES[quantity].items()] * 2, (False, True)):
+        if {first, second} == {"string", "record"} and "key" not in how:
+            continue  # text may hold JSON
+        result = outcome((one, other), TABLES[how], one_batch=one_batch)
+        if result is not None and len({_meant(value, exact="key" in how) for value in (*result[0], *result[1])}) > 1:
+            wrong.append((first, second, one_batch, *result))
+    assert wrong == [], "\n".join(map(str, wrong))
+
+
+def _meant(value: Any, *, exact: bool) -> str:
+    """A stored value, with the text of a number or time as it reads: in a key it counts as it is."""
+    text = str(value)
+    return text.rstrip("0").rstrip(".") if "." in text and not (exact and isinstance(value, str)) else text
+
+
+def read_with(body: bytes, format: str, table: TableConfig, schema: Any) -> SeenObject:
+    """An object of a column `c`, as a read task sees it."""
+    one = replace(item(format), key=f"t/{format}-{len(body)}")
+    inferred = {one.id.hash: json.dumps(schema)} if format == "json" else {}
+    plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None, inferred=inferred).plan
+    read = decode(body, one, plan)
+    assert not read.rows
+    return read.seen
+
+
+@pytest.mark.parametrize("avro_first", [True, False])
+@pytest.mark.parametrize("in_key", [True, False])
+def test_numbers_of_oracle_in_json_without_schema_are_refused_beside_avro(in_key: bool, avro_first: bool) -> None:
+    table = config("c" if in_key else "id")
+    kind, number = TYPES["number"]["VariableScaleDecimal"]
+    schema = flattened({"id": "int", "c": kind})
+    avro = read_with(avro_object(schema, [change(id=1, c=number)]), "avro", table, schema)
+    text = lines(change(id=1, c={"scale": 1, "value": "Rg=="}))
+    as_json = read_with(text, "json", table, schemas_of(text, "json", table)[0][0])
+    objects = [avro, as_json] if avro_first else [as_json, avro]
+    first = watched(KafkaWatch(), objects[:1], table)
+    later = watched(KafkaWatch.from_dict(first.watch.to_dict()), objects[1:], table)
+    assert not first.refused and list(later.refused) == list(watched(KafkaWatch(), objects, table).refused)
+    assert [error.code for error in later.refused.values()] == ["incompatible_schema"]
+    both = joined([avro, as_json])
+    assert list(watched(KafkaWatch(), [both], table).refused) == [both.object]
