@@ -83,9 +83,9 @@ def prepare(part: PartContext) -> Prepared:
     # Also here, and not only after a commit: a run may have died between its commit and this.
     remember_columns(part.services.history, part.config, facts.schema)
     refused = (*schemas.errors, *_refused(planned, part.claimed.objects, schemas.of_object))
-    if facts.empty and not any(writer.of_changes for writer in schemas.in_order):
+    if not any(writer.of_changes for writer in schemas.in_order):
         before = {error.object for error in refused}
-        files = refused_files(part.services.objects, part.claimed.objects, part.config)
+        files = refused_files(part.services.objects, part.claimed.objects, part.config, first=facts.empty)
         refused += tuple(error for error in files if error.object not in before)
     for error in refused:
         part.aside.refuse(error)

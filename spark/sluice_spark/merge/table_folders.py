@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -17,15 +18,26 @@ LISTS_AT_ONCE = 16
 MOST_METADATA = 1_000  # keys of a page
 
 
-def refused_files(s3: Objects, objects: Sequence[ManifestObject], config: TableConfig) -> list[ObjectError]:
+# In the names that writers of such tables give their data files. Others beside a table's log aren't its files.
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def refused_files(
+    s3: Objects, objects: Sequence[ManifestObject], config: TableConfig, *, first: bool
+) -> list[ObjectError]:
     """The objects that lie in the folder of such a table, where the rule says nothing of deletions.
 
-    Lists one prefix or two for each folder, so it is for a table without a commit.
+    Lists one prefix or two for each folder. Past a table's `first` commit it looks at folders of files that are named
+    as such tables name theirs: a folder may become one, and most batches have no such file.
     """
     rule = config.marks_of_rows
     if config.append_only or not rule.on or rule.marks:
         return []
-    files = {item: _root(item.key) for item in objects if item.format == PARQUET}
+    files = {
+        item: _root(item.key)
+        for item in objects
+        if item.format == PARQUET and (first or _UUID.search(item.key.rpartition("/")[2]))
+    }
     roots = {(item.bucket, root) for item, root in files.items()}
     with ThreadPoolExecutor(min(LISTS_AT_ONCE, len(roots) or 1), thread_name_prefix="folders") as pool:
         owners = dict(zip(roots, pool.map(lambda place: _owner(s3, *place), roots)))
