@@ -299,6 +299,8 @@ def _data(
         array = raw_array(values, written, wanted, room)
         if name in plan.record_key and is_number_text(written) and pa.types.is_string(array.type):
             array = number_keys(array)
+        if name in plan.record_key and pa.types.is_floating(array.type):
+            array = pc.add(array, pa.scalar(0, array.type))  # of -0.0, which is 0.0, Hudi would make another key
         arrays.append(array)
         room -= arrays[-1].nbytes
         if room < 0:

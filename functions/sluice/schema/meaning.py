@@ -168,8 +168,14 @@ def timestamp_text(count: int, kind: str) -> str:
 
 _COUNTED = frozenset((kinds.INT, kinds.LONG, *kinds.DURATION_KINDS))
 AS_NUMBER, AS_JSON, AS_TEXT = "a number as text", "JSON", "text"
-WITHOUT_UNIT = _COUNTED | kinds.TEXT_KINDS | {kinds.ARRAY}  # the kinds of stored columns that may have a unit
-_AS_TIME = {**dict.fromkeys(kinds.TIME_KINDS, "a time of six digits"), kinds.TIME_NANOS: "a time of nine digits"}
+WITHOUT_UNIT = (
+    _COUNTED | kinds.TEXT_KINDS | {kinds.ARRAY, kinds.FLOAT, kinds.DOUBLE}
+)  # the kinds of stored columns that may have a unit
+_FORMS = {
+    kinds.BYTES: "bytes",
+    **dict.fromkeys(kinds.TIME_KINDS, "a time of six digits"),
+    kinds.TIME_NANOS: "a time of nine digits",
+}
 
 
 def stored_unit(written: Column, stored: Column, *, of_key: bool) -> str | None:
@@ -183,7 +189,9 @@ def stored_unit(written: Column, stored: Column, *, of_key: bool) -> str | None:
     if stored.kind in _COUNTED:
         kind = kinds.TIMESTAMP_NANOS if written.source_type.endswith(kinds.INT96) else written.kind
         return kind.replace("_", " in ", 1) if kind in NANOS or kind in kinds.DURATION_KINDS else None
-    if stored.kind not in kinds.TEXT_KINDS or written.kind == kinds.BYTES:
+    if of_key and stored.kind in (kinds.FLOAT, kinds.DOUBLE):
+        return written.kind  # 0.1 as a float isn't 0.1 as a double
+    if stored.kind not in kinds.TEXT_KINDS:
         return None
     if written.kind == kinds.JSON or written.source_type.endswith(JSON_TEXT):
         return AS_JSON
@@ -194,7 +202,7 @@ def stored_unit(written: Column, stored: Column, *, of_key: bool) -> str | None:
     return (
         f"a number of {written.scale} places"
         if written.kind == kinds.DECIMAL_TEXT
-        else _AS_TIME.get(written.kind, AS_TEXT)
+        else _FORMS.get(written.kind, AS_TEXT)
     )
 
 
