@@ -22,7 +22,7 @@ from sluice.batch.row_errors import RowError, row_error
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.dialects.nested import Reading, TypedForm
 from sluice.changes.dialects.registry import text_field, translator
-from sluice.changes.log_restart import BY_TIME, LOGS, MAX_NAMES, SeenObject
+from sluice.changes.log_restart import BY_TIME, LOGS, MAX_NAMES, UNNAMED, SeenObject
 from sluice.changes.position import ARRIVAL, MYSQL, NAMED, OFFSET_ONLY, binlog_base, encode_floor, place_of_object
 from sluice.config.document import KeyMatch
 from sluice.config.key_pattern import named_by
@@ -354,7 +354,7 @@ class _Reading:
     def as_seen(self, batches: list[pa.RecordBatch]) -> Decoded:
         """The object with these batches, once its chunks were taken."""
         item, offset = self.item, self._begins_at
-        partition = item.kafka_partition if offset is not None else None
+        partition = None if offset is None else UNNAMED if item.kafka_partition is None else item.kafka_partition
         first = offset or 0
         last = first + max(self._kafka_records - 1, 0)
         if offset is None and self._ordered_by is not None and self._kind in LOGS and item.modified_at is not None:

@@ -14,10 +14,18 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
 from sluice.batch.column_units import judge_units
-from sluice.batch.orders import OrderMark, Place, judge_order, may_be_out_of_order, place_of, short
+from sluice.batch.orders import SHORT, OrderMark, Place, judge_order, may_be_out_of_order, place_of, short
 from sluice.batch.position_forms import FormMark, judge_forms
 from sluice.batch.sources import SourceMark, judge_sources
-from sluice.changes.log_restart import Mark, SeenObject, is_by_time, judge, partition_text, watched_partition
+from sluice.changes.log_restart import (
+    Mark,
+    SeenObject,
+    is_by_time,
+    is_unnamed,
+    judge,
+    partition_text,
+    watched_partition,
+)
 from sluice.changes.outdated import OUTDATED, BatchSigns
 from sluice.changes.position import OFFSET_ONLY
 from sluice.config.table import TableConfig
@@ -158,6 +166,8 @@ def _of_one_unit(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableCon
     present generation is watched: retried objects of an earlier one belong to a log that ended. Each topic that feeds
     the table has partitions of its own.
     """
+    if config.append_only or config.coordinates or config.merged:  # no one sequence of numbers
+        seen = [replace(item, partition=None) if is_unnamed(item.partition) else item for item in seen]
     if config.merged:  # several logs, whose objects no Kafka partition keeps in order
         seen = [replace(item, partition=None) if is_by_time(item.partition) else item for item in seen]
     if config.several_topics:
@@ -183,7 +193,10 @@ def _of_one_unit(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableCon
         (watch.ranges, {}) if config.coordinates else split_over_folders(watch.ranges, seen, config.record_key)
     )
     left = [item for item in seen if item.object not in parked and item.object not in refused]
-    judged = judge(watch.marks, left, generation=config.generation)
+    left = [replace(item, sample=f"{item.sample}{short(item.key)}") if _is_numbered(item) else item for item in left]
+    begun = _numbered_again(watch, left, config.generation)
+    judged = judge({**watch.marks, **begun}, left, generation=config.generation)
+    left = [item for item in left if item.object not in judged.parked] if begun else left
     marks = bounded(judged.marks)
     records = _first_records(watch.first_records, left, config.generation)
     records_kept = {partition: record for partition, record in records.items() if partition in marks}
@@ -233,6 +246,33 @@ def _signs(
     return BatchSigns(rewound, all_follow, any(record.replaced for record in records.values()))
 
 
+def _is_numbered(item: SeenObject) -> bool:
+    """Whether an object's sample is compared, and its name says the offset and no partition."""
+    return is_unnamed(item.partition) and item.sample is not None
+
+
+def _numbered_again(watch: KafkaWatch, seen: Iterable[SeenObject], generation: int) -> dict[int, Mark]:
+    """The marks of partitions without a number whose offsets began again, where nothing else orders changes.
+
+    An object then has another first record than the one that came first, under another key, once higher offsets are
+    merged. Without their partitions, objects of several look so too, where one begins later than another.
+    """
+    begun = {}
+    for item in seen:
+        partition = item.partition
+        if partition is None or not _is_numbered(item):
+            continue
+        record, mark = watch.first_records.get(partition), watch.marks.get(partition)
+        if record is None or mark is None or record.generation != generation or mark.generation != generation:
+            continue
+        digits = len(str(item.sample)) - SHORT
+        same = item.first != record.offset or item.last >= mark.offset
+        one, other = str(item.sample), record.sample
+        if not same and one[:digits] != other[:digits] and one[digits:] != other[digits:]:
+            begun[partition] = replace(mark, restarted_at=item.first)
+    return begun
+
+
 def _first_records(
     records: Mapping[int, FirstRecord], seen: Iterable[SeenObject], generation: int
 ) -> dict[int, FirstRecord]:
@@ -252,7 +292,7 @@ def _first_records(
 def only_partition(watch: KafkaWatch, *, generation: int) -> int | None:
     """The only Kafka partition of a table's objects of a generation; None for several, or if it is unknown."""
     partitions = [partition for partition, mark in watch.marks.items() if mark.generation == generation]
-    return partitions[0] if partitions and len(watch.marks) == 1 else None
+    return partitions[0] if partitions and len(watch.marks) == 1 and not is_unnamed(partitions[0]) else None
 
 
 def bounded(marks: Mapping[int, Mark]) -> Mapping[int, Mark]:
@@ -323,7 +363,7 @@ def split_over_folders(
     ranges_kept = list(ranges)
     refused: dict[str, Overlap] = {}
     for item in sorted(seen, key=lambda item_seen: (item_seen.first, item_seen.last, item_seen.object)):
-        if item.partition is None or item.kind != OFFSET_ONLY:
+        if item.partition is None or is_unnamed(item.partition) or item.kind != OFFSET_ONLY:
             continue
         place = place_of(item.key, record_key)
         mine = OffsetRange(item.partition, place.text, short(item.key), item.first, item.last)

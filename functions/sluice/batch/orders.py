@@ -82,9 +82,12 @@ def split_by(objects: Iterable[tuple[str, int | None]]) -> tuple[str, ...]:
     return tuple(sorted({name for variants in split for fields in variants for name, _ in fields}))
 
 
+SHORT = 8  # digits
+
+
 def short(text: str) -> str:
     """Eight hexadecimal digits: a hash of a folder or a key."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:SHORT]
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ _LEAST_FALL_BYTES = 16 * _MIB  # one segment of it
 _FALL_SCN = 100_000
 _TOPIC = 10**9  # more than any Kafka partition in a name
 BY_TIME = -1  # stands for the partition of objects whose names have no offset: their time in S3 does for it (epoch ms)
+UNNAMED = -2  # stands for the partition of objects whose names have an offset and no partition
 LOGS = (POSTGRES, MYSQL, SQLSERVER, ORACLE)  # whose places tell a fall
 
 
@@ -130,6 +131,11 @@ def partition_text(partition: int | None) -> str:
 def is_by_time(partition: int | None) -> bool:
     """Whether a watched partition is BY_TIME, of any topic."""
     return partition is not None and partition % _TOPIC == BY_TIME % _TOPIC
+
+
+def is_unnamed(partition: int | None) -> bool:
+    """Whether a watched partition is UNNAMED, of any topic."""
+    return partition is not None and partition % _TOPIC == UNNAMED % _TOPIC
 
 
 @dataclass(frozen=True)
@@ -279,6 +285,8 @@ def _where(partition: int | None, offset: int) -> str:
     if is_by_time(partition):
         moment = datetime.fromtimestamp(offset / 1000, timezone.utc)
         return f"the objects without an offset at {moment:%Y-%m-%d %H:%M:%S}"
+    if is_unnamed(partition):
+        return f"the objects whose names have no Kafka partition at offset {offset}"
     return f"Kafka partition {partition_text(partition)} at offset {offset}"
 
 

@@ -1,0 +1,88 @@
+"""Objects whose names have an offset and no Kafka partition: numbers that begin again park what follows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.builders import avro_object, change, flattened
+from support.shapes import config, item, lines
+
+from sluice.batch.kafka_watch import KafkaWatch, Watched, only_partition, watched
+from sluice.changes.log_restart import SeenObject
+from sluice.config.table import TableConfig
+from sluice.schema.avro import read_writer_schema
+from sluice_formats.decode import decode, schemas_of
+from sluice_spark.merge.plan import plan_read
+
+PATTERN = r"(?P<topic>t)/[^/]+/(?P<offset>\d+)\.(?:json|avro)"
+TABLE = config("id", key_pattern=PATTERN)
+FIRST_DAY = [("t/05/0.json", 1), ("t/05/5.json", 2), ("t/05/7.json", 3)]
+
+
+def seen(key: str, value: int, table: TableConfig = TABLE, *, lsn: int | None = None, at: int = 0) -> SeenObject:
+    """An object as a read task sees it: of rows, or with an `lsn` of changes."""
+    number = int(key.rpartition("/")[2].partition(".")[0])
+    one = replace(item("json" if lsn is None else "avro"), key=key, offset=number, kafka_partition=None)
+    if lsn is None:
+        body = lines({"id": 1, "value": value})
+        schema: Any = schemas_of(body, "json", table)[0][0]
+    else:
+        schema = flattened({"id": "int"})
+        body = avro_object(schema, [change(id=1, lsn=lsn, source_ts_ms=at)])
+    plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    if lsn is None:
+        plan = replace(plan, inferred={one.id.hash: json.dumps(schema)})
+    read = decode(body, one, plan)
+    assert not read.rows
+    return read.seen
+
+
+def merged(*batches: list[SeenObject], table: TableConfig = TABLE) -> Watched:
+    """The last batch, judged with what was known after those before it, as the ledger keeps it."""
+    result = Watched(KafkaWatch())
+    for batch in batches:
+        result = watched(KafkaWatch.from_dict(result.watch.to_dict()), batch, table)
+    return result
+
+
+def test_numbers_that_begin_again_park_all_that_follows_until_the_generation() -> None:
+    before = [seen(*one) for one in FIRST_DAY]
+    again, next_one = seen("t/06/0.json", 4), seen("t/06/5.json", 5)
+    assert sorted(merged(before, [again, next_one]).parked) == sorted((again.object, next_one.object))
+    result = merged(before, [again], [next_one])
+    assert list(result.parked) == [next_one.object] and "`generation`" in result.parked[next_one.object]
+    raised = replace(TABLE, generation=1)
+    assert not watched(result.watch, [seen("t/06/0.json", 4, raised), seen("t/06/5.json", 5, raised)], raised).parked
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [FIRST_DAY, [("t/05/8.json", 4)], [("t/05/6.json", 9)]],  # a late one
+        [FIRST_DAY, [("t/05/0.json", 9)]],  # written again under its key
+        [FIRST_DAY, [("t/06/0.json", 1)]],  # copied
+        [[*FIRST_DAY, ("t/06/0.json", 9)]],  # beside the others: of another partition, for all that is known
+        [FIRST_DAY, [("t/04/3.json", 9)]],
+    ],
+)
+def test_numbers_that_do_not_begin_again_go_on(batches: list[list[tuple[str, int]]]) -> None:
+    result = merged(*([seen(*one) for one in batch] for batch in batches))
+    assert not result.parked and not result.refused
+    assert only_partition(result.watch, generation=0) is None
+
+
+@pytest.mark.parametrize("settings", [{"append_only": True}, {"merged": True}])
+def test_numbers_of_a_table_without_one_order_are_not_judged(settings: dict[str, Any]) -> None:
+    keys = () if "append_only" in settings else ("id",)
+    table = config(*keys, key_pattern=PATTERN, **settings)
+    batches = [[seen(*one, table) for one in FIRST_DAY], [seen("t/06/0.json", 4, table)]]
+    assert not merged(*batches, table=table).parked and not merged(*batches, table=table).refused
+
+
+def test_numbered_objects_of_a_log_that_restarted_are_parked() -> None:
+    before = [seen("t/05/5.avro", 0, lsn=10 * 2**30, at=1_000)]
+    after = seen("t/05/6.avro", 0, lsn=2**20, at=2_000)
+    assert list(merged(before, [after]).parked) == [after.object]
