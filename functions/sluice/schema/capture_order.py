@@ -103,16 +103,17 @@ def _place(column: Column, value: Any) -> str:
     return f"{count + _BIAS:027d}"
 
 
-# The counts of these units that are points in time from 2000 to 2100: no two units share one.
+# The counts of these units that are points in time from 2000 to 2100: no two units share one, nor do times in digits.
 _UNIT_NANOS = {"seconds": 10**9, "milliseconds": 10**6, "microseconds": 10**3, "nanoseconds": 1}
 _FROM, _TO = 946_684_800 * 10**9, 4_102_444_800 * 10**9
 _BANDS = {
-    unit: (f"{_FROM // nanos + _BIAS:027d}", f"{_TO // nanos + _BIAS:027d}") for unit, nanos in _UNIT_NANOS.items()
+    "yyyyMMddHHmmss": (f"{20000101 * 10**6 + _BIAS:027d}", f"{21000101 * 10**6 + _BIAS:027d}"),
+    **{unit: (f"{_FROM // nanos + _BIAS:027d}", f"{_TO // nanos + _BIAS:027d}") for unit, nanos in _UNIT_NANOS.items()},
 }
 _BETWEEN = _BANDS["seconds"][1], _BANDS["nanoseconds"][0]
 _SECONDS_OF_1970 = "0" * 9
 NO_UNIT = "a number"
-UNITS_OF_NUMBERS = frozenset(("seconds", "milliseconds", "microseconds"))  # also of counters as large as these
+UNITS_OF_NUMBERS = _BANDS.keys() - {"nanoseconds"}  # also of counters as large as these
 
 
 def place_form(place: str) -> str | None:

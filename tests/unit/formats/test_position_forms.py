@@ -23,6 +23,7 @@ FORMS: dict[str, Any] = {
     "ms": lambda at: str(1_714_953_600_000 + at),
     "us": lambda at: str(1_714_953_600_000_000 + 1_000 * at),
     "ns": lambda at: str(1_714_953_600_000_000_000 + 1_000_000 * at),
+    "digits": lambda at: str(20240506000000 + at // 1_000),
     "dms": lambda at: f"20240506{at:027d}",
     "long": lambda at: f"{at + 10**28}",
 }
@@ -78,7 +79,15 @@ def test_positions_of_two_forms_in_one_object_refuse_it() -> None:
 @pytest.mark.parametrize(
     "counts",
     [
-        [[1, 2], [10**9, 3 * 10**9], [5 * 10**9], [2 * 10**12], [3 * 10**13], [2 * 10**15]],  # a log that grows
+        [
+            [1, 2],
+            [10**9, 3 * 10**9],
+            [5 * 10**9],
+            [2 * 10**12],
+            [20_240_506_000_000],
+            [3 * 10**13],
+            [2 * 10**15],
+        ],  # a log that grows
         [[10**9, 2 * 10**12]],
         [[1_714_953_600_000], [0, 1], [10**9], [9 * 10**18]],  # what stands for no time, or for no end
         [[1_714_953_600_000], [10**9, 1_714_953_600_001]],
