@@ -23,7 +23,16 @@ from sluice.changes import hidden_columns as hidden
 from sluice.changes.dialects.nested import Reading, TypedForm
 from sluice.changes.dialects.registry import text_field, translator
 from sluice.changes.log_restart import BY_TIME, LOGS, MAX_NAMES, UNNAMED, SeenObject
-from sluice.changes.position import ARRIVAL, MYSQL, NAMED, OFFSET_ONLY, binlog_base, encode_floor, place_of_object
+from sluice.changes.position import (
+    ARRIVAL,
+    MYSQL,
+    NAMED,
+    OFFSET_DIGITS,
+    OFFSET_ONLY,
+    binlog_base,
+    encode_floor,
+    place_of_object,
+)
 from sluice.config.document import KeyMatch
 from sluice.config.key_pattern import named_by
 from sluice.config.placeholders import placeholders
@@ -210,6 +219,7 @@ class _Reading:
         self._sources: set[tuple[str, ...]] = set()
         self._places: list[tuple[str, ...]] = [()] * len(plan.position)
         self._units: set[tuple[str, str]] = set()
+        self._of_records: dict[int, tuple[int, int]] = {}  # by Kafka partition the first and the last offset
         self._rows: list[RowError] = []
         self._unexpected: Counter[str] = Counter()
         self._first = self._kafka_records = first
@@ -230,7 +240,8 @@ class _Reading:
             first, read = self._first, self._kafka_records
             numbers = range(first, first + len(chunk.records))
             offsets = [self._offset + place for place in chunk.places or range(read, read + len(numbers))]
-            if not first and self._begins_at is not None and chunk.writer.meta.position.kind == OFFSET_ONLY:
+            by_offset = self._begins_at is not None or plan.coordinates
+            if not first and by_offset and chunk.writer.meta.position.kind == OFFSET_ONLY:
                 if not item.came_before and isinstance(record := chunk.records[0], dict):  # as it was written
                     self._sample = sample_of(record)
             chunk = _with_path_columns(chunk, folders)
@@ -305,12 +316,22 @@ class _Reading:
         if self._kind == MYSQL:
             self._take_server(sound, writer)
         self._take_places(writer, batch)
+        if self.plan.coordinates and not self.plan.append_only:
+            self._take_coordinates(batch)
         written = {column.name: column for column in writer.row.columns}
         for column in self.plan.columns:
             if column.kind in WITHOUT_UNIT and column.name in written:
                 unit = stored_unit(written[column.name], column, of_key=column.name in self.plan.record_key)
                 if unit is not None:
                     self._units.add((column.name, unit))
+
+    def _take_coordinates(self, batch: pa.RecordBatch) -> None:
+        """Add the offsets of the records themselves, which end the positions."""
+        names = batch.schema.get_field_index(hidden.PARTITION), batch.schema.get_field_index(hidden.POSITION)
+        for partition, position in zip(*(batch.column(name).to_pylist() for name in names)):
+            offset = int(position[-OFFSET_DIGITS:])
+            first, last = self._of_records.get(partition, (offset, offset))
+            self._of_records[partition] = min(first, offset), max(last, offset)
 
     def _take_places(self, writer: WriterSchema, batch: pa.RecordBatch) -> None:
         """Add the places of position columns in which a writer may change the unit or the form of values."""
@@ -357,7 +378,11 @@ class _Reading:
         partition = None if offset is None else UNNAMED if item.kafka_partition is None else item.kafka_partition
         first = offset or 0
         last = first + max(self._kafka_records - 1, 0)
-        if offset is None and self._ordered_by is not None and self._kind in LOGS and item.modified_at is not None:
+        if self._of_records:
+            offsets = sorted(chain(*self._of_records.values()))
+            partition = next(iter(self._of_records)) if len(self._of_records) == 1 else None
+            first, last = offsets[0], offsets[-1]
+        elif offset is None and self._ordered_by is not None and self._kind in LOGS and item.modified_at is not None:
             partition, first, last = BY_TIME, item.modified_at, item.modified_at
         seen = SeenObject(
             item.id.hash,

@@ -94,6 +94,8 @@ def joined(pieces: Sequence[SeenObject]) -> SeenObject:
     named = {piece.log for piece in pieces} - {None}
     return replace(
         pieces[0],
+        partition=pieces[0].partition if len({piece.partition for piece in pieces}) == 1 else None,
+        first=min(piece.first for piece in pieces),
         last=max(piece.last for piece in pieces),
         kind=furthest.kind,
         highest=furthest.highest,

@@ -86,3 +86,24 @@ def test_numbered_objects_of_a_log_that_restarted_are_parked() -> None:
     before = [seen("t/05/5.avro", 0, lsn=10 * 2**30, at=1_000)]
     after = seen("t/05/6.avro", 0, lsn=2**20, at=2_000)
     assert list(merged(before, [after]).parked) == [after.object]
+
+
+def test_offsets_of_the_records_themselves_tell_a_topic_that_was_made_again() -> None:
+    table = config("id", coordinates=("p", "o"))
+
+    def of_records(key: str, *offsets: int, partition: int = 3, value: int = 0) -> SeenObject:
+        one = replace(item("json"), key=key, offset=None, kafka_partition=None)
+        body = lines(*({"id": 1, "p": partition, "o": offset, "value": value} for offset in offsets))
+        schema = schemas_of(body, "json", table)[0][0]
+        inferred = {one.id.hash: json.dumps(schema)}
+        plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None, inferred=inferred).plan
+        return decode(body, one, plan).seen
+
+    first = of_records("a", 7, 8, 9)
+    assert (first.partition, first.first, first.last) == (3, 7, 9)
+    signs = merged([first], [of_records("b", 10)], table=table).signs
+    assert signs is not None and not signs.anew and signs.all_follow
+    signs = merged([first], [of_records("b", 7, 8, value=1)], table=table).signs
+    assert signs is not None and signs.anew
+    signs = merged([first], [of_records("b", 7, partition=4, value=1)], table=table).signs
+    assert signs is not None and not signs.anew
