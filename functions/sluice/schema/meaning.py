@@ -194,7 +194,7 @@ def stored_unit(written: Column, stored: Column, *, of_key: bool) -> str | None:
     if stored.kind not in kinds.TEXT_KINDS:
         return None
     if written.kind == kinds.JSON or written.source_type.endswith(JSON_TEXT):
-        return AS_JSON
+        return f"{AS_JSON} of {_members(written)}"[:200] if of_key and written.fields else AS_JSON
     if is_number_text(written):
         return AS_NUMBER
     if not of_key:
@@ -204,6 +204,11 @@ def stored_unit(written: Column, stored: Column, *, of_key: bool) -> str | None:
         if written.kind == kinds.DECIMAL_TEXT
         else _FORMS.get(written.kind, AS_TEXT)
     )
+
+
+def _members(column: Column) -> str:
+    """The members of a record in their order, in which its text has them."""
+    return ", ".join(f"{field.name} ({_members(field)})" if field.fields else field.name for field in column.fields)
 
 
 def is_number_text(column: Column) -> bool:

@@ -195,3 +195,19 @@ def test_a_zero_below_zero_in_a_key_is_zero() -> None:
     plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
     read = decode(avro_object(schema, [change(id=1, c=-0.0), change(id=2, c=0.0)]), item("avro"), plan)
     assert [str(key) for batch in read.batches for key in batch.column("c").to_pylist()] == ["0.0", "0.0"]
+
+
+@pytest.mark.parametrize("names", ["ba", "abz"])
+def test_records_of_other_members_in_a_key_are_refused(names: str) -> None:
+    table = config("c")
+
+    def of_members(names: str) -> SeenObject:
+        fields = [{"name": name, "type": ["null", "int"]} for name in names]
+        schema = flattened({"c": {"type": "record", "name": "K", "fields": fields}})
+        values = {"a": 1, "b": 2, "z": None}
+        body = avro_object(schema, [change(c={name: values[name] for name in names})])
+        return read_with(body, "avro", table, schema)
+
+    first, later = of_members("ab"), of_members(names)
+    assert list(watched(KafkaWatch(), [first, later], table).refused) == [later.object]
+    assert not watched(KafkaWatch(), [first, of_members("ab")], table).refused
