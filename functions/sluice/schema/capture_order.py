@@ -180,13 +180,17 @@ def moment_nanos(text: str) -> int:
 
 
 _COMPACT = re.compile(r"((?:19|20|21)\d\d)(\d\d)(\d\d)([01]\d|2[0-3])([0-5]\d)([0-5]\d)")  # yyyyMMddHHmmss
+_COMPACT_DAY = re.compile(r"(?:19|20|21)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")  # yyyyMMdd
 
 
 def moment_count(text: str, kind: str) -> int:
     """The count of a kind's units of a point in time: in ISO 8601, as a count, or as yyyyMMddHHmmss. Raises ValueError.
 
     Fourteen digits that read as a date and a time are no count: that would be a moment of 1970, or of the year 2500.
+    Eight that read as a date are neither: as a count they would be a moment of the first day of 1970.
     """
+    if _COMPACT_DAY.fullmatch(text):
+        raise ValueError(f"{text} is a date in digits, and no count of a timestamp")
     if not _WHOLE.fullmatch(text):
         return moment_nanos(text) // NANOS[kind]
     match = _COMPACT.fullmatch(text)

@@ -124,6 +124,14 @@ def test_fourteen_digits_of_a_date_and_time_are_no_count(text: str, micros: int)
             assert values_of(read(json.dumps({"id": 1, "at": written}).encode(), "json", table), "at") == [(micros,)]
 
 
+@pytest.mark.parametrize("unit", ["millis", "micros", "nanos"])
+def test_eight_digits_of_a_date_are_no_count_of_a_timestamp(unit: str) -> None:
+    table = config(json_types={"id": "long", "at": f"timestamp_{unit}"})
+    for body, format in ((b"id,at\n1,20240506\n", "csv"), (b'{"id":1,"at":20240506}\n', "json")):
+        assert [row.code for row in read(body, format, table).rows] == ["undecodable_value"]
+    assert not read(b"id,at\n1,20241306\n", "csv", table).rows  # no month: a count
+
+
 def test_whole_numbers_as_pandas_writes_them_beside_nulls_are_read() -> None:
     read_rows = read(b"id,n\n1,1.0\n2,\n3,3.0\n4,3.5\n", "csv", config(json_types={"id": "long", "n": "long"}))
     assert values_of(read_rows, "id", "n") == [(1, 1), (2, None), (3, 3)]
