@@ -6,8 +6,8 @@ from typing import Any
 
 import fastavro
 import pytest
+from support.avro_containers import header
 from support.builders import avro_object
-from support.hostile_objects import avro
 
 from sluice.errors import SchemaTooComplex
 from sluice_formats.avro_header import MAX_ENTRIES, Head, parse_header
@@ -88,16 +88,16 @@ def test_a_header_without_schema_or_with_a_codec_that_is_not_avros_is_corrupt():
 def test_a_header_of_more_entries_than_any_writer_makes_is_corrupt():
     entries = [(b"%04d" % number, b"") for number in range(MAX_ENTRIES - 1)]
     schema = (b"avro.schema", b'{"type": "string"}')
-    assert parse_header(Head(avro(*entries, schema), True)).schema == {"type": "string"}
+    assert parse_header(Head(header(*entries, schema), True)).schema == {"type": "string"}
     with pytest.raises(CorruptObject):
-        parse_header(Head(avro(*entries, schema, (b"", b"")), True))
+        parse_header(Head(header(*entries, schema, (b"", b"")), True))
 
 
 def test_a_header_may_give_the_size_of_its_map_and_says_where_the_blocks_begin():
-    data = avro((b"avro.schema", b'"int"'))
+    data = header((b"avro.schema", b'"int"'))
     sized = data[:4] + b"\x01" + b"\x24" + data[5:]  # minus one entry, of 18 bytes
-    header = parse_header(Head(sized + b"block", True))
-    assert (header.schema, header.codec, header.sync, header.end) == ("int", "null", bytes(16), len(sized))
+    parsed = parse_header(Head(sized + b"block", True))
+    assert (parsed.schema, parsed.codec, parsed.sync, parsed.end) == ("int", "null", bytes(16), len(sized))
 
 
 @pytest.mark.parametrize(("doc", "kept"), [("", True), ("x" * 100_000, False)], ids=["as usual", "hostile"])

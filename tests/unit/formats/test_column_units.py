@@ -18,8 +18,8 @@ from sluice.changes.log_restart import SeenObject, joined
 from sluice.config.table import TableConfig
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode, schemas_of
-from sluice_spark.merge.by_arrow.rows import LeftToSpark, arrow_rows
 from sluice_spark.merge.plan import PlannedRead, column_types, plan_read
+from sluice_spark.merge.rows import LeftToSpark, arrow_rows
 
 MOMENT, CLOCK, SPAN = 1_714_953_604_005_000_000, 43_204_005_000_000, 7_000_000_000  # in nanoseconds
 AT = datetime.fromtimestamp(MOMENT // 10**9, timezone.utc)
