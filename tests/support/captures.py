@@ -97,11 +97,18 @@ def database_rows(name: str) -> list[dict[str, Any]]:
     return sorted(json.loads(text, parse_float=Decimal), key=str)
 
 
-def as_database(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows with the columns that the database had at the end, in its order, and its exact numbers."""
-    columns = list(database_rows(name)[0])
+def as_database(sample: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with the columns that the database had at the end, in its order, and its exact numbers.
+
+    A number may be a decimal, a float, or the text of a decimal in JSON.
+    """
+    wanted = database_rows(sample)
+    numbers = {column for row in wanted for column, value in row.items() if isinstance(value, Decimal)}
     exact = [
-        {column: Decimal(repr(it)) if isinstance(it := row[column], float) else it for column in columns}
+        {
+            name: Decimal(str(row[name])) if name in numbers and row[name] is not None else row[name]
+            for name in wanted[0]
+        }
         for row in rows
     ]
     return sorted(exact, key=str)
