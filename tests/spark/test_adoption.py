@@ -241,6 +241,31 @@ def test_times_as_the_connector_counts_them_become_times(bench: Workbench) -> No
     assert values[0] == (1, "2022-01-08", "2023-11-14 22:13:20")
 
 
+def test_times_in_texts_of_another_tool_become_times(bench: Workbench) -> None:
+    config = table()
+    seen = {"type": "string", "connect.name": "io.debezium.time.ZonedTimestamp"}
+    schema = flattened({"id": "int", "seen": ["null", seen]})
+    bench.apply(config, change("c", 100, id=9, seen="2023-11-14T22:13:20Z"), schema=schema)
+    source = bench.services.tables_uri + "/old/orders"
+    texts = [
+        "2023-11-14T22:13:20Z",
+        "2023-11-14 22:13:20",
+        "2023-11-14",
+        "infinity",
+        "+292278994-08-16T23:00:00Z",
+        None,
+    ]
+    frame = bench.spark.createDataFrame(
+        [(id, "A", text, 1) for id, text in enumerate(texts)], "id int, place string, seen string, updated_at int"
+    )
+    frame.write.format("hudi").options(**STREAMER).mode("append").save(source)
+
+    assert adopt(bench, config, source).report.rows == len(texts)
+
+    moment, day = "2023-11-14 22:13:20", "2023-11-14 00:00:00"
+    assert [str(value) for _, value in bench.rows(config, "id", "seen")][:6] == [moment, moment, day, *["None"] * 3]
+
+
 @pytest.mark.whole
 @pytest.mark.timeout(900)
 def test_an_adoption_that_died_before_any_of_its_writes_is_finished_later(bench: Workbench) -> None:

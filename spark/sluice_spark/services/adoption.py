@@ -25,13 +25,14 @@ from sluice.hudi.table_properties import PROPERTIES_FILE
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.columns import Column, RowSchema
 from sluice.schema.evolution import INCOMPATIBLE
+from sluice.schema.meaning import MEANINGS
 from sluice.schema.table_row import row_for_table
 from sluice.services.requests import ServiceReport, SliceDone
 from sluice_aws.s3.schemas import SchemaStore
 from sluice_formats.arrow_columns import arrow_type
 from sluice_spark.hudi.own_write import refuse_other_writers
 from sluice_spark.hudi.table import read_table
-from sluice_spark.merge.by_spark.columns import table_columns
+from sluice_spark.merge.by_spark.columns import quoted, table_columns
 from sluice_spark.merge.by_spark.commit import with_lineage
 from sluice_spark.merge.by_spark.decide import MergeTarget, decide_rows
 from sluice_spark.merge.by_spark.latest import is_forgotten
@@ -46,6 +47,7 @@ _COMMIT = "_hoodie_commit_time"
 _OPERATION = "_hoodie_operation"
 _DELETE, _BEFORE_UPDATE = "D", "-U"
 RUN = "adoption"
+_NO_TIME = r"^-?infinity$|^[+-]\d{5,}-"  # in text: an infinity, as an engine or as Java's last year writes it
 
 
 def adopt(given: ServiceSlice) -> SliceDone:
@@ -139,9 +141,14 @@ def _written(rows: DataFrame) -> SparkColumn:
 
 
 def _stored(rows: DataFrame, raw: Mapping[str, Column]) -> DataFrame:
-    """The rows with the values that are stored for the `raw` ones of some columns."""
+    """The rows with the values that are stored for the `raw` ones of some columns.
+
+    Times in texts that no connector writes are those that Spark reads.
+    """
     if not raw:
         return rows
+    texts = {name: f"{name} as text" for name, column in raw.items() if MEANINGS[column.kind].is_parsed}
+    rows = rows.select("*", *(quoted(name).alias(text) for name, text in texts.items()))
     types = {name: data_type(column.spark_type) for name, column in raw.items()}
     schema = StructType([StructField(item.name, types.get(item.name, item.dataType)) for item in rows.schema.fields])
 
@@ -152,7 +159,11 @@ def _stored(rows: DataFrame, raw: Mapping[str, Column]) -> DataFrame:
                 columns[name] = stored_values(columns[name].cast(arrow_type(column)), column)[0]
             yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
-    return rows.mapInArrow(task, schema)
+    made = rows.mapInArrow(task, schema)
+    for name, text in texts.items():
+        by_spark = F.when(~quoted(text).rlike(_NO_TIME), quoted(text)).cast(types[name])
+        made = made.withColumn(name, F.coalesce(quoted(name), by_spark)).drop(text)
+    return made
 
 
 def _as_changes(rows: DataFrame, target: StructType, raw: Mapping[str, Column]) -> DataFrame:
