@@ -79,6 +79,8 @@ def _of_scylla(record: Record) -> dict[str, Any]:
 
     Raises UnusableSchema for collections, which may be differences of them.
     """
+    if not record.keys() >= {"op", "after"}:
+        raise UnusableSchema("A change of ScyllaDB lacks its `op` or its `after`", column="after")
     before, after = (_values(record.get(side)) for side in ("before", "after"))
     source = {word: at(record, f"source.{name}") for word, name in _OF_SCYLLA.items()}
     source |= placed(whole(at(record, "source.ts_us")))
