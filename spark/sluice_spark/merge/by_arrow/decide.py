@@ -61,10 +61,18 @@ class _Keys:
     completes: pa.Array
 
 
-def decided_part(changes: pa.Table, stored: pa.Table, plan: LoadPlan, *, source_clock: bool | None = None) -> PartRows:
+def decided_part(
+    changes: pa.Table,
+    stored: pa.Table,
+    plan: LoadPlan,
+    *,
+    source_clock: bool | None = None,
+    newest: pa.Table | None = None,
+) -> PartRows:
     """The rows of a part. `changes` and `stored` have the record key's columns, KEY and hidden columns; `stored` FILE.
 
-    `source_clock`: the changes' times are the source's; None where nobody asks for suspicions. Raises LeftToSpark.
+    `source_clock`: the changes' times are the source's; None where nobody asks for suspicions. `newest` are each key's
+    newest changes, where they are known. Raises LeftToSpark.
     """
     ops = changes.column(hidden.OP)
     truncates = changes.filter(pc.equal(ops, hidden.TRUNCATE))
@@ -72,14 +80,15 @@ def decided_part(changes: pa.Table, stored: pa.Table, plan: LoadPlan, *, source_
     rows = changes.filter(pc.invert(beside)) if pc.any(beside).as_py() else changes
     raised = list(zip(_source(truncates).to_pylist(), truncates.column(hidden.POSITION).to_pylist()))
     floors = plan.floors.raised(raised)
-    if len(pc.unique(stored.column(KEY))) < stored.num_rows:
+    if pc.count_distinct(stored.column(KEY)).as_py() < stored.num_rows:
         raise LeftToSpark("stored_twice")
-    keys = _keys(rows, stored, floors, plan)
-    cut = _floor_of(stored, Floors(topic=floors.topic).raised(raised))
+    keys = _keys(rows, stored, floors, plan, newest if rows is changes else None)
+    truncated = bool(truncates.num_rows and plan.slices and not plan.ignore_deletes)
     sources: frozenset[str | None] = frozenset()
     touched = pa.array([False] * stored.num_rows, pa.bool_())
     emptied = touched
-    if truncates.num_rows and plan.slices and not plan.ignore_deletes:
+    if truncated:
+        cut = _floor_of(stored, Floors(topic=floors.topic).raised(raised))
         _refuse_doubt(stored, raised, floors)
         above = pc.greater(stored.column(hidden.POSITION), cut)
         touched = flat(pc.and_(pc.and_(above, pc.greater(cut, "")), pc.is_valid(stored.column(hidden.OWED))))
@@ -95,7 +104,8 @@ def decided_part(changes: pa.Table, stored: pa.Table, plan: LoadPlan, *, source_
         supplied = pc.any(pc.and_(keys.completes, pc.invert(keys.wins))).as_py()
         whole = plan.ignore_deletes or supplied or pc.any(touched).as_py()
         return PartRows(changes.slice(0, 0), needs=needs, needs_whole=bool(whole))
-    winners = keys.newest.filter(pc.and_(keys.wins, pc.invert(keys.completes)))
+    won = pc.and_(keys.wins, pc.invert(keys.completes))
+    winners = keys.newest.filter(won)
     made = [winners]
     counts = Counter(
         read=changes.num_rows,
@@ -117,12 +127,15 @@ def decided_part(changes: pa.Table, stored: pa.Table, plan: LoadPlan, *, source_
         counts["deleted"] += completed.deleted
         counts["losing"] -= _count(pc.is_in(completed.rows.column(KEY), value_set=flat(keys.newest.column(KEY))))
         counts["supplied"], counts["owed"] = completed.supplied, completed.owed
-    if truncates.num_rows and plan.slices and not plan.ignore_deletes:
+    if truncated:
         made.append(_emptied(stored.filter(emptied), cut.filter(emptied), truncates, changes.schema))
         counts["truncated"] = made[-1].num_rows
         counts.update(supplied=0, owed=0)
     result = pa.concat_tables(made).combine_chunks()
-    file = stored.column(FILE).take(pc.index_in(result.column(KEY), value_set=flat(stored.column(KEY))))
+    at = keys.stored.filter(won)
+    if histories or truncated:
+        at = pc.index_in(result.column(KEY), value_set=flat(stored.column(KEY)))
+    file = stored.column(FILE).take(at)
     result = result.append_column(FILE, file)
     suspicions: Mapping[str, int] = {}
     if source_clock is not None and not plan.append_only:
@@ -143,7 +156,11 @@ def _suspicions(
         places = _last_places(rows.column(KEY), rows.column(hidden.SOURCE_TS_MS), rows.column(hidden.OFFSET))
         latest = rows.select([*PLACE_COLUMNS, KEY]).take(places)
         latest = latest.take(pc.index_in(newest.column(KEY), value_set=flat(latest.column(KEY))))
-    counts = Counter(_suspicions_of_keys(latest.filter(keys.wins), newest.filter(keys.wins)))
+    counts: Counter[str] = Counter()
+    if latest is not newest:
+        counts.update(_suspicions_of_keys(latest.filter(keys.wins), newest.filter(keys.wins)))
+    if pc.all(keys.wins).as_py():
+        return {word: count for word, count in counts.items() if count}
     lost = pc.and_(pc.invert(keys.wins), pc.is_valid(keys.stored))
     held = stored.take(keys.stored.filter(lost))
     own = zip(*(held.column(name).to_pylist() for name in (hidden.POSITION, hidden.PARTITION, hidden.SOURCE_TS_MS)))
@@ -157,19 +174,19 @@ def _suspicions(
     return {word: count for word, count in counts.items() if count}
 
 
-def _keys(rows: pa.Table, stored: pa.Table, floors: Floors, plan: LoadPlan) -> _Keys:
+def _keys(rows: pa.Table, stored: pa.Table, floors: Floors, plan: LoadPlan, newest: pa.Table | None) -> _Keys:
     """What becomes of each key's newest change. A change that is newer than its floor is newer than one that isn't."""
     above = rows
     if floors:
         above = rows.filter(pc.greater(rows.column(hidden.POSITION), _floor_of(rows, floors)))
-    keys, positions = above.column(KEY), above.column(hidden.POSITION)
-    if not plan.append_only and _may_share_keys(keys, above.column(hidden.OP)):
+    if not plan.append_only and _may_share_keys(above.column(KEY), above.column(hidden.OP)):
         raise LeftToSpark("shared_keys")  # perhaps: rows of one snapshot are compared by their values
-    newest = above.take(newest_places(keys, positions))
+    if newest is None or above.num_rows < rows.num_rows:
+        newest = newest_rows(above)
     count = newest.num_rows
     if above.num_rows < rows.num_rows:
         lost = rows.filter(pc.invert(pc.is_in(rows.column(KEY), value_set=flat(newest.column(KEY)))))
-        newest = pa.concat_tables([newest, lost.take(newest_places(lost.column(KEY), lost.column(hidden.POSITION)))])
+        newest = pa.concat_tables([newest, newest_rows(lost)])
     newest = newest.combine_chunks()
     at = flat(pc.index_in(newest.column(KEY), value_set=flat(stored.column(KEY))))
     if plan.append_only and (newest.num_rows < rows.num_rows or at.null_count < len(at)):
@@ -177,7 +194,7 @@ def _keys(rows: pa.Table, stored: pa.Table, floors: Floors, plan: LoadPlan) -> _
     position, held = flat(newest.column(hidden.POSITION)), _of(stored, hidden.POSITION, at)
     if plan.purged is not None and pc.any(pc.less_equal(rows.column(hidden.POSITION), plan.purged)).as_py():
         raise LeftToSpark("purge_floor")
-    counts = pa.array([number < count for number in range(newest.num_rows)], pa.bool_())
+    counts = pa.concat_arrays([pa.repeat(True, count), pa.repeat(False, newest.num_rows - count)])
     wins = pc.and_(counts, pc.fill_null(pc.greater(position, held), True))
     partial = flat(is_partial(newest, ignore_deletes=plan.ignore_deletes))
     owes = pc.is_valid(_of(stored, hidden.OWED, at))
@@ -189,6 +206,8 @@ def _histories(
     keys: _Keys, stored: pa.Table, touched: pa.Array, plan: LoadPlan
 ) -> tuple[dict[Key, StoredRow | None], pa.Table | None]:
     """The stored rows of the keys whose history decides, None for a new key; or the keys whose rows must be read."""
+    if not pc.any(keys.completes).as_py() and not pc.any(touched).as_py():
+        return {}, None
     names = [*plan.record_key, KEY]
     completing = keys.newest.filter(keys.completes).select(names)
     histories: dict[Key, StoredRow | None] = {key: plan.held.get(key) for key in keys_of(completing, names)}
@@ -202,12 +221,12 @@ def _histories(
     return histories, None
 
 
-def newest_places(keys: Any, positions: Any) -> pa.Array:
-    """The place of each key's change with the highest position."""
-    count = len(positions)
-    if pc.count_distinct(keys).as_py() == count:
-        return pa.array(range(count), pa.int64())
-    return _last_places(keys, positions)
+def newest_rows(rows: pa.Table) -> pa.Table:
+    """Each key's change with the highest position. `rows` have KEY."""
+    keys = rows.column(KEY)
+    if pc.count_distinct(keys).as_py() == rows.num_rows:
+        return rows
+    return rows.take(_last_places(keys, rows.column(hidden.POSITION)))
 
 
 def _last_places(keys: Any, *by: Any) -> pa.Array:

@@ -23,7 +23,7 @@ from sluice_formats.records import ReaderPlan
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.merge.by_arrow.base_file import key_text
 from sluice_spark.merge.by_arrow.covers import WRITTEN_IN_DRIVER, check_changes, check_objects, check_rewritten
-from sluice_spark.merge.by_arrow.decide import FILE, KEY, PartRows, decided_part, newest_places
+from sluice_spark.merge.by_arrow.decide import FILE, KEY, PartRows, decided_part, newest_rows
 from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_objects, leave_unmerged
 from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow
 from sluice_spark.merge.by_arrow.large.merge import held_rows, total
@@ -112,7 +112,7 @@ def _merged(
     texts = decided.rows.column(KEY).to_pylist()
     placed = Placed(
         rows_to_store(decided.rows, plan),
-        [stored.get(wanted.by_text[text]) for text in texts],
+        list(map(stored.get, map(wanted.by_text.get, texts))),
         paths_of(decided.rows, plan).to_pylist(),
         plan.slices,
         plan.table_uri,
@@ -135,8 +135,7 @@ def _merged(
 def with_keys(changes: pa.Table, record_key: tuple[str, ...]) -> tuple[pa.Table, WantedKeys]:
     """The changes with KEY, and the key of each with the position of its newest change."""
     changes = changes.append_column(KEY, key_text(changes, record_key)).combine_chunks()
-    newest = changes.take(newest_places(changes.column(KEY), changes.column(hidden.POSITION)))
-    return changes, WantedKeys(newest, record_key)
+    return changes, WantedKeys(newest_rows(changes).combine_chunks(), record_key)
 
 
 def decided_by_key(
@@ -152,9 +151,9 @@ def decided_by_key(
 
     `read_values` reads the values of some columns of these. Raises LeftToSpark.
     """
-    held = [stored.get(key) for key in wanted.positions]
+    held = list(map(stored.get, wanted.positions))
     rows = [row for row in held if row is not None]
-    keys = wanted.rows.filter(pa.array([row is not None for row in held], pa.bool_()))
+    keys = wanted.rows if len(rows) == len(held) else wanted.rows.filter(pa.array([row is not None for row in held]))
     own = {
         hidden.POSITION: [row.position for row in rows],
         hidden.DELETED: [False] * len(rows),  # nothing but a truncate asks for it
@@ -166,13 +165,17 @@ def decided_by_key(
     schema = stored_schema(plan.target, plan.record_key)
     columns = [pa.array(own[item.name], item.type) if item.name in own else keys.column(item.name) for item in schema]
     table_rows = pa.table(columns, schema=schema)
-    decided = decided_part(changes, table_rows, plan, source_clock=source_clock)
+    decide = partial(decided_part, changes, table_rows, source_clock=source_clock, newest=wanted.rows)
+    decided = decide(plan)
     if decided.needs is None:
         return decided
     # A row that stays in place is written again whole.
     names = plan.target if decided.needs_whole else unchanged_columns(changes)
     plan = replace(plan, held=read_values(decided.needs, plan, names))
-    return decided_part(changes, table_rows, plan, source_clock=source_clock)
+    decided = decide(plan)
+    if decided.needs is not None:
+        raise LeftToSpark("unchanged", "no stored row")
+    return decided
 
 
 def _read(

@@ -82,7 +82,7 @@ def with_files(part: PartContext, facts: TableFacts, plan: LoadPlan) -> LoadPlan
     plan = replace(plan, in_logs=config.table_type == MOR, rows=facts.rows)
     if facts.empty:
         check_first_load(config, facts, plan)
-        return plan
+        return replace(plan, slices=())  # a history's plan begins as its table's
     check_table(config, facts, plan.target)
     check_columns(plan.reader, plan.target)
     missing = missing_in_engine(part.spark, facts.record_index)

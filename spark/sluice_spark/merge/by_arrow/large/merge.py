@@ -286,6 +286,8 @@ def _counted(messages: Iterable[Message], plan: LoadPlan) -> list[Any]:
         decided = decided_part(rows, stored, plan, source_clock=plan.source_clock if watched else None)
     except LeftToSpark as left:
         return [left.reason]
+    if decided.needs is not None and decided.needs.num_rows > MOST_HISTORIES:
+        return ["unchanged"]
     placed = _placed(decided, stored, plan) if plan.second_shuffle and decided.needs is None else ()
     return [(replace(decided, rows=decided.rows.schema.empty_table()), placed)]
 
