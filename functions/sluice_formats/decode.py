@@ -42,7 +42,7 @@ from sluice.config.values import source_column
 from sluice.errors import ExpansionLimit, Incompatible, OtherSourceTable, SluiceError, Unordered, UnusableSchema
 from sluice.names import stored_name
 from sluice.schema.avro import WriterForm, WriterSchema
-from sluice.schema.capture_order import highest_by_form, position_places, says_no_unit
+from sluice.schema.capture_order import highest_by_form, is_lsn, place_form, position_places, says_no_unit
 from sluice.schema.concealment import Concealment, ruled, without_values
 from sluice.schema.made_columns import with_source_columns, with_source_values
 from sluice.schema.meaning import WITHOUT_UNIT, stored_unit
@@ -219,7 +219,8 @@ class _Reading:
         self._sources: set[tuple[str, ...]] = set()
         self._places: list[tuple[str, ...]] = [()] * len(plan.position)
         self._units: set[tuple[str, str]] = set()
-        self._of_records: dict[int, tuple[int, int]] = {}  # by Kafka partition the first and the last offset
+        self._of_records: dict[int, tuple[int, int]] = {}  # by Kafka partition the lowest and the highest offset
+        self._of_first: int | None = None  # the first record's own offset
         self._rows: list[RowError] = []
         self._unexpected: Counter[str] = Counter()
         self._first = self._kafka_records = first
@@ -266,7 +267,7 @@ class _Reading:
             limit = plan.limits.quarantined_rows
             batch, bad = sound_batch(chunk.records, prepared.numbers, make, limit=limit, before=before)
             self._rows += [self._row_error(row, offsets[row.record], chunk.writer) for row in bad]
-            self.take(prepared, batch)
+            self.take(prepared, batch, _units_of(chunk.writer, plan))
             if batch is not None:
                 batches.append(batch)
                 self._decoded_bytes += batch.get_total_buffer_size()  # `nbytes` takes a hundred times as long
@@ -292,8 +293,8 @@ class _Reading:
             position = position_of(row.value, offset=offset, writer=writer, plan=self.plan, part=part)
         return row_error(row.record, row.error, row.value, offset=offset, position=position)
 
-    def take(self, prepared: _Prepared, batch: pa.RecordBatch | None) -> None:
-        """Note the batch of a chunk: its records that can be merged."""
+    def take(self, prepared: _Prepared, batch: pa.RecordBatch | None, units: Iterable[tuple[str, str]]) -> None:
+        """Note the batch of a chunk: its records that can be merged. `units` are those of the chunk's writer."""
         if batch is None:
             return
         self._changes += batch.num_rows
@@ -315,33 +316,35 @@ class _Reading:
             self._sources |= {tuple(str(place.get(field))[:100] for field in field_names) for place in places}
         if self._kind == MYSQL:
             self._take_server(sound, writer)
-        self._take_places(writer, batch)
+        self._take_places(writer, batch, sound)
         if self.plan.coordinates and not self.plan.append_only:
             self._take_coordinates(batch)
-        written = {column.name: column for column in writer.row.columns}
-        for column in self.plan.columns:
-            if column.kind in WITHOUT_UNIT and column.name in written:
-                unit = stored_unit(written[column.name], column, of_key=column.name in self.plan.record_key)
-                if unit is not None:
-                    self._units.add((column.name, unit))
+        self._units.update(units)
 
     def _take_coordinates(self, batch: pa.RecordBatch) -> None:
         """Add the offsets of the records themselves, which end the positions."""
         names = batch.schema.get_field_index(hidden.PARTITION), batch.schema.get_field_index(hidden.POSITION)
         for partition, position in zip(*(batch.column(name).to_pylist() for name in names)):
             offset = int(position[-OFFSET_DIGITS:])
+            self._of_first = offset if self._of_first is None else self._of_first
             first, last = self._of_records.get(partition, (offset, offset))
             self._of_records[partition] = min(first, offset), max(last, offset)
 
-    def _take_places(self, writer: WriterSchema, batch: pa.RecordBatch) -> None:
+    def _take_places(self, writer: WriterSchema, batch: pa.RecordBatch, sound: Sequence[dict[str, Any]]) -> None:
         """Add the places of position columns in which a writer may change the unit or the form of values."""
+        row = writer.dialect.row(sound[0]) or {}
         columns = [writer.row.column(name) for name in self.plan.position]
-        if not any(column is not None and says_no_unit(column) for column in columns):
+        without_unit = [
+            column is not None and says_no_unit(column) and not is_lsn(row.get(column.written_name))
+            for column in columns
+        ]
+        if not any(without_unit):
             return
-        positions = batch.column(batch.schema.get_field_index(hidden.POSITION)).to_pylist()
+        stored = batch.column(batch.schema.get_field_index(hidden.POSITION))
+        positions = _ends_of_one_form(stored, len(columns)) or stored.to_pylist()
         of_rows = [position_places(position, len(columns)) for position in positions]
-        for number, (column, places) in enumerate(zip(columns, zip(*of_rows))):
-            if column is not None and says_no_unit(column):
+        for number, (is_judged, places) in enumerate(zip(without_unit, zip(*of_rows))):
+            if is_judged:
                 self._places[number] = highest_by_form((*self._places[number], *places))
 
     def _take_server(self, records: list[dict[str, Any]], writer: WriterSchema) -> None:
@@ -382,6 +385,7 @@ class _Reading:
             offsets = sorted(chain(*self._of_records.values()))
             partition = next(iter(self._of_records)) if len(self._of_records) == 1 else None
             first, last = offsets[0], offsets[-1]
+            self._sample = self._sample if self._of_first == first else None  # it stands for the lowest offset
         elif offset is None and self._ordered_by is not None and self._kind in LOGS and item.modified_at is not None:
             partition, first, last = BY_TIME, item.modified_at, item.modified_at
         seen = SeenObject(
@@ -542,9 +546,9 @@ def _in_one_batch(group: Sequence[_Small]) -> list[Decoded] | None:
     )
     if batch.get_total_buffer_size() > plan.limits.decoded_bytes:
         return None
-    first = 0
+    first, units = 0, _units_of(chunks[0].writer, plan)
     for small, part in zip(group, parts):
-        small.reading.take(small.prepared, batch.slice(first, part.rows))
+        small.reading.take(small.prepared, batch.slice(first, part.rows), units)
         first += part.rows
     return [small.reading.as_seen([batch] if small is group[-1] else []) for small in group]
 
@@ -687,6 +691,26 @@ def _most(batch: pa.RecordBatch, name: str) -> Any:
     if len(column) > SMALL_ROWS:
         return pc.max(column).as_py()
     return max((value for value in column.to_pylist() if value is not None), default=None)
+
+
+def _ends_of_one_form(positions: pa.Array, columns: int) -> list[str]:
+    """The lowest and the highest of many positions by one column, if all between have their form; else empty."""
+    if columns > 1 or len(positions) <= SMALL_ROWS:
+        return []
+    ends, widths = (list(pc.min_max(values).as_py().values()) for values in (positions, pc.binary_length(positions)))
+    forms = {place_form(position_places(end, 1)[0]) for end in ends}
+    return ends if widths[1] - widths[0] <= 1 and len(forms) == 1 and None not in forms else []
+
+
+def _units_of(writer: WriterSchema, plan: ReaderPlan) -> list[tuple[str, str]]:
+    """The units of the table's columns that a writer has (`meaning.stored_unit`)."""
+    written = {column.name: column for column in writer.row.columns}
+    units = [
+        (column.name, stored_unit(written[column.name], column, of_key=column.name in plan.record_key))
+        for column in plan.columns
+        if column.kind in WITHOUT_UNIT and column.name in written
+    ]
+    return [(name, unit) for name, unit in units if unit is not None]
 
 
 def _source_tables(batch: pa.RecordBatch) -> set[str]:

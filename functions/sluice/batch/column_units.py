@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 
 from sluice.changes.log_restart import SeenObject
 from sluice.config.table import TableConfig
@@ -11,7 +11,7 @@ from sluice.errors import SluiceError
 from sluice.schema.evolution import ANOTHER_TOPIC, incompatible
 from sluice.schema.meaning import AS_NUMBER, AS_TEXT
 
-MOST_COLUMNS = 1_000  # the table's item holds them
+MOST_CHARACTERS = 100_000  # of names and units, which the table's item holds
 # A number's text in a key is the one that sources write, too.
 _ONE_FORM = {AS_NUMBER, AS_TEXT}
 
@@ -39,5 +39,6 @@ def judge_units(
                     ANOTHER_TOPIC if of_key else None,
                 )
         if item.object not in refused:
-            units = dict(islice(own.items(), MOST_COLUMNS))
+            sizes = accumulate(len(name) + len(unit) for name, unit in own.items())
+            units = dict(islice(own.items(), sum(size <= MOST_CHARACTERS for size in sizes)))
     return units, refused

@@ -152,11 +152,11 @@ class Watched:
 
 def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) -> Watched:
     """Judge the objects of a batch before it is committed. `seen` is in the order of admission."""
-    units, of_other_unit = judge_units(watch.units, seen, config)
-    judged = _of_one_unit(
-        replace(watch, units=units), [item for item in seen if item.object not in of_other_unit], config
-    )
-    return replace(judged, refused={**judged.refused, **of_other_unit})
+    _, of_other_unit = judge_units(watch.units, seen, config)
+    judged = _of_one_unit(watch, [item for item in seen if item.object not in of_other_unit], config)
+    left_out = {*judged.parked, *judged.refused, *of_other_unit}
+    units, _ = judge_units(watch.units, [item for item in seen if item.object not in left_out], config)
+    return replace(judged, watch=replace(judged.watch, units=units), refused={**judged.refused, **of_other_unit})
 
 
 def _of_one_unit(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) -> Watched:
@@ -168,6 +168,8 @@ def _of_one_unit(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableCon
     """
     if config.append_only or config.coordinates or config.merged:  # no one sequence of numbers
         seen = [replace(item, partition=None) if is_unnamed(item.partition) else item for item in seen]
+    if config.coordinates and config.merged:
+        seen = [replace(item, partition=None) for item in seen]
     if config.merged:  # several logs, whose objects no Kafka partition keeps in order
         seen = [replace(item, partition=None) if is_by_time(item.partition) else item for item in seen]
     if config.several_topics:

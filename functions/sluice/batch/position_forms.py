@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from sluice.changes.log_restart import SeenObject
 from sluice.config.table import TableConfig
 from sluice.errors import SluiceError, Unordered
-from sluice.schema.capture_order import NO_UNIT, UNITS_OF_NUMBERS, place_form
+from sluice.schema.capture_order import BETWEEN, NO_UNIT, UNITS_OF_NUMBERS, place_form, years_between
+
+# A writer that changes the unit goes on with times near the former ones. Counters look like times decades apart.
+_MOST_YEARS = 10
 
 
 @dataclass(frozen=True)
@@ -48,17 +51,26 @@ def judge_forms(
             continue
         for name, own, held in zip(config.position_columns, forms, highest):
             table_form = place_form(held) if held else None
-            if own and table_form not in (None, NO_UNIT) and not {str(table_form), NO_UNIT} & own.keys():
+            is_timed = table_form not in (None, NO_UNIT) and not {str(table_form), NO_UNIT} & own.keys()
+            if is_timed and any(years_between(held, place) <= _MOST_YEARS for place in own.values()):
                 parked[item.object] = _describe(name, " and ".join(own), str(table_form))
         if item.object not in parked:
-            highest = [max(held, *own.values()) if own else held for own, held in zip(forms, highest)] or highest
+            highest = [_after(held, own) for own, held in zip(forms, highest)] or highest
     mark = FormMark(config.generation, tuple(highest)) if any(highest) else before
     return mark, parked, refused
 
 
+def _after(held: str, own: dict[str, str]) -> str:
+    """The highest place with an object's. A counter, whose numbers have no unit or grew from one to another, stays."""
+    if held and place_form(held) == NO_UNIT or not own:
+        return held
+    return own.get(NO_UNIT) or (BETWEEN[0] if len(own) > 1 else max(held, *own.values()))
+
+
 def _are_certain(forms: dict[str, str]) -> bool:
     """Whether places of several forms are no numbers that grew from one to the other."""
-    return NO_UNIT not in forms and not forms.keys() <= UNITS_OF_NUMBERS
+    are_near = years_between(min(forms.values()), max(forms.values())) <= _MOST_YEARS
+    return are_near and NO_UNIT not in forms and not forms.keys() <= UNITS_OF_NUMBERS
 
 
 def _describe(name: str, own: str, held: str) -> str:

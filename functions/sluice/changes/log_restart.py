@@ -96,6 +96,7 @@ def joined(pieces: Sequence[SeenObject]) -> SeenObject:
         pieces[0],
         partition=pieces[0].partition if len({piece.partition for piece in pieces}) == 1 else None,
         first=min(piece.first for piece in pieces),
+        sample=pieces[0].sample if pieces[0].first == min(piece.first for piece in pieces) else None,
         last=max(piece.last for piece in pieces),
         kind=furthest.kind,
         highest=furthest.highest,

@@ -110,8 +110,9 @@ _BANDS = {
     "yyyyMMddHHmmss": (f"{20000101 * 10**6 + _BIAS:027d}", f"{21000101 * 10**6 + _BIAS:027d}"),
     **{unit: (f"{_FROM // nanos + _BIAS:027d}", f"{_TO // nanos + _BIAS:027d}") for unit, nanos in _UNIT_NANOS.items()},
 }
-_BETWEEN = _BANDS["seconds"][1], _BANDS["nanoseconds"][0]
+BETWEEN = _BANDS["seconds"][1], _BANDS["nanoseconds"][0]
 _SECONDS_OF_1970 = "0" * 9
+_SECONDS_OF_YEAR = 31_556_952
 NO_UNIT = "a number"
 UNITS_OF_NUMBERS = _BANDS.keys() - {"nanoseconds"}  # also of counters as large as these
 
@@ -129,12 +130,33 @@ def place_form(place: str) -> str | None:
         return "nanoseconds or times as text"
     if place.endswith(_SECONDS_OF_1970):  # 1970-01-01 00:00:01 is MySQL's first timestamp
         return None
-    return unit or (NO_UNIT if _BETWEEN[0] <= place < _BETWEEN[1] else None)
+    return unit or (NO_UNIT if BETWEEN[0] <= place < BETWEEN[1] else None)
+
+
+def years_between(one: str, other: str) -> float:
+    """The years between two places, read as times of their forms; 0 where a form tells no time."""
+    years = [_year(place) for place in (one, other)]
+    return abs(years[0] - years[1]) if all(years) else 0.0
+
+
+def _year(place: str) -> float:
+    unit = next((unit for unit, (first, last) in _BANDS.items() if first <= place < last), None)
+    if unit is None or len(place) != len(_BEFORE):
+        return 0.0
+    count = int(place) - _BIAS
+    return count / 10**10 if unit not in _UNIT_NANOS else 1970 + count * _UNIT_NANOS[unit] / (_SECONDS_OF_YEAR * 10**9)
 
 
 def says_no_unit(column: Column) -> bool:
     """Whether a position column holds numbers or text, whose unit or form a writer may change."""
     return column.kind in (kinds.INT, kinds.LONG, *_PLAIN_TEXTS) or _is_whole(column)
+
+
+def is_lsn(value: Any) -> bool:
+    """Whether a raw value is SQL Server's place in its log: a number of 80 bits, which counts no time."""
+    if isinstance(value, bytes):
+        return len(value) == _LSN_BYTES and not value[0] or _LSN.fullmatch(value.decode("utf-8", "replace")) is not None
+    return isinstance(value, str) and _LSN.fullmatch(value) is not None
 
 
 def position_places(position: str, columns: int) -> list[str]:

@@ -195,7 +195,7 @@ def stored_unit(written: Column, stored: Column, *, of_key: bool) -> str | None:
         return None
     if written.kind == kinds.JSON or written.source_type.endswith(JSON_TEXT):
         return f"{AS_JSON} of {_members(written)}"[:200] if of_key and written.fields else AS_JSON
-    if is_number_text(written):
+    if is_number_text(written) or written.kind == kinds.DECIMAL_TEXT and not written.scale:
         return AS_NUMBER
     if not of_key:
         return AS_NUMBER if written.kind == kinds.DECIMAL_TEXT else None

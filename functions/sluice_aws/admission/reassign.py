@@ -14,7 +14,7 @@ from typing import Callable
 from sluice.admission.routing import CHANGE_FILE, READABLE_FORMATS, classify, route_of
 from sluice.batch.claim import TableState
 from sluice.batch.kafka_watch import KafkaWatch
-from sluice.changes.log_restart import BY_TIME, LOG_RESTARTED, has_several_logs, watched_partition
+from sluice.changes.log_restart import BY_TIME, LOG_RESTARTED, UNNAMED, has_several_logs, watched_partition
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import pinned_topic
 from sluice.config.rules.ignore import LEFT_OUT
@@ -97,10 +97,12 @@ def is_freed(record: ObjectRecord, config: TableConfig, state_of: Callable[[str]
         under = record.parked_generation or 0
         state = state_of(config.table)
         own_topic = pinned_topic(state.pinned) or config.topic
-        own = BY_TIME if record.offset is None else record.kafka_partition
+        own = UNNAMED if record.kafka_partition is None else record.kafka_partition
+        own = BY_TIME if record.offset is None else own
         partition = watched_partition(own, record.topic or "", own_topic)
         marks = KafkaWatch.from_dict(state.watch).marks
-        return config.generation > under or has_several_logs(marks, partition, generation=under)
+        partitions = marks if config.coordinates else (partition,)  # of records themselves, which the ledger lacks
+        return config.generation > under or any(has_several_logs(marks, one, generation=under) for one in partitions)
     return record.code is None
 
 

@@ -242,13 +242,16 @@ class TestAdmission:
         assert (waiting.id, waiting.attempt) == (two.id, 1)
         assert (freed.attempt, freed.batch, freed.code, freed.parked_generation) == (1, None, None, None)
 
-    @pytest.mark.parametrize(("watched", "partition"), [("0", 0), ("-1", None)], ids=["offsets", "times"])
-    def test_a_parked_object_is_freed_once_its_log_is_one_of_several(self, ledger, watched, partition):
+    @pytest.mark.parametrize(
+        ("watched", "partition", "offsets"),
+        [("0", 0, (0, 1)), ("-1", None, (None, None)), ("-2", None, (0, 1))],
+        ids=["offsets", "times", "numbers"],
+    )
+    def test_a_parked_object_is_freed_once_its_log_is_one_of_several(self, ledger, watched, partition, offsets):
         mark = {"generation": 3, "offset": 7, "kind": "postgres", "highest": "0003.1.1"}
         configuration = Configuration(
             (TableRule("shop.orders", ("id",), topic="shop.orders", lane=LANE, generation=3),)
         )
-        offsets = (0, 1) if partition is not None else (None, None)
         objects = [an_object(n, kafka_partition=partition, offset=offset) for n, offset in enumerate(offsets)]
         manifest = claimed(ledger, objects)
         parked = {"parked": (ObjectError(objects[1].id.hash, LOG_RESTARTED, "fell"),), "parked_generation": 3}

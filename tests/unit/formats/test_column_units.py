@@ -211,3 +211,18 @@ def test_records_of_other_members_in_a_key_are_refused(names: str) -> None:
     first, later = of_members("ab"), of_members(names)
     assert list(watched(KafkaWatch(), [first, later], table).refused) == [later.object]
     assert not watched(KafkaWatch(), [first, of_members("ab")], table).refused
+
+
+def test_units_of_an_object_that_is_refused_are_not_the_tables() -> None:
+    table = config("id")
+
+    def of_table(source: str, unit: str) -> SeenObject:
+        units = (("c", f"duration in {unit}"),)
+        return SeenObject(f"{source} {unit}", "k", None, 0, 0, "offset", "0", source_tables=(source,), units=units)
+
+    first = replace(of_table("d.s.t", ""), units=())
+    watch = watched(KafkaWatch(), [first], table).watch
+    other = watched(watch, [of_table("d.s.other", "nanos")], table)
+    assert other.refused and not other.watch.units
+    own = watched(other.watch, [of_table("d.s.t", "micros")], table)
+    assert not own.refused and own.watch.units == {"c": "duration in micros"}

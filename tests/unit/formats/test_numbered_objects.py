@@ -107,3 +107,19 @@ def test_offsets_of_the_records_themselves_tell_a_topic_that_was_made_again() ->
     assert signs is not None and signs.anew
     signs = merged([first], [of_records("b", 7, partition=4, value=1)], table=table).signs
     assert signs is not None and not signs.anew
+    unsorted = of_records("a", 9, 7, 8)
+    assert (unsorted.first, unsorted.sample) == (7, None)
+    signs = merged([unsorted], [of_records("b", 7, 8, 9)], table=table).signs
+    assert signs is not None and not signs.anew
+
+
+def test_records_of_several_logs_with_their_own_offsets_are_not_judged() -> None:
+    table = config("id", coordinates=("p", "o"), merged=True)
+
+    def of_log(key: str, offset: int, lsn: int, at: int) -> SeenObject:
+        schema = flattened({"id": "int", "p": "int", "o": "long"})
+        plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+        body = avro_object(schema, [change(id=1, p=0, o=offset, lsn=lsn, source_ts_ms=at)])
+        return decode(body, replace(item("avro"), key=key, offset=None, kafka_partition=None), plan).seen
+
+    assert not merged([of_log("a", 1, 10 * 2**30, 1_000)], [of_log("b", 2, 2**20, 2_000)], table=table).parked

@@ -92,6 +92,11 @@ def test_positions_of_two_forms_in_one_object_refuse_it() -> None:
         [[1_714_953_600_000], [0, 1], [10**9], [9 * 10**18]],  # what stands for no time, or for no end
         [[1_714_953_600_000], [10**9, 1_714_953_600_001]],
         [[7 * 10**9], [5 * 10**7]],
+        # objects of a counter that come again
+        [[3 * 10**9 + 7], [5 * 10**9 + 1], [10**12 + 7], [3 * 10**9 + 1]],
+        [[8 * 10**11 + 3], [12 * 10**11 + 5], [2 * 10**9 + 9]],
+        [[2 * 10**9 + 1, 10**12 + 7], [2 * 10**9 + 3]],
+        [[3 * 10**9], [10**12]],  # as times decades apart
     ],
 )
 def test_positions_that_may_count_anything_go_on(counts: list[list[int]]) -> None:
@@ -99,6 +104,20 @@ def test_positions_that_may_count_anything_go_on(counts: list[list[int]]) -> Non
     for end in range(1, len(objects) + 1):
         result = merged(*objects[:end])
         assert not result.parked and not result.refused
+
+
+@pytest.mark.parametrize(("before", "after"), [(10, 4_000), (5_000, 10), (10, 11)])
+def test_places_in_the_log_of_sql_server_count_no_time(before: int, after: int) -> None:
+    texts = [f"0x{file:08x}{7:012x}" for file in (before, after)]
+    for kind, values in (("string", texts), ("bytes", [bytes.fromhex(text[2:]) for text in texts])):
+        objects = [seen(name, value, kind=kind) for name, value in zip("ab", values)]
+        assert not merged(objects[:1], objects[1:]).parked and not merged([seen("c", *values, kind=kind)]).refused
+
+
+def test_many_positions_of_one_form_are_told_by_their_ends() -> None:
+    values = [FORMS["ms"](at) for at in range(1, 500)]
+    assert seen("a", *values).places == seen("a", values[-1]).places
+    assert len(seen("a", FORMS["iso"](1), *values).places[0]) == 2
 
 
 def test_positions_of_typed_times_have_one_unit() -> None:
