@@ -112,7 +112,7 @@ def _merged(
     texts = decided.rows.column(KEY).to_pylist()
     placed = Placed(
         rows_to_store(decided.rows, plan),
-        list(map(stored.get, map(wanted.by_text.get, texts))),
+        [stored.get(wanted.by_text[text]) for text in texts],
         paths_of(decided.rows, plan).to_pylist(),
         plan.slices,
         plan.table_uri,
