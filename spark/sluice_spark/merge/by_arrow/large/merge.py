@@ -35,7 +35,7 @@ from sluice_spark.merge.by_arrow.decide import (
     PartRows,
     decided_part,
 )
-from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow
+from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow, keys_of
 from sluice_spark.merge.by_arrow.large.destinations import Destination, Place, PlacedRows, destinations
 from sluice_spark.merge.by_arrow.large.messages import (
     STORED,
@@ -222,7 +222,7 @@ def held_rows(
     slices = {number: plan.slices[number] for number in pc.unique(needs.column(FILE)).to_pylist()}
     values = pa.schema([item for item in rows_schema(plan.target) if item.name in columns])
     wanted = WantedKeys(needs, plan.record_key)
-    texts = dict(zip(wanted.positions, needs.column(KEY).to_pylist()))
+    texts = dict(zip(keys_of(needs, plan.record_key), needs.column(KEY).to_pylist()))  # a key may be there twice
     rows = stored_values(plan.table_uri, slices, wanted, values, committed=plan.committed, work=work)
     return {
         (*key, texts[key]): replace(
