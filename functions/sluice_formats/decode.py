@@ -330,12 +330,13 @@ class _Reading:
             first, last = self._of_records.get(partition, (offset, offset))
             self._of_records[partition] = min(first, offset), max(last, offset)
 
-    def _take_places(self, writer: WriterSchema, batch: pa.RecordBatch, sound: Sequence[dict[str, Any]]) -> None:
+    def _take_places(self, writer: WriterSchema, batch: pa.RecordBatch, records: Sequence[dict[str, Any]]) -> None:
         """Add the places of position columns in which a writer may change the unit or the form of values."""
-        row = writer.dialect.row(sound[0]) or {}
         columns = [writer.row.column(name) for name in self.plan.position]
         without_unit = [
-            column is not None and says_no_unit(column) and not is_lsn(row.get(column.written_name))
+            column is not None
+            and says_no_unit(column)
+            and not is_lsn(_first_value(map(writer.dialect.row, records), column.written_name))
             for column in columns
         ]
         if not any(without_unit):
@@ -691,6 +692,11 @@ def _most(batch: pa.RecordBatch, name: str) -> Any:
     if len(column) > SMALL_ROWS:
         return pc.max(column).as_py()
     return max((value for value in column.to_pylist() if value is not None), default=None)
+
+
+def _first_value(rows: Iterable[Mapping[str, Any] | None], name: str) -> Any:
+    """The first value of a column that isn't null; rows of a full load may have none in it."""
+    return next((value for row in rows if row and (value := row.get(name)) is not None), None)
 
 
 def _ends_of_one_form(positions: pa.Array, columns: int) -> list[str]:

@@ -6,8 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.row_errors import RowError
+from sluice.changes.log_restart import SeenObject
 from sluice.config.table import TableConfig
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode
@@ -129,3 +131,11 @@ def json_rows(
 
 def picked(rows: Sequence[Mapping[str, Any]], *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in rows]
+
+
+def judged_in_turn(batches: Sequence[Sequence[SeenObject]], table: TableConfig) -> Watched:
+    """The last batch, judged with what was known after those before it, as the ledger keeps it."""
+    result = Watched(KafkaWatch())
+    for batch in batches:
+        result = watched(KafkaWatch.from_dict(result.watch.to_dict()), batch, table)
+    return result

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from support.builders import avro_object, change, flattened
-from support.shapes import config, item, lines
+from support.shapes import config, item, judged_in_turn, lines
 
-from sluice.batch.kafka_watch import KafkaWatch, Watched, only_partition, watched
+from sluice.batch.kafka_watch import Watched, only_partition, watched
 from sluice.changes.log_restart import SeenObject
 from sluice.config.table import TableConfig
 from sluice.schema.avro import read_writer_schema
@@ -41,11 +41,7 @@ def seen(key: str, value: int, table: TableConfig = TABLE, *, lsn: int | None = 
 
 
 def merged(*batches: list[SeenObject], table: TableConfig = TABLE) -> Watched:
-    """The last batch, judged with what was known after those before it, as the ledger keeps it."""
-    result = Watched(KafkaWatch())
-    for batch in batches:
-        result = watched(KafkaWatch.from_dict(result.watch.to_dict()), batch, table)
-    return result
+    return judged_in_turn(batches, table)
 
 
 def test_numbers_that_begin_again_park_all_that_follows_until_the_generation() -> None:

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from support.builders import avro_object, flattened
-from support.shapes import config, item
+from support.shapes import config, item, judged_in_turn
 
-from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
+from sluice.batch.kafka_watch import Watched, watched
 from sluice.changes.log_restart import SeenObject, joined
+from sluice.config.delete_when import DeleteWhen
+from sluice.config.table import TableConfig
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode
 from sluice_spark.merge.plan import plan_read
@@ -40,12 +42,8 @@ def seen(name: str, *values: Any, kind: str = "string", table: Any = TABLE) -> S
     return read.seen
 
 
-def merged(*batches: list[SeenObject], table: Any = TABLE) -> Watched:
-    """The last batch, judged with what was known after those before it, as the ledger keeps it."""
-    result = Watched(KafkaWatch())
-    for batch in batches:
-        result = watched(KafkaWatch.from_dict(result.watch.to_dict()), batch, table)
-    return result
+def merged(*batches: list[SeenObject], table: TableConfig = TABLE) -> Watched:
+    return judged_in_turn(batches, table)
 
 
 @pytest.mark.parametrize("one_batch", [False, True])
@@ -112,6 +110,15 @@ def test_places_in_the_log_of_sql_server_count_no_time(before: int, after: int) 
     for kind, values in (("string", texts), ("bytes", [bytes.fromhex(text[2:]) for text in texts])):
         objects = [seen(name, value, kind=kind) for name, value in zip("ab", values)]
         assert not merged(objects[:1], objects[1:]).parked and not merged([seen("c", *values, kind=kind)]).refused
+
+
+def test_places_in_the_log_are_told_behind_rows_of_a_full_load() -> None:
+    table = config("id", position="at", delete_when=DeleteWhen(column="op", values=("D",)))
+    schema = flattened({"id": "int", "at": ["null", "string"], "op": ["null", "string"]})
+    plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    rows = [{"id": 1}, {"id": 2, "at": f"0x{10:08x}{7:012x}", "op": "I"}]
+    read = decode(avro_object(schema, rows), item("avro"), plan)
+    assert not read.rows and read.seen.places == ((),)
 
 
 def test_many_positions_of_one_form_are_told_by_their_ends() -> None:
