@@ -21,7 +21,7 @@ def judge_units(
 ) -> tuple[Mapping[str, str], dict[str, SluiceError]]:
     """The table's units by column after the accepted objects, and the refused ones by hash (`equals-its-source`).
 
-    The first object decides: its values can't be told from others of the same type. A rebuild decides again.
+    The first object decides, since stored values of one type show no unit. A rebuild decides again.
     """
     units = dict(before)
     refused: dict[str, SluiceError] = {}

@@ -166,12 +166,7 @@ def _of_one_unit(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableCon
     present generation is watched: retried objects of an earlier one belong to a log that ended. Each topic that feeds
     the table has partitions of its own.
     """
-    if config.append_only or config.coordinates or config.merged:  # no one sequence of numbers
-        seen = [replace(item, partition=None) if is_unnamed(item.partition) else item for item in seen]
-    if config.coordinates and config.merged:
-        seen = [replace(item, partition=None) for item in seen]
-    if config.merged:  # several logs, whose objects no Kafka partition keeps in order
-        seen = [replace(item, partition=None) if is_by_time(item.partition) else item for item in seen]
+    seen = [replace(item, partition=None) if _is_of_no_sequence(item.partition, config) else item for item in seen]
     if config.several_topics:
         seen = [replace(item, partition=watched_partition(item.partition, item.topic, config.topic)) for item in seen]
     if config.append_only:
@@ -205,6 +200,13 @@ def _of_one_unit(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableCon
     after = replace(watch, marks=marks, ranges=ranges, first_records=records_kept, order=order, source=source)
     signs = _signs(watch.marks, records, left, config.generation)
     return Watched(after, parked={**judged.parked, **parked}, refused={**refused, **foreign}, signs=signs)
+
+
+def _is_of_no_sequence(partition: int | None, config: TableConfig) -> bool:
+    """Whether what stands for a Kafka partition doesn't keep the table's objects in one order."""
+    if config.merged:  # several logs
+        return bool(config.coordinates) or is_by_time(partition) or is_unnamed(partition)
+    return is_unnamed(partition) and (config.append_only or bool(config.coordinates))
 
 
 def _without_order(seen: Sequence[SeenObject], config: TableConfig) -> dict[str, SluiceError]:

@@ -42,7 +42,7 @@ _Record = TypeVar("_Record", bound="RecordOfObject")
 
 @dataclass(frozen=True)
 class RecordOfObject:
-    """What is put in S3 about an object, by ObjectId.hash, before the commit."""
+    """A record about an object, by ObjectId.hash, which is put in S3 before the commit."""
 
     object: str
 

@@ -68,7 +68,7 @@ def _after(held: str, own: dict[str, str]) -> str:
 
 
 def _are_certain(forms: dict[str, str]) -> bool:
-    """Whether places of several forms are no numbers that grew from one to the other."""
+    """Whether places have several forms indeed: numbers may also have grown from one to the other."""
     are_near = years_between(min(forms.values()), max(forms.values())) <= _MOST_YEARS
     return are_near and NO_UNIT not in forms and not forms.keys() <= UNITS_OF_NUMBERS
 

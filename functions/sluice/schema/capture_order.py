@@ -125,12 +125,16 @@ def place_form(place: str) -> str | None:
     """
     if len(place) != len(_BEFORE):
         return f"numbers of {len(place)} digits"
-    unit = next((unit for unit, (first, last) in _BANDS.items() if first <= place < last), None)
+    unit = _unit(place)
     if unit == "nanoseconds":
         return "nanoseconds or times as text"
     if place.endswith(_SECONDS_OF_1970):  # 1970-01-01 00:00:01 is MySQL's first timestamp
         return None
     return unit or (NO_UNIT if BETWEEN[0] <= place < BETWEEN[1] else None)
+
+
+def _unit(place: str) -> str | None:
+    return next((unit for unit, (first, last) in _BANDS.items() if first <= place < last), None)
 
 
 def years_between(one: str, other: str) -> float:
@@ -140,7 +144,7 @@ def years_between(one: str, other: str) -> float:
 
 
 def _year(place: str) -> float:
-    unit = next((unit for unit, (first, last) in _BANDS.items() if first <= place < last), None)
+    unit = _unit(place)
     if unit is None or len(place) != len(_BEFORE):
         return 0.0
     count = int(place) - _BIAS
