@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from sluice_local import bound
@@ -92,10 +94,15 @@ def is_running(pid: int) -> bool:
 
 
 def free_port() -> int:
-    """An unused TCP port of 127.0.0.1."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+    """An unused TCP port of 127.0.0.1 that no outgoing connection takes before a server listens on it.
+
+    Linux gives those from 32,768 on, macOS from 49,152 on (RFC 6335). Raises UnusablePort after a hundred used ones.
+    """
+    for port in random.sample(range(20_000, 32_768), 100):
+        with suppress(UnusablePort):
+            require_port(LOOPBACK, port)
+            return port
+    raise UnusablePort(f"None of a hundred ports of {LOOPBACK} can be listened on", bind=LOOPBACK, port=0)
 
 
 def require_port(bind: str, port: int) -> None:

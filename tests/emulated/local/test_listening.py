@@ -22,6 +22,13 @@ def answers(address: str, port: int) -> bool:
         return client.connect_ex((address, port)) == 0
 
 
+def test_a_free_port_is_one_that_no_outgoing_connection_gets() -> None:
+    port = free_port()
+    assert port < 32_768
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", port))  # nobody has it
+
+
 @pytest.mark.parametrize(("bind", "everywhere"), [("127.0.0.1", False), ("0.0.0.0", True)])
 @pytest.mark.long
 def test_the_emulator_and_the_stand_in_listen_where_they_are_told(tmp_path: Path, bind: str, everywhere: bool) -> None:
