@@ -133,7 +133,7 @@ class SparkMerger:
         began = time.monotonic()
         try:
             spark = self._spark.session().result()
-            if only_executors and spark.sparkContext._jsc.isLocal():
+            if only_executors and spark.sparkContext._jsc.isLocal() or not _keeps_its_executors(spark):
                 return
             warm_python_workers(spark)
         except Exception as error:
@@ -192,6 +192,15 @@ def lost_class(error: BaseException) -> str:
             return str(thrown.toString())[:200]
         thrown = thrown.getCause()
     return ""
+
+
+def _keeps_its_executors(spark: SparkSession) -> bool:
+    """False where work for an executor would start one that is not kept, or keep one from ending that is idle."""
+    kept = spark.conf.get("spark.dynamicAllocation.minExecutors", None)
+    if kept is None:
+        return True
+    running = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1  # the driver has an entry, too
+    return int(kept) > 0 and running <= int(kept)
 
 
 POOL = "warm-up"

@@ -251,7 +251,7 @@ def test_a_warm_up_fails_only_in_a_run_that_goes_on(monkeypatch, ends, logged):
 
     monkeypatch.setattr(spark_engine, "warm_python_workers", warm)
     monkeypatch.setattr(spark_engine, "WARM_EVERY_S", 0.0)
-    process = SparkProcess(lambda: SimpleNamespace(stop=lambda: None))
+    process = SparkProcess(lambda: SimpleNamespace(conf={}, stop=lambda: None))
     process.session().result()
     merger = SparkMerger(process, None, RunLog(log, lambda: 17))
     merger.keep_warm()
@@ -261,6 +261,27 @@ def test_a_warm_up_fails_only_in_a_run_that_goes_on(monkeypatch, ends, logged):
     go_on.set()
     merger._warming.join(30)
     assert [json.loads(line)["event"] for line in log.getvalue().splitlines()] == logged
+
+
+@pytest.mark.parametrize(
+    "least, running, warmed", [(None, 0, True), ("1", 0, True), ("1", 1, True), ("1", 5, False), ("0", 0, False)]
+)
+def test_a_warm_up_neither_starts_executors_nor_keeps_those_of_a_burst(monkeypatch, least, running, warmed):
+    warm = []
+    monkeypatch.setattr(spark_engine, "warm_python_workers", warm.append)
+    monkeypatch.setattr(spark_engine, "WARM_EVERY_S", 0.0)
+    jvm = SimpleNamespace(
+        sc=lambda: SimpleNamespace(getExecutorMemoryStatus=lambda: SimpleNamespace(size=lambda: 1 + running))
+    )
+    session = SimpleNamespace(
+        conf={"spark.dynamicAllocation.minExecutors": least}, sparkContext=SimpleNamespace(_jsc=jvm), stop=lambda: None
+    )
+    process = SparkProcess(lambda: session)
+    process.session().result()
+    merger = SparkMerger(process, None, RunLog(io.StringIO(), lambda: 17))
+    merger.keep_warm()
+    merger._warming.join(30)
+    assert warm == [session] * warmed
 
 
 def test_manifests_and_outcomes_come_back_from_s3_as_they_were_put():
