@@ -14,6 +14,7 @@ from sluice.config.table import TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.hudi import write_choices
 from sluice.hudi.timeline import instant_ms
+from sluice_spark.hudi import housekeeping
 from sluice_spark.hudi.facts import KnownTables
 from sluice_spark.hudi.housekeeping import keep_house
 from sluice_spark.hudi.jvm import HudiJvm
@@ -80,6 +81,26 @@ def test_a_run_that_found_nothing_to_clean_waits_before_it_looks_again(bench: Wo
     assert keep_house(hudi, now_ms=horizon_ms, tables=tables).files == 0
     assert keep_house(hudi, now_ms=before_a_look_ms, tables=tables).cleaning is None
     assert keep_house(hudi, now_ms=horizon_ms + window_ms, tables=tables).files > 0
+
+
+@pytest.mark.parametrize("most", [200, 2], ids=["few files", "many files"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"partition_by": ("place",)}, pytest.param({"table_type": "mor"}, marks=pytest.mark.whole)],
+    ids=["flat", "partitioned", "logs"],
+)
+def test_small_batches_and_their_housekeeping_need_no_executor(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], most: int
+) -> None:
+    monkeypatch.setattr(housekeeping, "CLEANED_IN_DRIVER", most)
+    config, tables = table(time_travel_h=1, **settings), KnownTables()
+    states, jobs = bench.jobs_of(lambda: history(bench, config))
+    assert jobs == 0
+    hudi, now_ms = bench.hudi(config), instant_ms(states[-2][0]) + write_choices.HOUR_MS
+    house, jobs = bench.jobs_of(lambda: keep_house(hudi, now_ms=now_ms, tables=tables))
+    if config.table_type == "cow":
+        assert house.files > 2 and (jobs == 0) is (most > 2)
+    assert house.archived > 0 and bench.rows(config, *COLUMNS) == states[-1][1]
 
 
 @pytest.mark.whole

@@ -149,6 +149,8 @@ READ_OPTIONS = {"hoodie.metadata.enable": "false", "hoodie.datasource.query.type
 CLEANING_OPTIONS = {"hoodie.clean.policy": CLEANING_POLICY}
 # Of a roll-back. The eager policy refuses an instant with later commits, such as a stopped writer's.
 ROLLBACK_OPTIONS = {"hoodie.clean.failed.writes.policy": "LAZY"}
+# Of a client that works in the driver's process: it has no RDDs to free, and Hudi 1.0.2 would ask Spark for them.
+DRIVER_OPTIONS = {"hoodie.release.resource.on.completion.enable": "false"}
 # Of an upsert that removes rows with the mark. Hudi's own deletes compare no position.
 PURGE_OPTIONS = {"hoodie.payload.delete.field": OP, "hoodie.payload.delete.marker": PURGED_OP}
 

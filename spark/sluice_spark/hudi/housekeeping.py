@@ -15,6 +15,9 @@ from sluice_spark.hudi.facts import KnownTables
 from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.table import HudiTable
 
+# Files whose deletion is not worth a Spark job, which may have to wait for an executor to start.
+CLEANED_IN_DRIVER = 200
+
 
 @dataclass(frozen=True)
 class Cleaned:
@@ -95,7 +98,7 @@ def clean(
     before_delete: BeforeDelete = _nothing,
 ) -> Cleaned:
     """Delete the files that no reader as of the instant `horizon` or later needs. Raises CleaningUnfinished."""
-    with closing(hudi.client(hudi_options.CLEANING_OPTIONS)) as client:
+    with closing(hudi.client(hudi_options.CLEANING_OPTIONS, in_driver=True)) as client:
         instant = str(client.createNewInstantTime(True))
         check_held()
         before_delete(instant, horizon)
@@ -110,7 +113,11 @@ def clean(
         if not planned:
             return Cleaned()
         size = hudi.jvm.cleaner_plan_bytes(hudi.meta_client(), instant)
-        hudi.jvm.carry_out_cleaning(client, instant)
+        if sum(planned.values()) <= CLEANED_IN_DRIVER:
+            hudi.jvm.carry_out_cleaning(client, instant)
+        else:
+            with closing(hudi.client(hudi_options.CLEANING_OPTIONS)) as spark_client:
+                hudi.jvm.carry_out_cleaning(spark_client, instant)
     done = hudi.meta_client().getActiveTimeline().getCleanerTimeline().filterCompletedInstants()
     if not done.containsInstant(instant):  # Hudi logs a failure of a cleaning, and returns
         raise CleaningUnfinished(
@@ -132,7 +139,7 @@ def archive(hudi: HudiTable, check_held: Callable[[], None]) -> tuple[int, tuple
         return 0, ()
     late = remove_late_files(hudi, check_held)
     check_held()
-    with closing(hudi.client(hudi_options.archival_options())) as client:
+    with closing(hudi.client(hudi_options.archival_options(), in_driver=True)) as client:
         client.archive()
     return before - _commits(hudi.meta_client()), late
 

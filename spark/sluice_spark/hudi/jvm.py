@@ -13,6 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from sluice.hudi.options import DRIVER_OPTIONS
 from sluice_spark.hudi.facts import BaseFile, LogFile
 from sluice_spark.hudi.needed_members import before_1_1
 
@@ -239,11 +240,19 @@ class HudiJvm:
     def _no_metadata_table(self) -> Any:
         return self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
 
-    def write_client(self, path: str, name: str, options: Mapping[str, str], schema: str = "") -> Any:
-        """A Hudi client for roll-backs and table services. Close it after use."""
+    def write_client(
+        self, path: str, name: str, options: Mapping[str, str], schema: str = "", *, in_driver: bool = False
+    ) -> Any:
+        """A Hudi client for writes, roll-backs and table services; `in_driver`: it starts no Spark jobs of its own.
+
+        Close it after use.
+        """
         java_options = self._jvm.java.util.HashMap()
-        for option, value in options.items():
+        for option, value in {**options, **(DRIVER_OPTIONS if in_driver else {})}.items():
             java_options.put(option, value)
+        if in_driver:
+            config = self._hudi.DataSourceUtils.createHoodieConfig(schema, path, name, java_options)
+            return self._hudi.client.SparkRDDWriteClient(self.local_context(), config)
         return self._hudi.DataSourceUtils.createHoodieClient(self.spark._jsc, schema, path, name, java_options)
 
     def avro_schema(self, meta_client: Any) -> str:

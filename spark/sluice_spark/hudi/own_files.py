@@ -55,13 +55,15 @@ def commit_own_files(
     attempt: str,
     facts: TableFacts,
     check_held: Callable[[], None],
+    in_driver: bool = False,
 ) -> CommitResult:
     """Begin a write, have `write` make its base files and logs, and commit them.
 
     It is a bulk insert into an empty table, else an upsert; without `schema` the table keeps its own. Of a file,
     `write` puts Hudi's marker first: Hudi deletes marked files that the commit doesn't name, those of a task that ran
-    twice, and all of them in a roll-back. `check_held` raises LaneLost, and is called right before the commit. After
-    another exception the commit may still be there (`resolve-before-write`). Raises WriteUndone, CommitNotNewest.
+    twice, and all of them in a roll-back. The commit of files that are written `in_driver` starts no Spark job.
+    `check_held` raises LaneLost, and is called right before the commit. After another exception the commit may still be
+    there (`resolve-before-write`). Raises WriteUndone, CommitNotNewest.
     """
     jvm, config = hudi.jvm, hudi.config
     operation = hudi_options.BULK_INSERT if facts.empty else hudi_options.UPSERT
@@ -77,7 +79,9 @@ def commit_own_files(
         ),
         **facts.copied_metadata,
     }
-    with closing(jvm.write_client(hudi.path, config.name, options, avro)) as client:
+    with closing(
+        jvm.write_client(hudi.path, config.name, options, avro, in_driver=in_driver and not record_index)
+    ) as client:
         instant = jvm.begin_write(client, facts.meta_client, operation, partitioned=bool(config.partition_by))
         begun = Instant(instant, DELTA_COMMIT if config.table_type == MOR else COMMIT, INFLIGHT)
         with own_write(hudi, instant):

@@ -371,20 +371,21 @@ class HudiTable:
             self.jvm.carry_out_compaction(client, instant)
             return str(instant)
 
-    def client(self, more: dict[str, str] | None = None) -> Any:
-        """A Hudi client for roll-backs and table services, with the table's options and `more`. Close it after use."""
+    def client(self, more: dict[str, str] | None = None, *, in_driver: bool = False) -> Any:
+        """A Hudi client for roll-backs and table services, with the table's options and `more`. Close it after use.
+
+        `in_driver`: it starts no Spark jobs, unless it has to keep up a record index.
+        """
         meta_client = self.meta_client()
+        record_index = self._has_record_index(meta_client)
         options = {
             **hudi_options.write_options(
-                self.config,
-                operation=hudi_options.UPSERT,
-                parallelism=self.cores,
-                record_index=self._has_record_index(meta_client),
+                self.config, operation=hudi_options.UPSERT, parallelism=self.cores, record_index=record_index
             ),
             **(more or {}),
         }
-        schema = self.jvm.avro_schema(meta_client)
-        return self.jvm.write_client(self.path, self.config.name, options, schema)
+        schema, in_driver = self.jvm.avro_schema(meta_client), in_driver and not record_index
+        return self.jvm.write_client(self.path, self.config.name, options, schema, in_driver=in_driver)
 
 
 def read_table(spark: SparkSession, path: str) -> DataFrame:

@@ -28,7 +28,7 @@ def commit(part: PartContext, rows: LargeMerge | Rewrite, *, target: StructType,
         own: dict[str, Any] = {"facts": facts, "check_held": part.check_held, **part.origin}
         try:
             schema = _new_schema(part, target) if facts.empty or rows.evolves else None
-            return commit_own_files(part.hudi, rows.write, schema=schema, **own)
+            return commit_own_files(part.hudi, rows.write, schema=schema, in_driver=rows.in_driver, **own)
         except Exception:
             if not facts.empty:
                 part.services.tables.leave_to_spark(part.config)

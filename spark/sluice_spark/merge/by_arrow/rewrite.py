@@ -103,6 +103,11 @@ class Rewrite:
     evolves: bool = False
     index: KeyIndex | None = None
 
+    @property
+    def in_driver(self) -> bool:
+        """Whether the driver writes the files."""
+        return not self.work.in_tasks
+
     def write(self, new: NewFiles) -> list[BaseFile | LogFile]:
         """Write the files, each behind Hudi's marker.
 

@@ -84,6 +84,11 @@ class LargeMerge:
         """How many rows are written."""
         return sum(self.counts.get(name, 0) for name in ("winning", "supplied", "truncated"))
 
+    @property
+    def in_driver(self) -> bool:
+        """Whether the driver writes the rows."""
+        return not isinstance(self._parts, RDD)
+
     def write(self, new: NewFiles) -> list[BaseFile | LogFile]:
         """Write the rows: one file per part, or those of each place.
 
