@@ -47,7 +47,9 @@ class Assumptions:
     driver_gb: int = LaneConfig().driver_memory_gb
     executor_vcpu: int = 2
     executor_gb: int = LaneConfig().executor_memory_gb
+    least_executors: int = LaneConfig().min_executors
     most_executors: int = 5
+    driver_objects: int = 25  # of a table's batch that a driver without executors merges
     start_s: float = 60.0  # from StartJobRun until the driver works; a worker is billed from its own start
     linger_s: float = float(LaneConfig().linger_s)
     stay_s: float = float(STAY_FOR_FRESHNESS_S)  # for objects that wait for freshness only
@@ -115,7 +117,9 @@ def sluice_monthly(
     load = replace(load, every_s=load.every_s * together, objects=load.objects * together, mb=load.mb * together)
     trickles = load.every_s / together <= given.linger_s
     commits_s = ceil(load.tables / TABLES_AT_ONCE) * given.commit_s
-    executors = 1
+    executors = given.least_executors
+    if load.objects > given.driver_objects * load.tables:
+        executors = max(1, executors)
     while executors < given.most_executors and _work_s(load, executors, commits_s, given) > load.every_s:
         executors += 1
     work_s = _work_s(load, executors, commits_s, given)
@@ -305,7 +309,7 @@ def crossover_hours_a_day(tables: int, given: Assumptions = Assumptions()) -> fl
     """The hours per day that a lane's smallest run may be up and still cost less than streaming; None for all day."""
     hours = (
         max(0.0, streaming_monthly(tables, given) - sum(fixed_monthly(tables, given).values()))
-        / _workers_usd(given, 1)
+        / _workers_usd(given, given.least_executors)
         / HOURS_A_MONTH
         * 24
     )
@@ -350,7 +354,9 @@ class FreshnessAdvice:
 
 def observed_monthly(hours_a_day: float, tables: int, given: Assumptions = Assumptions()) -> float:
     """The cost of a lane of the smallest size that is up for so many hours a day, without what depends on its work."""
-    return hours_a_day / 24 * HOURS_A_MONTH * _workers_usd(given, 1) + sum(fixed_monthly(tables, given).values())
+    return hours_a_day / 24 * HOURS_A_MONTH * _workers_usd(given, given.least_executors) + sum(
+        fixed_monthly(tables, given).values()
+    )
 
 
 def freshness_advice(load: Load, freshness_s: int, given: Assumptions = Assumptions()) -> FreshnessAdvice | None:
@@ -378,7 +384,8 @@ def freshness_advice(load: Load, freshness_s: int, given: Assumptions = Assumpti
 
 
 def _work_s(load: Load, executors: int, commits_s: float, given: Assumptions) -> float:
-    return commits_s + load.mb / (given.mb_per_vcpu_s * executors * given.executor_vcpu)
+    vcpu = executors * given.executor_vcpu or given.driver_vcpu
+    return commits_s + load.mb / (given.mb_per_vcpu_s * vcpu)
 
 
 def fixed_monthly(tables: int, given: Assumptions = Assumptions()) -> dict[str, float]:

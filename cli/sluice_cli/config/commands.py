@@ -128,7 +128,8 @@ def freshness_notes(configuration: Configuration) -> tuple[str, ...]:
         if not rules or any(rule.topic is None or "*" in rule.topic for rule in rules):
             continue
         load = Load(name, len(rules), 60, 1, 0.1)
-        given = Assumptions(linger_s=configuration.lane(name).linger_s)
+        lane = configuration.lane(name)
+        given = Assumptions(linger_s=lane.linger_s, least_executors=lane.min_executors)
         advice = freshness_advice(load, min(rule.freshness_s for rule in rules), given)
         if advice is not None:
             notes.append(f"lane {name}, if an object comes every minute: {advice.described}")

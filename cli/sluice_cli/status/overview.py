@@ -13,7 +13,7 @@ from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic, config_in_force, pinned_topic
 from sluice.config.table import TableConfig
-from sluice.cost import Load, freshness_advice, observed_monthly, streaming_monthly
+from sluice.cost import Assumptions, Load, freshness_advice, observed_monthly, streaming_monthly
 from sluice.errors import NotConfigured
 from sluice.lane.machine import PAUSED
 from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
@@ -170,12 +170,12 @@ def lane_advice(
             tables.setdefault(config.lane, []).append(config.freshness_s)
     for lane, up_ms in sorted(up.items()):
         freshness = tables.get(lane, [])
-        hours = up_ms / window * 24
-        usd = observed_monthly(hours, len(freshness))
+        hours, given = up_ms / window * 24, Assumptions(least_executors=configuration.lane(lane).min_executors)
+        usd = observed_monthly(hours, len(freshness), given)
         if not freshness or usd <= streaming_monthly(len(freshness)):
             continue
         every_s = window / 1000 / batches[lane] if batches[lane] else 60.0
-        advice = freshness_advice(Load(lane, len(freshness), min(every_s, 60.0), 1, 0.1), min(freshness))
+        advice = freshness_advice(Load(lane, len(freshness), min(every_s, 60.0), 1, 0.1), min(freshness), given)
         if advice is not None:
             advice = replace(advice, hours_a_day=hours, usd=usd)
             advice_by_lane.append({"lane": lane, **asdict(advice), "described": advice.described})

@@ -50,7 +50,12 @@ class LaneConfig:
         _MEMORY_GB,
         "Memory of each executor's worker in GB. Java's heap gets half of it, the tasks' Python most of the rest.",
     )
-    min_executors: int = setting(1, whole(0, 1_000), "Executors that a run keeps.")
+    min_executors: int = setting(
+        1,
+        whole(0, 1_000),
+        "Executors that a run keeps. With 0 none starts for batches that the driver merges alone; others wait for one.",
+        page="cost.md",
+    )
     max_executors: int = setting(5, whole(1, 1_000), "Executors that a run has at most.")
     service_slice_s: int = setting(
         20,

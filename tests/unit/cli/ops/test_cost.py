@@ -81,6 +81,14 @@ def test_a_load_that_one_executor_can_not_merge_in_time_gets_more_of_them():
     assert sluice_monthly(load).spark > 1.5 * sluice_monthly(replace(load, mb=1)).spark
 
 
+def test_a_lane_that_keeps_no_executor_pays_for_its_driver_alone():
+    kept, none = Assumptions(), Assumptions(least_executors=0)
+    trickle, bursts = LOADS[0], replace(LOADS[0], objects=700)
+    assert sluice_monthly(trickle, none).spark == pytest.approx(sluice_monthly(trickle, kept).spark / 2)
+    assert sluice_monthly(bursts, none).spark == sluice_monthly(bursts, kept).spark
+    assert crossover_hours_a_day(1, none) == pytest.approx(2 * crossover_hours_a_day(1, kept))
+
+
 def test_at_the_crossover_both_cost_the_same():
     given = Assumptions()
     interval, hours = crossover_interval_s(1), crossover_hours_a_day(1)
@@ -120,6 +128,7 @@ def test_the_document_shows_the_calculated_costs():
         assert f"| {' | '.join((*one, *seven[1:]))} |" in text
     for line in crossover_lines((1, 2, 7)):
         assert f"- {line}" in text
+    assert f"{sluice_monthly(LOADS[0], Assumptions(least_executors=0)).total:.0f} dollars" in text
     assert f"{prices.REGION}, {prices.AS_OF}" in text
     for name, value in vars(Assumptions()).items():
         if name == "prices":
