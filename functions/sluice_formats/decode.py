@@ -100,8 +100,8 @@ def is_scanned(format: str, form: WriterForm) -> bool:
     return format in (JSON, CSV) or text_field(form, format) is not None
 
 
-def schemas_of(body: bytes, format: str, config: TableConfig) -> tuple[list[dict[str, Any]], bool]:
-    """The schemas of a scanned object's records in Avro form, and whether records carry none of their own.
+def schemas_of(body: bytes, format: str, config: TableConfig, key: str = "") -> tuple[list[dict[str, Any]], bool]:
+    """The schemas in Avro form of the records of a scanned object, `key`, and whether these carry none of their own.
 
     Raises what `json_schemas` and `csv_schema` raise.
     """
@@ -110,7 +110,7 @@ def schemas_of(body: bytes, format: str, config: TableConfig) -> tuple[list[dict
         if format == CSV and lines is None:
             return [csv_schema(body, config)], True
         body = body if lines is None else lines
-        reading = _reading(_key_of(config), config.columns, "")
+        reading = _reading(_key_of(config), config.columns, key)
         translate = translator(config.dialect, config.known_dialects, reading)
         try:
             return json_schemas(

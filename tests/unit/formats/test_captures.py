@@ -867,6 +867,21 @@ def test_nothing_is_said_of_offsets_for_a_full_export_whose_folder_has_its_time(
     assert not any("offset" in note for note in proposed({key: lines({"Item": typed(id=1)})}).notes)
 
 
+# In https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html the id of an export,
+# 01695097218000-d6299cbd, is its startTime, 04:20:18; exportToTime, until which it has changes, is 04:00:00.
+def test_a_full_export_loses_to_changes_between_its_time_and_its_begin() -> None:
+    began_ms = 1764230000000
+    folders = "topics/s.cust/AWSDynamoDB"
+    items = {
+        f"{folders}/0{began_ms}-a/data/x.json": lines({"Item": typed(id=1, name="as of its ExportTime")}),
+        f"{folders}/0{began_ms - 60_000}-b/data/x.json": lines({"Item": typed(id=1, name="of an earlier export")}),
+    }
+    assert [row["name"] for row in play(items, rules(PLAIN)).rows] == ["as of its ExportTime"]
+    change = exported(-600_000_000, NewImage=typed(id=1, name="ten minutes before its begin"))
+    items[f"{folders}/0{began_ms + 1}-c/data/y.json"] = lines(change)
+    assert [row["name"] for row in play(items, rules(PLAIN)).rows] == ["ten minutes before its begin"]
+
+
 def proposed(bodies: dict[str, bytes]) -> Proposal:
     s3 = HeldObjects()
     for key, body in bodies.items():
