@@ -196,7 +196,7 @@ def test_a_row_of_another_length_refuses_the_object_with_its_number(text, row, f
         (b'id,v\n1,"a\n2,b\n', NotCsv, "odd number of quotes"),
         (b"id,id\n1,2\n", UnusableSchema, "unique"),
         (b"id,_hoodie_x\n1,2\n", UnusableSchema, "Sluice or Hudi"),
-        (b"id," + b"c" * 200_000 + b"\n", NotCsv, "first row can't be read"),
+        (b"id," + b"c" * 200_000 + b"\n", CsvWithoutHeader, "names no column"),
     ],
 )
 def test_what_is_not_csv_is_refused_with_the_reason(body, error, message):
@@ -279,6 +279,25 @@ def test_quotes_that_spark_escapes_need_the_rule_to_say_so():
     assert picked(rows('id,v\n1,C:\\\n2,a\\b\n3,"x,\\\\"\n4,""\n', spark), "v") == [
         *(("C:\\",), ("a\\b",), ("x,\\",), ("",)),
     ]
+
+
+# AWS DMS with Rfc4180 off copies text as it is:
+# https://docs.aws.amazon.com/dms/latest/APIReference/API_S3Settings.html
+@pytest.mark.parametrize("escape", [None, "\\"])
+@pytest.mark.parametrize("value", ['"Hello" she said', '"abc" '])
+def test_text_behind_a_closing_quote_is_refused(value: str, escape: str | None) -> None:
+    assert isinstance(refused(f"id,v,w\n1,{value},x\n2,y,{value}\n", config(csv=CsvForm(escape=escape))), NotCsv)
+    assert picked(rows('id,v\n1,"a ""b"" c"\n2,a "b" c\n3,"""a"" b"\n'), "v") == [
+        ('a "b" c',),
+        ('a "b" c',),
+        ('"a" b',),
+    ]
+
+
+def test_a_long_value_in_quotes_may_hold_a_backslash_before_a_quote() -> None:
+    document = '{"a":"\\"' + "x" * 200_000 + '"}'
+    quoted = document.replace('"', '""')
+    assert picked(rows(f'id,v\n1,"{quoted}"\n'), "v") == [(document,)]
 
 
 def test_a_backslash_before_a_closing_quote_is_text():
