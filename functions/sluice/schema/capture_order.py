@@ -228,6 +228,15 @@ def moment_count(text: str, kind: str) -> int:
         return int(text)
 
 
+def day_count(count: int) -> int:
+    """The days since 1970 of a number that a rule alone calls a date. Raises ValueError for a date in digits, and for
+    seconds: as days they would be dates of years that few databases have.
+    """
+    if _COMPACT_DAY.fullmatch(str(count)) or _FROM <= count * 10**9 < _TO:
+        raise ValueError(f"{count} is no count of days")
+    return count
+
+
 def _count(column: Column, text: str) -> int:
     if column.kind in _PLAIN_TEXTS and _WHOLE.fullmatch(text):
         return int(text)
