@@ -839,6 +839,36 @@ def test_a_list_of_changes_lies_at_a_path() -> None:
     assert rows_of({"events": []}, record, change=rule).refused == []
 
 
+# By default Spanner has the new values of the modified columns alone (OLD_AND_NEW_VALUES), and Supabase's messages lack
+# unchanged large values: https://cloud.google.com/spanner/docs/change-streams, .../guides/realtime/postgres-changes
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        (
+            "spanner_dataflow",
+            {
+                **{"commitTimestamp": "2026-11-28T09:00:00Z", "recordSequence": "00000000", "modType": "UPDATE"},
+                "mods": [{"keysJson": '{"id": "4"}', "newValuesJson": '{"name": "Dora"}'}],
+            },
+        ),
+        (
+            "supabase_realtime",
+            {
+                **{"type": "UPDATE", "commit_timestamp": "2026-11-28T09:00:00Z", "schema": "s", "table": "cust"},
+                **{"record": {"id": 4, "name": "Dora"}, "old_record": {"id": 4}},
+            },
+        ),
+    ],
+)
+def test_columns_that_a_products_updates_leave_out_stay(name: str, change: dict[str, Any]) -> None:
+    played = play(
+        {**objects_of(name), "topics/s.cust/partition=0/s.cust+0+0000000900.json": lines(change)},
+        rules(SAMPLES[name]["rule"]),
+    )
+    row = next(row for row in played.rows if str(row["id"]) == "4")
+    assert (row["name"], row["note"]) == ("Dora", "z"), played.reasons
+
+
 @pytest.mark.parametrize("value", ["soon", None, -1, 1.5, True, "9" * 41])
 def test_a_change_without_an_order_is_set_aside(value: Any) -> None:
     played = rows_of(path_change(1, "C", WIDE), path_change(value, "C", {**WIDE, "id": 2}), change=PATHS)
