@@ -209,11 +209,18 @@ _COMPACT = re.compile(r"((?:19|20|21)\d\d)(\d\d)(\d\d)([01]\d|2[0-3])([0-5]\d)([
 _COMPACT_DAY = re.compile(r"(?:19|20|21)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")  # yyyyMMdd
 
 
+_OF_FINER_UNITS = {
+    kind: [(_FROM // nanos, _TO // nanos) for nanos in _UNIT_NANOS.values() if nanos < NANOS[kind]]
+    for kind in kinds.TIMESTAMP_KINDS
+}
+
+
 def moment_count(text: str, kind: str) -> int:
     """The count of a kind's units of a point in time: in ISO 8601, as a count, or as yyyyMMddHHmmss. Raises ValueError.
 
     Fourteen digits that read as a date and a time are no count: that would be a moment of 1970, or of the year 2500.
-    Eight that read as a date are neither: as a count they would be a moment of the first day of 1970.
+    Eight that read as a date are neither: as a count they would be a moment of the first day of 1970. Nor is a count of
+    finer units from 2000 to 2100, which would be a moment from the year 31947 on.
     """
     if _COMPACT_DAY.fullmatch(text):
         raise ValueError(f"{text} is a date in digits, and no count of a timestamp")
@@ -221,7 +228,10 @@ def moment_count(text: str, kind: str) -> int:
         return moment_nanos(text) // NANOS[kind]
     match = _COMPACT.fullmatch(text)
     if match is None:
-        return int(text)
+        count = int(text)
+        if any(first <= count < last for first, last in _OF_FINER_UNITS[kind]):
+            raise ValueError(f"{text} counts finer units than the type says")
+        return count
     try:
         return moment_nanos("{}-{}-{}T{}:{}:{}".format(*match.groups())) // NANOS[kind]
     except ValueError:  # no day of the calendar
