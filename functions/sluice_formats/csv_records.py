@@ -25,7 +25,7 @@ from sluice.names import counted
 from sluice.schema import columns as kinds
 from sluice.schema.avro import WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
-from sluice.schema.capture_order import moment_count, moment_nanos
+from sluice.schema.capture_order import clock_count, moment_count, moment_nanos
 from sluice.schema.columns import Column
 from sluice.schema.meaning import NANOS, timestamp_text
 from sluice.schema.temporal import days_of
@@ -251,7 +251,9 @@ def _reader(avro: Mapping[str, Any], column: Column | None) -> _Reader | None:
     if kind in kinds.TIMESTAMP_KINDS:
         return lambda text: moment_count(text, kind)
     if kind in kinds.TIME_KINDS:
-        return lambda text: int(text) if _WHOLE.fullmatch(text) else _clock_nanos(text) // NANOS[kind]
+        return lambda text: (
+            clock_count(int(text), kind) if _WHOLE.fullmatch(text) else _clock_nanos(text) // NANOS[kind]
+        )
     if kind == kinds.ZONED_TIMESTAMP:
         return lambda text: timestamp_text(moment_nanos(text), kinds.TIMESTAMP_NANOS)
     if avro.get("logicalType") == "decimal":
@@ -266,7 +268,7 @@ def _reader(avro: Mapping[str, Any], column: Column | None) -> _Reader | None:
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _INFINITE = frozenset(("NaN", "Infinity", "-Infinity", "inf", "-inf"))  # the last as Python writes them
-_CLOCK = re.compile(r"(-?)([0-9]{1,3}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?")
+_CLOCK = re.compile(r"(-?)([0-9]{1,3}):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,9}))?)?")
 _TRUE, _FALSE = frozenset(("true", "t", "1")), frozenset(("false", "f", "0"))
 
 

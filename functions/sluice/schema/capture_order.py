@@ -238,6 +238,16 @@ def moment_count(text: str, kind: str) -> int:
         return int(text)
 
 
+_LONGEST_CLOCK_NANOS = 839 * 3_600 * 10**9  # MySQL's TIME ends with 838:59:59
+
+
+def clock_count(count: int, kind: str) -> int:
+    """The count of a kind's units of a time of day. Raises ValueError for one that counts finer units."""
+    if abs(count) * NANOS[kind] >= _LONGEST_CLOCK_NANOS:
+        raise ValueError(f"{count} is no time of day")
+    return count
+
+
 def day_count(count: int) -> int:
     """The days since 1970 of a number that a rule alone calls a date. Raises ValueError for a date in digits, and for
     seconds: as days they would be dates of years that few databases have.

@@ -22,8 +22,16 @@ from sluice.config.limits import Limits
 from sluice.errors import EmptyObject, SluiceError
 from sluice.schema.avro import MESSAGES, WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
-from sluice.schema.capture_order import day_count, moment_count, moment_nanos
-from sluice.schema.columns import TIMESTAMP_MICROS, TIMESTAMP_MILLIS, TIMESTAMP_NANOS, ZONED_TIMESTAMP
+from sluice.schema.capture_order import clock_count, day_count, moment_count, moment_nanos
+from sluice.schema.columns import (
+    TIME_MICROS,
+    TIME_MILLIS,
+    TIME_NANOS,
+    TIMESTAMP_MICROS,
+    TIMESTAMP_MILLIS,
+    TIMESTAMP_NANOS,
+    ZONED_TIMESTAMP,
+)
 from sluice.schema.connect import avro_form
 from sluice.schema.meaning import NUMBER_TEXT, timestamp_text
 from sluice.schema.temporal import days_of
@@ -160,6 +168,11 @@ _MOMENTS = {
     "io.debezium.time.MicroTimestamp": TIMESTAMP_MICROS,
     "io.debezium.time.NanoTimestamp": TIMESTAMP_NANOS,
 }
+_CLOCKS = {
+    "io.debezium.time.Time": TIME_MILLIS,
+    "io.debezium.time.MicroTime": TIME_MICROS,
+    "io.debezium.time.NanoTime": TIME_NANOS,
+}
 _ZONED = "io.debezium.time.ZonedTimestamp"
 _WRITTEN = re.compile(r"[+-]?\d{4,9}-\d\d-\d\dT.*(?:Z|[+-]\d\d:\d\d)|-?infinity", re.S)  # as Debezium writes it
 MAX_EXPONENT = 400  # of a number that becomes a decimal: more can't fit, and 10 ** 10**9 takes forever
@@ -209,6 +222,9 @@ class RecordForm:
             if self._untyped and avro.get("connect.name") in _MOMENTS:
                 kind = _MOMENTS[avro["connect.name"]]
                 return lambda value: moment_count(_fourteen_digits(value) or str(_integer(value)), kind)
+            if self._untyped and avro.get("connect.name") in _CLOCKS:
+                clock = _CLOCKS[avro["connect.name"]]
+                return lambda value: clock_count(_integer(value), clock)
             if avro.get("connect.name") in _DATES:
                 return _declared_days if self._untyped else _days
             return _integer
