@@ -171,6 +171,11 @@ def position_places(position: str, columns: int) -> list[str]:
     return ["" if place == _BEFORE else place for place in position.split(".")[1 : columns + 1]]
 
 
+def place_of_number(number: int) -> str:
+    """The place of a number by which a path orders changes, for its form; "" for one of more digits than times have."""
+    return f"{number + _BIAS:027d}" if number < _BIAS else ""
+
+
 def highest_by_form(places: Iterable[str]) -> tuple[str, ...]:
     """The highest place of each form among those that one column gives rows."""
     highest: dict[str, str] = {}
