@@ -25,7 +25,7 @@ from sluice.names import counted
 from sluice.schema import columns as kinds
 from sluice.schema.avro import WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
-from sluice.schema.capture_order import clock_count, moment_count, moment_nanos
+from sluice.schema.capture_order import INFINITE_TEXTS, clock_count, moment_count, moment_nanos
 from sluice.schema.columns import Column
 from sluice.schema.meaning import NANOS, timestamp_text
 from sluice.schema.temporal import days_of
@@ -255,7 +255,9 @@ def _reader(avro: Mapping[str, Any], column: Column | None) -> _Reader | None:
             clock_count(int(text), kind) if _WHOLE.fullmatch(text) else _clock_nanos(text) // NANOS[kind]
         )
     if kind == kinds.ZONED_TIMESTAMP:
-        return lambda text: timestamp_text(moment_nanos(text), kinds.TIMESTAMP_NANOS)
+        return lambda text: (
+            text if text in INFINITE_TEXTS else timestamp_text(moment_nanos(text), kinds.TIMESTAMP_NANOS)
+        )
     if avro.get("logicalType") == "decimal":
         decimal = decimal_reader(avro)
         # base64 of a declared `base64 decimal` goes through as it is.

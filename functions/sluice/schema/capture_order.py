@@ -217,6 +217,7 @@ _COMPACT = re.compile(r"((?:19|20|21)\d\d)(\d\d)(\d\d)([01]\d|2[0-3])([0-5]\d)([
 _COMPACT_DAY = re.compile(r"(?:19|20|21)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")  # yyyyMMdd
 
 
+INFINITE_TEXTS = {"infinity": 2**63 - 1, "-infinity": -(2**63)}  # as PostgreSQL's COPY writes them
 _OF_FINER_UNITS = {
     kind: [(_FROM // nanos, _TO // nanos) for nanos in _UNIT_NANOS.values() if nanos < NANOS[kind]]
     for kind in kinds.TIMESTAMP_KINDS
@@ -232,6 +233,8 @@ def moment_count(text: str, kind: str) -> int:
     """
     if _COMPACT_DAY.fullmatch(text):
         raise ValueError(f"{text} is a date in digits, and no count of a timestamp")
+    if text in INFINITE_TEXTS:
+        return INFINITE_TEXTS[text]
     if not _WHOLE.fullmatch(text):
         return moment_nanos(text) // NANOS[kind]
     match = _COMPACT.fullmatch(text)

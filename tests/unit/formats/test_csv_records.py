@@ -18,7 +18,8 @@ from sluice.config.limits import Limits
 from sluice.config.table import TableConfig
 from sluice.config.values import MIB
 from sluice.errors import EmptyObject, ExpansionLimit, SchemaTooComplex, SluiceError, Unordered, UnusableSchema
-from sluice_formats.csv_text import check_head
+from sluice.schema.meaning import stored_value
+from sluice_formats.csv_text import check_head, csv_schema
 from sluice_formats.decode import Decoded, decode, schemas_of
 from sluice_formats.errors import CsvWithoutHeader, DeletionsUnmarked, NotCsv, RaggedCsv, TooManyBadRows
 
@@ -302,3 +303,14 @@ def test_a_long_value_in_quotes_may_hold_a_backslash_before_a_quote() -> None:
 
 def test_a_backslash_before_a_closing_quote_is_text():
     assert picked(rows('id,v\n1,"C:\\"\n'), "v") == [("C:\\",)]
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp_millis", "timestamp_micros", "timestamp_nanos", "zoned_timestamp"])
+def test_infinite_times_of_postgresqls_copy_are_null(kind: str) -> None:
+    table = config(json_types={"v": kind})
+    body = b"id,v\n1,infinity\n2,-infinity\n"
+    one, schema = item("csv"), csv_schema(body, table)
+    plan = batch_plan(table, schema, scanned=one).plan
+    read, column = decode(body, one, plan), next(column for column in plan.columns if column.name == "v")
+    values = [stored_value(row["v"], column) for batch in read.batches for row in batch.to_pylist()]
+    assert (values, read.rows) == ([None, None], [])
