@@ -70,6 +70,7 @@ class ReaderPlan:
     sources: bool = False  # batches have the changes' source tables
     source_words: tuple[str, ...] = ()
     form: WriterForm = None  # of the records, where the rule says it
+    has_order: bool = False  # a rule's paths say what orders changes
     dialect: CaptureDialect | None = None  # of another capture's changes, where the rule says it
     known_dialects: Collection[str] = ()  # those that are looked for
 
@@ -96,6 +97,7 @@ def reader_plan(
     read = {"batch": batch, "columns": columns, "inferred": inferred, "hash_key": hash_key, "sources": sources}
     made = {
         "position": config.position_columns,
+        "has_order": bool(config.change.order),
         "delete_when": config.marks_of_rows,
         "rules": config.columns,
         "path_columns": tuple((name, config.json_types.get(name, STRING)) for name in config.path_columns),

@@ -22,8 +22,16 @@ from sluice.config.limits import Limits
 from sluice.errors import EmptyObject, SluiceError
 from sluice.schema.avro import MESSAGES, WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
-from sluice.schema.capture_order import moment_count, moment_nanos
-from sluice.schema.columns import TIMESTAMP_MICROS, TIMESTAMP_MILLIS, TIMESTAMP_NANOS, ZONED_TIMESTAMP
+from sluice.schema.capture_order import clock_count, day_count, moment_count, moment_nanos
+from sluice.schema.columns import (
+    TIME_MICROS,
+    TIME_MILLIS,
+    TIME_NANOS,
+    TIMESTAMP_MICROS,
+    TIMESTAMP_MILLIS,
+    TIMESTAMP_NANOS,
+    ZONED_TIMESTAMP,
+)
 from sluice.schema.connect import avro_form
 from sluice.schema.meaning import NUMBER_TEXT, timestamp_text
 from sluice.schema.temporal import days_of
@@ -160,6 +168,11 @@ _MOMENTS = {
     "io.debezium.time.MicroTimestamp": TIMESTAMP_MICROS,
     "io.debezium.time.NanoTimestamp": TIMESTAMP_NANOS,
 }
+_CLOCKS = {
+    "io.debezium.time.Time": TIME_MILLIS,
+    "io.debezium.time.MicroTime": TIME_MICROS,
+    "io.debezium.time.NanoTime": TIME_NANOS,
+}
 _ZONED = "io.debezium.time.ZonedTimestamp"
 _WRITTEN = re.compile(r"[+-]?\d{4,9}-\d\d-\d\dT.*(?:Z|[+-]\d\d:\d\d)|-?infinity", re.S)  # as Debezium writes it
 MAX_EXPONENT = 400  # of a number that becomes a decimal: more can't fit, and 10 ** 10**9 takes forever
@@ -209,7 +222,12 @@ class RecordForm:
             if self._untyped and avro.get("connect.name") in _MOMENTS:
                 kind = _MOMENTS[avro["connect.name"]]
                 return lambda value: moment_count(_fourteen_digits(value) or str(_integer(value)), kind)
-            return _days if avro.get("connect.name") in _DATES else _integer
+            if self._untyped and avro.get("connect.name") in _CLOCKS:
+                clock = _CLOCKS[avro["connect.name"]]
+                return lambda value: clock_count(_integer(value), clock)
+            if avro.get("connect.name") in _DATES:
+                return _declared_days if self._untyped else _days
+            return _integer
         if base == "boolean":
             return _boolean
         if avro.get("connect.name") == METADATA:
@@ -263,7 +281,7 @@ def _octets(value: Any) -> bytes:
 
 
 _HEX = re.compile(r"(?:0[xX]|\\x)?((?:[0-9A-Fa-f]{2})*)")
-_BARE_HEX = re.compile(r"(?:0[xX])?(?:[0-9a-f]{4,}|[0-9A-F]{4,})")
+_BARE_HEX = re.compile(r"0[xX](?:[0-9A-Fa-f]{2})+|[0-9a-f]{4,}|[0-9A-F]{4,}")
 
 
 def bytes_reader(avro: Mapping[str, Any]) -> Callable[[Any], bytes]:
@@ -359,6 +377,10 @@ def _fits(form: RecordForm, kind: str, value: Any) -> bool:
 def _days(value: Any) -> int:
     """Days since 1970-01-01, from a number or an ISO 8601 date."""
     return _integer(value) if type(value) is not str else days_of(value)
+
+
+def _declared_days(value: Any) -> int:
+    return day_count(_integer(value)) if type(value) is not str else days_of(value)
 
 
 def _moment(value: Any) -> str:
