@@ -27,6 +27,7 @@ from sluice.changes.position import (
     ARRIVAL,
     MYSQL,
     NAMED,
+    NUMBER,
     OFFSET_DIGITS,
     OFFSET_ONLY,
     binlog_base,
@@ -42,7 +43,14 @@ from sluice.config.values import source_column
 from sluice.errors import ExpansionLimit, Incompatible, OtherSourceTable, SluiceError, Unordered, UnusableSchema
 from sluice.names import stored_name
 from sluice.schema.avro import WriterForm, WriterSchema
-from sluice.schema.capture_order import highest_by_form, is_lsn, place_form, position_places, says_no_unit
+from sluice.schema.capture_order import (
+    highest_by_form,
+    is_lsn,
+    place_form,
+    places_of_number,
+    position_places,
+    says_no_unit,
+)
 from sluice.schema.concealment import Concealment, ruled, without_values
 from sluice.schema.made_columns import with_source_columns, with_source_values
 from sluice.schema.meaning import WITHOUT_UNIT, stored_unit
@@ -217,7 +225,7 @@ class _Reading:
         self._newest: int | None = None
         self._logs, self._servers, self._source_tables = set[str](), set[str](), set[str]()
         self._sources: set[tuple[str, ...]] = set()
-        self._places: list[tuple[str, ...]] = [()] * len(plan.position)
+        self._places: list[tuple[str, ...]] = [()] * len(plan.orders)
         self._units: set[tuple[str, str]] = set()
         self._of_records: dict[int, tuple[int, int]] = {}  # by Kafka partition the lowest and the highest offset
         self._of_first: int | None = None  # the first record's own offset
@@ -331,7 +339,12 @@ class _Reading:
             self._of_records[partition] = min(first, offset), max(last, offset)
 
     def _take_places(self, writer: WriterSchema, batch: pa.RecordBatch, records: Sequence[dict[str, Any]]) -> None:
-        """Add the places of position columns in which a writer may change the unit or the form of values."""
+        """Add the places of what orders changes by the rule, where a writer may change the unit or form of values."""
+        if self._kind == NUMBER and self._places:
+            for position in batch.column(batch.schema.get_field_index(hidden.POSITION)).to_pylist():
+                of_row = places_of_number(position, len(self._places))
+                self._places = [highest_by_form((*held, place)) for held, place in zip(self._places, of_row)]
+            return
         columns = [writer.row.column(name) for name in self.plan.position]
         without_unit = [
             column is not None

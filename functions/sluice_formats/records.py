@@ -52,6 +52,7 @@ class ReaderPlan:
     # Inferred schemas (Avro form, as JSON) of objects that carry none, by the object's hash.
     inferred: Mapping[str, str] = field(default_factory=dict)
     position: tuple[str, ...] = ()  # the columns that order rows, for sources without a log position
+    orders: tuple[str, ...] = ()  # these, or the paths that order changes
     append_only: bool = False
     unavailable_value: str = unavailable.DEFAULT
     coordinates: tuple[str, ...] = ()  # columns with the record's Kafka partition and offset

@@ -186,10 +186,14 @@ def _of_one_unit(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableCon
     foreign: dict[str, SluiceError] = {**of_other_table, **_without_order(seen, config)}
     seen = [item for item in seen if item.object not in foreign]
     order, parked = judge_order(watch.order, watch.marks, seen, generation=config.generation)
+    form = watch.form
+    if config.change.order and not config.key_names_source:
+        form, of_other_form, mixed = judge_forms(watch.form, seen, config)
+        parked, foreign = {**parked, **of_other_form}, {**foreign, **mixed}
     ranges, refused = (
         (watch.ranges, {}) if config.coordinates else split_over_folders(watch.ranges, seen, config.record_key)
     )
-    left = [item for item in seen if item.object not in parked and item.object not in refused]
+    left = [item for item in seen if not {item.object} & {*parked, *refused, *foreign}]
     left = [replace(item, sample=f"{item.sample}{short(item.key)}") if _is_numbered(item) else item for item in left]
     begun = _numbered_again(watch, left, config.generation)
     judged = judge({**watch.marks, **begun}, left, generation=config.generation)
@@ -197,7 +201,9 @@ def _of_one_unit(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableCon
     marks = bounded(judged.marks)
     records = _first_records(watch.first_records, left, config.generation)
     records_kept = {partition: record for partition, record in records.items() if partition in marks}
-    after = replace(watch, marks=marks, ranges=ranges, first_records=records_kept, order=order, source=source)
+    after = replace(
+        watch, marks=marks, ranges=ranges, first_records=records_kept, order=order, source=source, form=form
+    )
     signs = _signs(watch.marks, records, left, config.generation)
     return Watched(after, parked={**judged.parked, **parked}, refused={**refused, **foreign}, signs=signs)
 

@@ -370,6 +370,11 @@ class TableSettings:
         """The columns of `position`, in the order in which they count."""
         return kinds.position_columns(self.position)
 
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """The columns of `position`, or the paths of `change` that order changes."""
+        return self.position_columns or self.change.order
+
 
 @dataclass(frozen=True)
 class _TableIdentity:

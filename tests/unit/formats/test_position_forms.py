@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 from support.builders import avro_object, flattened
-from support.shapes import config, item, judged_in_turn
+from support.shapes import batch_plan, config, item, judged_in_turn, lines
 
 from sluice.batch.kafka_watch import Watched, watched
 from sluice.changes.log_restart import SeenObject, joined
 from sluice.config.delete_when import DeleteWhen
+from sluice.config.rules.change_rule import ChangeRule
 from sluice.config.table import TableConfig
 from sluice.schema.avro import read_writer_schema
-from sluice_formats.decode import decode
+from sluice_formats.decode import decode, schemas_of
 from sluice_spark.merge.plan import plan_read
 
 TABLE = config("id", position="at")
@@ -65,6 +66,28 @@ def test_positions_of_another_form_than_the_tables_are_parked(before: str, after
 def test_positions_as_numbers_are_parked_alike(before: str, after: str) -> None:
     first, later = (seen(form, int(FORMS[form](1_001)), kind="long") for form in (before, after))
     assert list(merged([first], [later]).parked) == [later.object]
+
+
+BY_PATHS = config(change=ChangeRule(row="row", before="old", order=("at", "seq")))
+
+
+def seen_by_paths(name: str, *values: Any, table: TableConfig = BY_PATHS) -> SeenObject:
+    body = lines(*({"row": {"id": number}, "at": value, "seq": 1} for number, value in enumerate(values)))
+    at = item("json", key=f"t/{name}", offset=int(name, 36))
+    schemas, _ = schemas_of(body, "json", table)
+    return decode(body, at, batch_plan(table, *schemas, scanned=at).plan).seen
+
+
+@pytest.mark.parametrize("after", FORMS)
+@pytest.mark.parametrize("before", FORMS)
+def test_orders_by_paths_of_another_form_are_parked_alike(before: str, after: str) -> None:
+    first, later = seen_by_paths("a", FORMS[before](1_001)), seen_by_paths("b", FORMS[after](9_001))
+    result = merged([first], [later], table=BY_PATHS)
+    same = before == after or frozenset((before, after)) in ONE_FORM
+    assert list(result.parked) == ([] if same else [later.object])
+    assert merged([first, later], table=BY_PATHS).parked.keys() == result.parked.keys()
+    both = seen_by_paths("c", FORMS["iso"](1_001), FORMS["ms"](9_001))
+    assert list(merged([both], table=BY_PATHS).refused) == [both.object]
 
 
 def test_positions_of_two_forms_in_one_object_refuse_it() -> None:
