@@ -24,6 +24,7 @@ from sluice.changes.log_restart import (
     is_unnamed,
     judge,
     partition_text,
+    topic_of,
     watched_partition,
 )
 from sluice.changes.outdated import OUTDATED, BatchSigns
@@ -302,7 +303,20 @@ def _first_records(
 def only_partition(watch: KafkaWatch, *, generation: int) -> int | None:
     """The only Kafka partition of a table's objects of a generation; None for several, or if it is unknown."""
     partitions = [partition for partition, mark in watch.marks.items() if mark.generation == generation]
-    return partitions[0] if partitions and len(watch.marks) == 1 and not is_unnamed(partitions[0]) else None
+    if len(watch.marks) > 1 or not partitions or is_unnamed(partitions[0]) or topic_of(partitions[0]):
+        return None
+    return partitions[0]
+
+
+def is_of_one_log(watch: KafkaWatch, config: TableConfig) -> bool:
+    """Whether the positions of a table's rows compare as those of one log; False where that isn't known."""
+    if not config.several_topics or config.position is not None:
+        return True
+    servers = {
+        server for mark in watch.marks.values() for log in (mark, *mark.apart.values()) for server in log.servers
+    }
+    topics = set() if config.key_names_source else {topic_of(partition) for partition in watch.marks}
+    return len(servers or topics) == 1 and not any(mark.several for mark in watch.marks.values())
 
 
 def bounded(marks: Mapping[int, Mark]) -> Mapping[int, Mark]:
