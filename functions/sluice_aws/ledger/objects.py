@@ -45,7 +45,8 @@ class ObjectLedger:
                 return f"{ALREADY}{version['state']}"
         versions = [version for version in versions if version.get("also_for", "") == admitted.id.also_for]
         if admitted.state == items.PENDING and _repeats(admitted, versions, generation):
-            admitted = replace(admitted, state=items.SUPERSEDED)
+            # Merged in place of the other version, once that one is gone, it is of the same log.
+            admitted = replace(admitted, state=items.SUPERSEDED, generation=generation)
         existing = self._write_new(admitted)
         if existing is not None:
             return f"{ALREADY}{existing['state']}"

@@ -186,7 +186,13 @@ class TestAdmission:
         assert ledger.objects.admit(again, generation=0) == "already_superseded"
         changed = replace(again, id=replace(again.id, version="other"), etag="other")
         assert ledger.objects.admit(changed, generation=0) == "new"
-        assert [record.id for record in ledger.objects.in_state("superseded")] == [again.id]
+        (superseded,) = ledger.objects.in_state("superseded")
+        assert superseded.id == again.id
+        assert ledger.rebuilds.replay([superseded], LANE, {}, NOW + 9, while_paused=False) == 1
+        assert {item.id.version: item.generation for item in ledger.pending.oldest(LANE, 9)} == {
+            "later": 0,  # also once the table has a higher one
+            "other": None,
+        }
 
     @pytest.mark.parametrize(
         "other, generation",
