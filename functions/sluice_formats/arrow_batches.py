@@ -24,7 +24,7 @@ from sluice.config.rules.partition_fields import PartitionField
 from sluice.config.values import source_column
 from sluice.errors import ExpansionLimit, Unordered
 from sluice.names import stored_name
-from sluice.schema.avro import WriterSchema
+from sluice.schema.avro import MetaFields, WriterSchema
 from sluice.schema.made_columns import partition_value, sources_of
 from sluice.schema.meaning import is_number_text
 from sluice_formats.arrow_columns import (
@@ -140,7 +140,7 @@ def record_batch(
         hidden.OWED: None,
         hidden.PARTITION: partitions,
         hidden.BATCH: None,  # set by the commit, which may combine several changes into one row
-        hidden.SOURCE: _source_tables(source, meta.source_table) if plan.sources else None,
+        hidden.SOURCE: _source_tables(source, _names_of_source(meta, plan)) if plan.sources else None,
     }
     for column in _hidden(plan):
         kind_of = _HIDDEN_ARROW[column.spark_type]
@@ -394,6 +394,12 @@ def _numbers(values: list[Any]) -> list[Any]:
     if str not in map(type, values):
         return values
     return [int(it) if isinstance(it, str) and it.isascii() and it.isdigit() and len(it) <= 20 else it for it in values]
+
+
+def _names_of_source(meta: MetaFields, plan: ReaderPlan) -> tuple[str, ...]:
+    """The fields with the parts of a source table's name."""
+    by_server = meta.source_table and source_column("name") in plan.record_key
+    return (*meta.source_table, *([dict(meta.source_fields).get("name", "")] if by_server else []))
 
 
 def _source_tables(records: Sequence[Any], names: Sequence[str]) -> list[str | None] | None:

@@ -47,7 +47,7 @@ from sluice.schema.capture_order import (
     highest_by_form,
     is_lsn,
     place_form,
-    place_of_number,
+    places_of_number,
     position_places,
     says_no_unit,
 )
@@ -225,7 +225,7 @@ class _Reading:
         self._newest: int | None = None
         self._logs, self._servers, self._source_tables = set[str](), set[str](), set[str]()
         self._sources: set[tuple[str, ...]] = set()
-        self._places: list[tuple[str, ...]] = [()] * (len(plan.position) or plan.has_order)
+        self._places: list[tuple[str, ...]] = [()] * len(plan.orders)
         self._units: set[tuple[str, str]] = set()
         self._of_records: dict[int, tuple[int, int]] = {}  # by Kafka partition the lowest and the highest offset
         self._of_first: int | None = None  # the first record's own offset
@@ -339,11 +339,12 @@ class _Reading:
             self._of_records[partition] = min(first, offset), max(last, offset)
 
     def _take_places(self, writer: WriterSchema, batch: pa.RecordBatch, records: Sequence[dict[str, Any]]) -> None:
-        """Add the places of position columns in which a writer may change the unit or the form of values."""
-        if self._places and not self.plan.position and writer.meta.position.kind == NUMBER:
-            positions = batch.column(batch.schema.get_field_index(hidden.POSITION)).to_pylist()
-            numbers = (int(position.split(".", 2)[1]) for position in positions)
-            self._places = [highest_by_form((*self._places[0], *map(place_of_number, numbers)))]
+        """Add the places of what orders changes by the rule, where a writer may change the unit or form of values."""
+        if self._kind == NUMBER and self._places:
+            for position in batch.column(batch.schema.get_field_index(hidden.POSITION)).to_pylist():
+                of_row = places_of_number(position, len(self._places))
+                self._places = [highest_by_form((*held, place)) for held, place in zip(self._places, of_row)]
+            return
         columns = [writer.row.column(name) for name in self.plan.position]
         without_unit = [
             column is not None

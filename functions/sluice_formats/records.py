@@ -52,6 +52,7 @@ class ReaderPlan:
     # Inferred schemas (Avro form, as JSON) of objects that carry none, by the object's hash.
     inferred: Mapping[str, str] = field(default_factory=dict)
     position: tuple[str, ...] = ()  # the columns that order rows, for sources without a log position
+    orders: tuple[str, ...] = ()  # these, or the paths that order changes
     append_only: bool = False
     unavailable_value: str = unavailable.DEFAULT
     coordinates: tuple[str, ...] = ()  # columns with the record's Kafka partition and offset
@@ -70,7 +71,6 @@ class ReaderPlan:
     sources: bool = False  # batches have the changes' source tables
     source_words: tuple[str, ...] = ()
     form: WriterForm = None  # of the records, where the rule says it
-    has_order: bool = False  # a rule's paths say what orders changes
     dialect: CaptureDialect | None = None  # of another capture's changes, where the rule says it
     known_dialects: Collection[str] = ()  # those that are looked for
 
@@ -97,7 +97,6 @@ def reader_plan(
     read = {"batch": batch, "columns": columns, "inferred": inferred, "hash_key": hash_key, "sources": sources}
     made = {
         "position": config.position_columns,
-        "has_order": bool(config.change.order),
         "delete_when": config.marks_of_rows,
         "rules": config.columns,
         "path_columns": tuple((name, config.json_types.get(name, STRING)) for name in config.path_columns),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from support.workbench import Workbench, params, table
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes.hidden_columns import ROW
+from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
 
 SCHEMA: dict[str, Any] = {
@@ -83,3 +85,21 @@ def test_other_records_at_the_same_coordinates_are_new_rows(bench: Workbench, ta
     at_once = log_of(f"placed_at_once_{table_type}", table_type, coordinates=("p", "o"))
     bench.merge(at_once, [new, divided, old])
     assert events(bench, at_once) == events(bench, log)
+
+
+@pytest.mark.parametrize("coordinates", [(), ("p", "o")])
+@pytest.mark.parametrize(
+    "rules",
+    [ColumnRules(exclude=("e",)), ColumnRules(mask={"e": 0}), ColumnRules(rename={"e": "event"})],
+    ids=["exclude", "mask", "rename"],
+)
+def test_records_that_come_again_under_other_rules_of_columns_are_repetitions(
+    bench: Workbench, rules: ColumnRules, coordinates: tuple[str, ...]
+) -> None:
+    name = f"ruled_{len(coordinates)}_{'_'.join(n for n in ('exclude', 'mask', 'rename') if getattr(rules, n))}"
+    log = log_of(name, "cow", coordinates=coordinates)
+    old = put(bench, ["a", "b", "c"])
+    bench.merge(log, [old])
+    ruled = replace(log, columns=rules)
+    assert bench.merge(ruled, [replace(old, first_batch="b-1", attempt=1)]).no_change  # replayed
+    assert len(bench.rows(log, "o")) == 3

@@ -87,6 +87,9 @@ RISKS: Mapping[str, _Risk] = {
     "delete_mode": _delete_mode,
     "delete_when.": _always("other rows count as deletions"),
     "keep_deleted_values": _if_off("rows that are deleted from now on lose their values"),
+    "history": _if_off(
+        f"states that end before it is on again seem to last; {Step('rebuild table')} fills in what bronze has"
+    ),
     "unavailable_value": _always("the old placeholder is stored as if it were a value"),
     "null_is_unchanged": _always("an update's null in these columns is stored otherwise from now on"),
     "time_travel": _if_lower("older states are removed with the next cleaning"),

@@ -24,6 +24,7 @@ from sluice.changes.log_restart import (
     is_unnamed,
     judge,
     partition_text,
+    topic_of,
     watched_partition,
 )
 from sluice.changes.outdated import OUTDATED, BatchSigns
@@ -190,10 +191,14 @@ def _of_one_unit(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableCon
     foreign: dict[str, SluiceError] = {**mixed, **of_other_table, **_without_order(seen, config)}
     seen = [item for item in seen if item.object not in foreign]
     order, parked = judge_order(watch.order, watch.marks, seen, generation=config.generation)
+    form = watch.form
+    if config.change.order and not config.key_names_source:
+        form, of_other_form, mixed = judge_forms(watch.form, seen, config)
+        parked, foreign = {**parked, **of_other_form}, {**foreign, **mixed}
     ranges, refused = (
         (watch.ranges, {}) if config.coordinates else split_over_folders(watch.ranges, seen, config.record_key)
     )
-    left = [item for item in seen if item.object not in parked and item.object not in refused]
+    left = [item for item in seen if not {item.object} & {*parked, *refused, *foreign}]
     left = [replace(item, sample=f"{item.sample}{short(item.key)}") if _is_numbered(item) else item for item in left]
     begun = _numbered_again(watch, left, config.generation)
     judged = judge({**watch.marks, **begun}, left, generation=config.generation)
@@ -302,7 +307,20 @@ def _first_records(
 def only_partition(watch: KafkaWatch, *, generation: int) -> int | None:
     """The only Kafka partition of a table's objects of a generation; None for several, or if it is unknown."""
     partitions = [partition for partition, mark in watch.marks.items() if mark.generation == generation]
-    return partitions[0] if partitions and len(watch.marks) == 1 and not is_unnamed(partitions[0]) else None
+    if len(watch.marks) > 1 or not partitions or is_unnamed(partitions[0]) or topic_of(partitions[0]):
+        return None
+    return partitions[0]
+
+
+def is_of_one_log(watch: KafkaWatch, config: TableConfig) -> bool:
+    """Whether the positions of a table's rows compare as those of one log; False where that isn't known."""
+    if not config.several_topics or config.position is not None:
+        return True
+    servers = {
+        server for mark in watch.marks.values() for log in (mark, *mark.apart.values()) for server in log.servers
+    }
+    topics = set() if config.key_names_source else {topic_of(partition) for partition in watch.marks}
+    return len(servers or topics) == 1 and not any(mark.several for mark in watch.marks.values())
 
 
 def bounded(marks: Mapping[int, Mark]) -> Mapping[int, Mark]:

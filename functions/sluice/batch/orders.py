@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from sluice.changes.log_restart import Mark, SeenObject
 from sluice.changes.position import ARRIVAL, NAMED, OFFSET_ONLY
+from sluice.config.key_pattern import day_named
 
 _BY_LOG = "log"  # or by Kafka offset
 _IN_WORDS = {
@@ -29,10 +30,11 @@ _TIMES = re.compile(
 
 @dataclass(frozen=True)
 class OrderMark:
-    """What orders the changes that were merged under a generation."""
+    """What orders the changes that were merged under a generation; `name` is the highest order of objects' names."""
 
     generation: int
     kind: str
+    name: str = ""
 
 
 def judge_order(
@@ -41,10 +43,11 @@ def judge_order(
     """The mark after the accepted objects, and why the others (by hash) are parked.
 
     Positions by objects' times don't compare with those of a log or with offsets: the older change could win for ever.
-    Where names begin to say the order, it counts above the times from before. `marks` tell of a table that was merged
-    before this was watched. Objects without any place, of earlier releases, go on.
+    Where names begin to say the order, it counts above the times from before. Dates of names in two forms (`20261102`,
+    `2026-11-03`) don't compare, either. `marks` tell of a table that was merged before this was watched. Objects
+    without any place, of earlier releases, go on.
     """
-    kind = before.kind if before is not None and before.generation == generation else None
+    kind, name = (before.kind, before.name) if before is not None and before.generation == generation else (None, "")
     if kind is None and any(mark.generation == generation for mark in marks.values()):
         kind = _BY_LOG
     parked: dict[str, str] = {}
@@ -52,15 +55,27 @@ def judge_order(
         own = item.kind if item.kind in (ARRIVAL, NAMED) else _BY_LOG
         if item.highest is None or item.kind == OFFSET_ONLY and item.partition is None:
             continue
+        named = item.highest.split(".")[1][1:] if own == NAMED else ""
         if kind is None or (kind, own) == (ARRIVAL, NAMED):
             kind = own
-        elif own != kind:
+        if own != kind or _misleads(named, name):
             parked[item.object] = (
-                f"its changes are ordered by {_IN_WORDS[own]}, and those of the table by {_IN_WORDS[kind]}, which "
-                "don't compare; run `sluice quarantine discard` for objects that aren't of this table's source, then "
-                "raise the table's `generation` in tables.yaml and run `sluice config push`"
+                f"its changes are ordered by {_IN_WORDS[own]}, and those of the table by {_IN_WORDS[kind]}"
+                f"{', in another form' if own == kind else ''}, which don't compare; run `sluice quarantine discard` "
+                "for objects that aren't of this table's source, then raise the table's `generation` in tables.yaml "
+                "and run `sluice config push`"
             )
-    return (before if kind is None else OrderMark(generation, kind)), parked
+        else:
+            name = max(name, named)
+    return (before if kind is None else OrderMark(generation, kind, name)), parked
+
+
+def _misleads(name: str, held: str) -> bool:
+    """Whether the order of an object's name sorts otherwise than by the days that it and the table's highest name."""
+    own, highest = (day_named(order) if order else None for order in (name, held))
+    if own is None or highest is None or own[0] == highest[0]:
+        return False
+    return own[1] <= highest[1] if name > held else own[1] >= highest[1]
 
 
 def fields_of(folders: str) -> tuple[tuple[str, str], ...]:

@@ -1,6 +1,4 @@
-"""Judges whether what orders changes by a rule (`position`, the first path of `change.order`) keeps the form in which
-alone it compares with the table's.
-"""
+"""Judges whether what a rule names to order changes keeps the form that the table's has, in which alone it compares."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ _MOST_YEARS = 10
 
 @dataclass(frozen=True)
 class FormMark:
-    """The highest place with a form that was merged under a generation, by position column; "" where none has one."""
+    """The highest place with a form that was merged under a generation, by `TableConfig.orders`; "" where none has."""
 
     generation: int
     highest: tuple[str, ...]
@@ -32,8 +30,7 @@ def judge_forms(
     Parked are objects whose values have another unit or form than the table's: they would sort before, or after, all
     of the table's rows. Refused are those that hold two forms. Numbers that may count anything are never judged.
     """
-    names = config.position_columns or config.change.order[:1]
-    highest = [""] * len(names)
+    highest = [""] * len(config.orders)
     if before is not None and before.generation == config.generation and len(before.highest) == len(highest):
         highest = list(before.highest)
     parked: dict[str, str] = {}
@@ -42,17 +39,17 @@ def judge_forms(
         forms = [{str(place_form(place)): place for place in places} for places in item.places]
         mixed = next((own for own in forms if len(own) > 1 and _are_certain(own)), None)
         if mixed is not None:
-            name = names[forms.index(mixed)]
+            name = config.orders[forms.index(mixed)]
             texts = " and ".join(sorted(mixed))
             refused[item.object] = Unordered(
-                f"{name}, which orders changes, holds {texts} in one object, which don't compare",
+                f"What orders changes, {name}, holds {texts} in one object, which don't compare",
                 field=name,
                 value=texts,
                 next_step="Let the source write one unit, or one form of time, in every row, and upload the object "
                 "again; discard this one",
             )
             continue
-        for name, own, held in zip(names, forms, highest):
+        for name, own, held in zip(config.orders, forms, highest):
             table_form = place_form(held) if held else None
             is_timed = table_form not in (None, NO_UNIT) and not {str(table_form), NO_UNIT} & own.keys()
             if is_timed and any(years_between(held, place) <= _MOST_YEARS for place in own.values()):
@@ -78,7 +75,7 @@ def _are_certain(forms: dict[str, str]) -> bool:
 
 def _describe(name: str, own: str, held: str) -> str:
     return (
-        f"{name}, which orders changes, holds {own}, and in the table's rows {held}, which don't compare; let the "
+        f"what orders changes, {name}, holds {own}, and in the table's rows {held}, which don't compare; let the "
         "source write the former form again, and run `sluice quarantine discard` for these objects; or, if all later "
         "changes have the new form, raise the table's `generation` in tables.yaml and run `sluice config push`"
     )

@@ -126,6 +126,11 @@ def watched_partition(partition: int | None, topic: str, own_topic: str) -> int 
     return partition + _TOPIC * (1 + int(hashlib.sha256(topic.encode()).hexdigest()[:10], 16))
 
 
+def topic_of(partition: int) -> int:
+    """The number of the topic of a watched Kafka partition."""
+    return (partition - UNNAMED) // _TOPIC
+
+
 def partition_text(partition: int | None) -> str:
     """A watched Kafka partition for people."""
     return f"{(partition or 0) % _TOPIC}{' of another topic' if (partition or 0) >= _TOPIC else ''}"

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 FIRST = ""  # the mark of the first object of a key
 # A stored row's identity: what its records share (a key, or a topic and partition), a number, and the object's mark.
@@ -45,12 +46,16 @@ def parts_of(row: str) -> tuple[str, int, str]:
 
 
 def marks_of_versions(
-    versions: Sequence[str], stored: Iterable[str], overlaps: Mapping[tuple[str, str], SharedNumbers]
+    versions: Sequence[str],
+    stored: Iterable[str],
+    overlaps: Mapping[tuple[str, str], SharedNumbers],
+    written: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """The mark of each version of one key: that of the object that it continues, repeats or cuts, else a new one.
 
     `stored` are the marks that the table has rows of. `overlaps` are those of a version with a mark, and of two
-    versions with the first in sorted order in front; a missing one has no common record. The rows that follow don't
+    versions with the first in sorted order in front; a missing one has no common record. `written` are the marks
+    under which the table has rows of a version itself, however a rule would store these now. The rows that follow don't
     depend on the order of arrival: they are those of each version that no other one continues.
     """
     members: dict[str, list[str]] = {mark: [] for mark in stored}
@@ -66,6 +71,7 @@ def marks_of_versions(
                 fitting.append((mark == mark_of(version), max(side.common for side in sides), mark))
         # What is left to merge of a version comes under its own mark, though the table lacks those records.
         chosen = max(fitting)[2] if fitting else FIRST if FIRST not in members else mark_of(version)
+        chosen = written.get(version, chosen)
         members.setdefault(chosen, []).append(version)
         marks[version] = chosen
     return marks

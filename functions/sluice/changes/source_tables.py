@@ -19,20 +19,21 @@ MOST_FLOORS = 500
 _NOT_IN_A_TOPIC = re.compile(r"[^A-Za-z0-9._\-]")  # Debezium writes `_` for these
 
 
-def source_table(db: Any, schema: Any, table: Any) -> str | None:
+def source_table(db: Any, schema: Any, table: Any, *server: Any) -> str | None:
     """The text that names a source table, from its metadata; None without the table's name.
 
-    The parts are separated by dots; one that the source doesn't have is empty.
+    The parts are separated by dots; one that the source doesn't have is empty. The `server` is the first one, where
+    the table's key names it: rows of two servers are then of two tables, whatever these are called.
     """
     if not isinstance(table, str) or not table:
         return None
-    parts = (part if isinstance(part, str) else "" for part in (db, schema, table))
+    parts = (part if isinstance(part, str) else "" for part in (*server, db, schema, table))
     return ".".join(part.replace("\\", "\\\\").replace(".", "\\.") for part in parts)
 
 
 def parts_of(source: str) -> list[str]:
     """The database, schema and table of a text of `source_table`, with their dots escaped."""
-    return re.split(r"(?<!\\)\.", source)
+    return re.split(r"(?<!\\)\.", source)[-3:]
 
 
 def concerns(truncated: str | None, source: str | None, topic: str) -> bool:

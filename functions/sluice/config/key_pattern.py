@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
@@ -83,6 +84,29 @@ def _sortable(text: str) -> str | None:
         return None
     numbers = (digits.lstrip("0") or "0" for digits in re.findall("[0-9]+", bare))
     return "".join(f"{len(digits):02d}{digits}" for digits in numbers)
+
+
+_DATE_IN_DIGITS = re.compile(r"((?:19|20|21)[0-9]{2})([01][0-9])([0-3][0-9])[0-9]*")
+
+
+def day_named(order: str) -> tuple[int, float] | None:
+    """The digits of the first number of an `order`, and the day since year 1 that it names; None where it names none.
+
+    A date has its year apart (`2026-11-02`) or is in digits (`20261102`), or the order counts seconds or parts of them.
+    """
+    numbers: list[str] = []
+    while order:
+        end = 2 + int(order[:2])
+        numbers, order = [*numbers, order[2:end]], order[end:]
+    first = numbers[0]
+    parts = _DATE_IN_DIGITS.fullmatch(first)
+    try:
+        if parts or len(first) == 4 and len(numbers) > 1:
+            return len(first), date(*map(int, parts.groups() if parts else [*numbers, "1"][:3])).toordinal()
+        epoch = date(1970, 1, 1).toordinal()
+        return (len(first), epoch + int(first[:10]) / 86_400) if len(first) in (10, 13, 16, 19) else None
+    except ValueError:
+        return None
 
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"

@@ -370,6 +370,11 @@ class TableSettings:
         """The columns of `position`, in the order in which they count."""
         return kinds.position_columns(self.position)
 
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """The columns of `position`, or the paths of `change` that order changes."""
+        return self.position_columns or self.change.order
+
 
 @dataclass(frozen=True)
 class _TableIdentity:
@@ -425,12 +430,14 @@ class TableConfig(TableSettings, _TableIdentity):
         kept = {name: values[name] for name in (*FIXED, "topic") if values[name] is not None}  # the ledger has no nulls
         if hashed := self.columns.hashed((*self.record_key, *columns_read(self.partition_by))):
             kept[_HASHED_KEY] = [*hashed, self.columns.key]  # and the secret of the hashes' key
+        if self.change.order:
+            kept[_ORDER] = list(self.change.order)
         return {**kept, _HISTORY: self.history_table.name} if self.history else kept
 
 
 FIXED = tuple(item.name for item in settings_of(TableSettings) if item.fixed)
 _OPTIONAL = frozenset(item.name for item in fields(TableSettings) if item.name in FIXED and item.default is None)
-_HASHED_KEY, _HISTORY = "hashed_key", "history"
+_HASHED_KEY, _HISTORY, _ORDER = "hashed_key", "history", "order"
 
 
 def history_name(history: bool | str, name: str) -> str:
@@ -444,10 +451,10 @@ def kept_history(pinned: Mapping[str, Any] | None) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def with_kept_history(pinned: Mapping[str, Any], held: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What to pin where `held` is pinned: a history that is switched off keeps its name."""
-    name = kept_history(pinned) or kept_history(held)
-    return {**pinned, **({_HISTORY: name} if name else {})}
+def with_kept(pinned: Mapping[str, Any], held: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What to pin where `held` is pinned: a history that is switched off keeps its name, and changes their order."""
+    values = {name: pinned.get(name) or (held or {}).get(name) for name in (_HISTORY, _ORDER)}
+    return {**pinned, **{name: value for name, value in values.items() if value}}
 
 
 def in_words(value: Any) -> str:
@@ -493,6 +500,8 @@ def refuse_changes(config: TableConfig, pinned: Mapping[str, Any] | None, *, wha
     old_history, given = kept_history(pinned), kept_history(wanted)
     if old_history and given and old_history != given:
         changes[_HISTORY] = (old_history, given)
+    if None not in (pinned.get(_ORDER), wanted.get(_ORDER)) and pinned[_ORDER] != wanted[_ORDER]:
+        changes["change.order"] = (pinned[_ORDER], wanted[_ORDER])
     if changes:
         described = "; ".join(
             f"{name} is {in_words(old)} and would become {in_words(new)}"

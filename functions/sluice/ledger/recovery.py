@@ -11,6 +11,7 @@ from typing import Any
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED as COMMITTED_PART
 from sluice.batch.outcome import Outcome
+from sluice.config.table import with_kept
 from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED, UNCOUNTED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
@@ -96,7 +97,7 @@ class KnownTable:
             committed=outcome if wrote else self.committed,
             watched=outcome if outcome.watch else self.watched,
             historied=outcome if outcome.history_instant else self.historied,
-            pinned=part.table_config.pinned if wrote else self.pinned,
+            pinned=with_kept(part.table_config.pinned, self.pinned) if wrote else self.pinned,
             totals=totals,
         )
 

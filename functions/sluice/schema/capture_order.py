@@ -171,9 +171,10 @@ def position_places(position: str, columns: int) -> list[str]:
     return ["" if place == _BEFORE else place for place in position.split(".")[1 : columns + 1]]
 
 
-def place_of_number(number: int) -> str:
-    """The place of a number by which a path orders changes, for its form; "" for one of more digits than times have."""
-    return f"{number + _BIAS:027d}" if number < _BIAS else ""
+def places_of_number(position: str, paths: int) -> list[str]:
+    """The places that the paths of a change's order, so many, gave its row; "" for a row before every change."""
+    numbers = [int(digits) for digits in position.split(".")[1 : paths + 1]]
+    return [f"{number + (_BIAS if number < _BIAS else 0):027d}" if number else "" for number in numbers]
 
 
 def highest_by_form(places: Iterable[str]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Callable
 
 from sluice.batch.claim import PendingObject
@@ -17,6 +18,10 @@ from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
 
 FIELDS = tuple(item.name for item in fields(ObjectRecord) if item.name != "id")
 READ_AHEAD = 400  # keys of the index that are read at once
+# The facts about an object's merges of one that its table has merged nothing of, and under no generation.
+MERGED_NOWHERE: Mapping[str, Any] = MappingProxyType(
+    {"merged": False, "rows_aside": None, "generation": None, "first_batch": None, "replayed_at": None}
+)
 
 
 class ObjectLedger:
@@ -40,7 +45,8 @@ class ObjectLedger:
                 return f"{ALREADY}{version['state']}"
         versions = [version for version in versions if version.get("also_for", "") == admitted.id.also_for]
         if admitted.state == items.PENDING and _repeats(admitted, versions, generation):
-            admitted = replace(admitted, state=items.SUPERSEDED)
+            # Merged in place of the other version, once that one is gone, it is of the same log.
+            admitted = replace(admitted, state=items.SUPERSEDED, generation=generation)
         existing = self._write_new(admitted)
         if existing is not None:
             return f"{ALREADY}{existing['state']}"
@@ -135,10 +141,8 @@ class ObjectLedger:
         The object keeps its admission time. False when it is no longer pending there. A batch that was opened with
         it, and whose run died before the claim, does not get it: a claim names the table.
         """
-        first_batch, replayed_at = (
-            (record.first_batch, record.replayed_at) if config.table == record.table else (None, None)
-        )
-        moved = replace(record, table=config.table, lane=config.lane, first_batch=first_batch, replayed_at=replayed_at)
+        merged = {} if config.table == record.table else MERGED_NOWHERE
+        moved = replace(record, table=config.table, lane=config.lane, **merged)
         there = when(state=items.PENDING, table=record.table, lane=record.lane)
         return self._table.transacted(
             [
@@ -146,13 +150,7 @@ class ObjectLedger:
                 self._table.put_action(pending_item(moved)),
                 self._table.update_action(
                     items.object_key(record.id),
-                    {
-                        "table": moved.table,
-                        "lane": moved.lane,
-                        "rerouted_at": now,
-                        "first_batch": first_batch,
-                        "replayed_at": replayed_at,
-                    },
+                    {"table": moved.table, "lane": moved.lane, "rerouted_at": now, **dict.fromkeys(merged)},
                     condition=there,
                 ),
             ]
@@ -222,11 +220,11 @@ def _place(record: ObjectRecord) -> tuple[str, str, int, ObjectId]:
     return record.lane or "", record.table or "", record.admitted_at, record.id
 
 
-_OF_VERSIONS = ("state", "etag", "size", "admitted_at", "merged_generation", "also_for")
+_OF_VERSIONS = ("state", "etag", "size", "admitted_at", "merged_generation", "also_for", "table")
 
 
 def _repeats(admitted: AdmittedObject, versions: Sequence[Values], generation: int | None) -> bool:
-    """True if the newest merged version of the key has the same ETag and size, and was merged in this generation.
+    """True if the newest merged version has the same ETag and size, and was merged for this table and generation.
 
     False while a newer version waits for its merge, and where the object's own time orders its rows: they are newer
     than those of other objects that were merged since. Under SSE-KMS ETags never repeat: the object is merged again,
@@ -236,9 +234,9 @@ def _repeats(admitted: AdmittedObject, versions: Sequence[Values], generation: i
     if not merged or None in (admitted.etag, generation) or admitted.modified_at is not None:
         return False
     last = max(version["admitted_at"] for version in merged)
-    same = (items.COMMITTED, admitted.etag, admitted.size, generation)
+    same = (items.COMMITTED, admitted.etag, admitted.size, generation, admitted.table)
     return all(
-        tuple(version.get(name) for name in ("state", "etag", "size", "merged_generation")) == same
+        tuple(version.get(name) for name in ("state", "etag", "size", "merged_generation", "table")) == same
         for version in merged
         if version["admitted_at"] == last
     )

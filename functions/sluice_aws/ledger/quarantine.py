@@ -11,7 +11,7 @@ from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice.silver_keys import rows_key
 from sluice_aws.ledger.expressions import when
-from sluice_aws.ledger.objects import listed_records, listing_fields, pending_item
+from sluice_aws.ledger.objects import MERGED_NOWHERE, listed_records, listing_fields, pending_item
 from sluice_aws.ledger.settlement import TOTAL_PREFIX
 from sluice_aws.ledger.table import LedgerTable, Values
 
@@ -138,7 +138,7 @@ class QuarantineLedger:
 def _merged_of(record: ObjectRecord, table: str | None) -> dict[str, Any]:
     """The fields that say which rows of a retried object its table has merged: none if the table is another one."""
     if table is None or table != record.table:
-        return {"merged": False, "rows_aside": None, "generation": None, "first_batch": None, "replayed_at": None}
+        return dict(MERGED_NOWHERE)
     if record.quarantined_rows and record.batch is not None:
         aside = rows_key(record.batch, table, record.id.hash)
         return {"merged": True, "rows_aside": aside, "first_batch": record.first_batch}

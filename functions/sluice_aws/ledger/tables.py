@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sluice.batch.claim import TableState
-from sluice.config.table import with_kept_history
+from sluice.config.table import with_kept
 from sluice.errors import SluiceError
 from sluice.hudi.timeline import instant_ms
 from sluice.ledger.keys import TABLES_LISTED_AS, listed_at, table_key
@@ -95,14 +95,14 @@ class TableLedger:
     def pin(self, table: str, pinned: Mapping[str, Any]) -> bool:
         """Store the settings that a table's data is written with. False when others are stored already.
 
-        The name of a history table is added where there is none yet, and stays where the history is switched off.
+        The name of a history table and the order of changes are added where there are none yet, and stay.
         """
         wanted = dict(pinned)
         if self._pin(table, wanted, when(pinned=None) | when(pinned=wanted)):
             return True
         held = (self._table.get(table_key(table)) or {}).get("pinned")
-        wanted = with_kept_history(pinned, held)
-        if held is not None and with_kept_history(held, pinned) != wanted:
+        wanted = with_kept(pinned, held)
+        if held is not None and with_kept(held, pinned) != wanted:
             return False
         return self._pin(table, wanted, when(pinned=held))
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sluice.admission.routing import CHANGE_FILE, MARKER, route_of
-from sluice.batch.claim import ClaimPlan, PendingObject
+from sluice.batch.claim import ClaimPlan, PendingObject, merged_as
 from sluice.batch.dumps import (
     Completion,
     DumpFile,
@@ -115,6 +115,7 @@ class DumpStep(RunStep):
         if config.snapshot.replace == GENERATION:
             return complete_generation(item, waiting, list(self._set_aside(config)), claimed=claimed)
         by_next = config.snapshot.awaits_next
+        generation = merged_as(config, [item]).generation
         prefix = folder_of_order(config.key_pattern or "", item.key) if by_next else prefix_of(item.key)
         listed = {
             replace(id, also_for=item.also_for): at
@@ -122,19 +123,21 @@ class DumpStep(RunStep):
             if _is_of_table(id.key, config, configuration)
         }
         if not by_next:
-            return complete_folder(item, self._with_states(listed), config, claimed=claimed)
+            return complete_folder(item, self._with_states(listed, generation), config, claimed=claimed)
         own, before = folders_around(item, listed, config)
         if not before:
             return Completion()
-        files = self._with_states({**dict.fromkeys(own, 0), **before})
+        files = self._with_states({**dict.fromkeys(own, 0), **before}, generation)
         return complete_before(item, files[: len(own)], files[len(own) :], config, claimed=claimed)
 
-    def _with_states(self, listed: Mapping[ObjectId, int]) -> list[DumpFile]:
+    def _with_states(self, listed: Mapping[ObjectId, int], generation: int) -> list[DumpFile]:
         records = self._ledger.objects.get(listed)
-        return [_dump_file(id, at, records.get(id)) for id, at in listed.items()]
+        return [_dump_file(id, at, records.get(id), generation) for id, at in listed.items()]
 
     def _set_aside(self, config: TableConfig) -> Iterator[DumpFile]:
-        for records in (self._ledger.objects.in_state(QUARANTINED), self._ledger.quarantine.objects_with_rows()):
+        objects = self._ledger.objects
+        whole = (objects.in_state(state) for state in (QUARANTINED, PARKED))
+        for records in (*whole, self._ledger.quarantine.objects_with_rows()):
             for record in records:
                 if record.table == config.table and record.format != MARKER:
                     yield _dump_file(record.id, 0, record)
@@ -160,10 +163,13 @@ def _is_of_table(key: str, config: TableConfig, configuration: Configuration) ->
     return route.kind == CHANGE_FILE and route.topic == config.topic and route.format != MARKER
 
 
-def _dump_file(id: ObjectId, modified_at: int, record: ObjectRecord | None) -> DumpFile:
+def _dump_file(id: ObjectId, modified_at: int, record: ObjectRecord | None, generation: int = 0) -> DumpFile:
+    """A file by its record. Rows that were merged under a lower `generation` go with those before the dump."""
     if record is None:
         return DumpFile(id, modified_at)
     trouble = f"is {record.state}" if record.state in (QUARANTINED, PARKED) else None
     if record.state == COMMITTED and record.quarantined_rows:
         trouble = f"has {record.quarantined_rows:,} rows in quarantine"
+    elif record.state == COMMITTED and record.merged_generation in range(generation):
+        trouble = "was merged under an earlier generation: upload the dump again"
     return DumpFile(id, modified_at, record.state in (COMMITTED, SUPERSEDED, IGNORED), trouble)  # ignored: discarded

@@ -9,7 +9,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sluice.batch.kafka_watch import only_partition
+from sluice.batch.kafka_watch import is_of_one_log, only_partition
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.position import BY_OFFSET_ALONE, generation_of, is_by_offset_alone
 from sluice.config.table import MOR
@@ -44,7 +44,8 @@ def purge(given: ServiceSlice) -> SliceDone:
 
     Rows that a Kafka offset alone orders stay, unless they are of the one Kafka partition that the table has: where it
     has several, or none is known, a floor of one partition would be above new changes of another.
-    Such rows of an earlier generation stay too, since its partitions aren't known any more.
+    Such rows of an earlier generation stay too, since its partitions aren't known any more. So do all rows of several
+    logs: a floor in one would be above new changes of another.
 
     A merge-on-read table is compacted first, in slices of its own, and again after the removal: Hudi's log records of a
     removal have no position to compare a later change with, so none may be left when the next batch is merged. Raises
@@ -59,6 +60,8 @@ def purge(given: ServiceSlice) -> SliceDone:
     horizon = instant_of_ms(given.services.clock.now_ms() - hudi.config.services.purge_horizon_s * 1000)
     partition = only_partition(given.watch, generation=hudi.config.generation)
     due = rows.where(quoted(hidden.DELETED) & (F.col(_COMMIT) < F.lit(horizon)))
+    if not is_of_one_log(given.watch, hudi.config):
+        return SliceDone(ServiceReport())
     due = due.where(_comparable(rows.columns, partition, generation=hudi.config.generation))
     due_files = _due_files(due)
     sizes = hudi.jvm.file_bytes(facts.meta_client, [file.file for file in due_files])

@@ -186,7 +186,13 @@ class TestAdmission:
         assert ledger.objects.admit(again, generation=0) == "already_superseded"
         changed = replace(again, id=replace(again.id, version="other"), etag="other")
         assert ledger.objects.admit(changed, generation=0) == "new"
-        assert [record.id for record in ledger.objects.in_state("superseded")] == [again.id]
+        (superseded,) = ledger.objects.in_state("superseded")
+        assert superseded.id == again.id
+        assert ledger.rebuilds.replay([superseded], LANE, {}, NOW + 9, while_paused=False) == 1
+        assert {item.id.version: item.generation for item in ledger.pending.oldest(LANE, 9)} == {
+            "later": 0,  # also once the table has a higher one
+            "other": None,
+        }
 
     @pytest.mark.parametrize(
         "other, generation",
@@ -194,6 +200,7 @@ class TestAdmission:
             ({}, 1),  # a reload after a restore: what was merged under generation 0 loses to newer rows of it
             ({}, None),
             ({"modified_at": 5}, 0),  # its rows are newer than those of other objects
+            ({"table": "shop.people"}, 0),  # the key was of another table
         ],
     )
     def test_equal_bytes_are_merged_where_their_rows_would_count_again(self, ledger, other, generation):
@@ -524,6 +531,17 @@ class TestClaiming:
         assert not ledger.objects.reroute(ledger.objects.get([stays.id])[stays.id], other, NOW)
         assert not ledger.objects.quarantine_pending(gone_before, "lost_before_read", "gone", NOW)
         assert ledger.pending.oldest("side", 10)[1:] == []
+
+    @pytest.mark.parametrize("table, merged", [("shop.people", False), ("shop.orders", True)])
+    def test_an_object_moved_to_another_table_is_merged_whole_and_by_its_generation(self, ledger, table, merged):
+        one = an_object(merged=True, rows_aside="rows", generation=3, first_batch="b-1", replayed_at=NOW)
+        ledger.objects.admit(one)
+        other = TableConfig(table, *table.split("."), topic="shop.orders", record_key=("id",), lane="side")
+        assert ledger.objects.reroute(ledger.objects.get([one.id])[one.id], other, NOW)
+        (waiting,), record = ledger.pending.oldest("side", 9), ledger.objects.get([one.id])[one.id]
+        for moved in (waiting, record):
+            facts = (moved.merged, moved.rows_aside, moved.generation, moved.first_batch, moved.replayed_at)
+            assert facts == ((True, "rows", 3, "b-1", NOW) if merged else (False, None, None, None, None))
 
     def test_an_existing_batch_is_distinguished_from_a_lost_lane(self, ledger):
         manifest = claimed(ledger, [an_object()])

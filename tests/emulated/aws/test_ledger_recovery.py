@@ -98,6 +98,18 @@ def test_an_empty_ledger_recovers_the_state_of_every_object_and_table(simulated)
     assert (again.added, again.corrected, again.unchanged) == (0, 0, 7)
 
 
+def test_a_recovered_ledger_knows_the_history_that_a_table_had(simulated):
+    for history in (True, False):
+        rule = TableRule("shop.{1}", ("id",), topic="shop.*", freshness_s=0, history=history)
+        simulated.file.content = configuration(linger_s=2, rules=[rule])
+        simulated.put("shop.orders")
+        simulated.run()
+    empty = Ledger(simulated._client, "other", threads=1)
+    recover(simulated, empty, [])
+    pinned = simulated.ledger.tables.get("shop.orders").pinned
+    assert empty.tables.get("shop.orders").pinned == pinned and pinned["history"] == "orders_history"
+
+
 def test_an_older_ledger_is_corrected_and_keeps_its_later_records(simulated):
     older = Ledger(simulated._client, "other", threads=1)
     first = simulated.put(n=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,12 +23,12 @@ _numbers = itertools.count(1)
 class World:
     """A lane with one table of full dumps."""
 
-    def __init__(self, client: Any, replace: str, most_deleted: int = 50, marker: str = MARKER, **lane: Any) -> None:
-        snapshot = SnapshotRule(replace, marker, most_deleted)
-        rule = TableRule(
+    def __init__(self, client: Any, dumps: str, most_deleted: int = 50, marker: str = MARKER, **lane: Any) -> None:
+        snapshot = SnapshotRule(dumps, marker, most_deleted)
+        self.rule = TableRule(
             TABLE, record_key=("id",), topic="prices", freshness_s=0, key_pattern="drop/.*", snapshot=snapshot
         )
-        self.lane = SimulatedLane(client, configuration(rules=[rule], linger_s=2, **lane))
+        self.lane = SimulatedLane(client, configuration(rules=[self.rule], linger_s=2, **lane))
 
     def put(self, key: str, at: int, *, admit: bool = True) -> ObjectId:
         """An object in bronze; without `admit` its notification is late."""
@@ -135,16 +136,37 @@ def test_an_object_that_is_a_whole_dump_replaces_from_its_own_place_on(client: A
     assert [at.split(".")[0] for _, at in world.replacing] == [place(SECOND), place(SECOND + DAY)]
 
 
-def test_a_generation_ends_with_its_marker_unless_an_object_is_set_aside(client: Any) -> None:
+@pytest.mark.parametrize("state", [items.QUARANTINED, items.PARKED])
+def test_a_generation_ends_with_its_marker_unless_an_object_is_set_aside(client: Any, state: str) -> None:
     world = World(client, GENERATION)
     world.put("x/a.csv", SECOND)
     world.put("_SUCCESS", SECOND + 9_000)
     world.run()
     assert world.replacing == [("drop/_SUCCESS", "")]
-    world.admit(world.put("x/b.csv", SECOND, admit=False), items.QUARANTINED)
+    world.admit(world.put("x/b.csv", SECOND, admit=False), state)
     again = world.put("_SUCCESS", SECOND + 19_000)
     world.run()
     assert world.lane.state_of(again) == "quarantined" and len(world.replacing) == 1
+
+
+@pytest.mark.parametrize("by_marker", [True, False])
+def test_a_dump_of_two_generations_deletes_none_of_its_own_rows(client: Any, by_marker: bool) -> None:
+    world = World(client, FOLDER, marker=MARKER if by_marker else "")
+    world.put("1/a.csv", SECOND)
+    world.run()
+    raised = replace(world.rule, generation=1)
+    world.lane.file.content = configuration(rules=[raised], linger_s=2)
+    if by_marker:
+        world.put("1/b.csv", SECOND + 5_000)
+    ends = world.put("1/_SUCCESS" if by_marker else "2/a.csv", SECOND + DAY)
+    world.run()
+    assert world.lane.state_of(ends) == ("quarantined" if by_marker else "committed") and not world.replacing
+    assert "drop/1/a.csv was merged under an earlier" in world.lane.events("dump_refused")[0]["error"]
+    again = [world.put(f"1/{name}", SECOND + 2 * DAY) for name in ("a.csv", "b.csv", "_SUCCESS") if by_marker]
+    world.lane.bronze = {id: at for id, at in world.lane.bronze.items() if at >= SECOND + DAY and id != ends}
+    world.run()
+    assert world.lane.states(again) == ({"committed": 3} if by_marker else {})
+    assert bool(world.replacing) is by_marker
 
 
 def test_a_folder_without_markers_is_complete_once_a_later_one_begins(client: Any) -> None:

@@ -20,7 +20,6 @@ from sluice_formats.decode import decode, schemas_of
 from sluice_spark.merge.plan import plan_read
 
 TABLE = config("id", position="at")
-BY_PATHS = config("id", change=ChangeRule(row="new", order=("seq",)))
 FORMS: dict[str, Any] = {
     "iso": lambda at: f"{datetime(2024, 5, 6, tzinfo=timezone.utc) + timedelta(milliseconds=at):%Y-%m-%dT%H:%M:%S.%fZ}",
     "s": lambda at: str(1_714_953_600 + at // 1_000),
@@ -48,29 +47,6 @@ def merged(*batches: list[SeenObject], table: TableConfig = TABLE) -> Watched:
     return judged_in_turn(batches, table)
 
 
-def of_paths(name: str, *values: Any) -> SeenObject:
-    """The same of changes that a rule's paths order."""
-    table, one = BY_PATHS, replace(item("json"), key=f"t/{name}")
-    body = lines(*({"new": {"id": number}, "seq": value} for number, value in enumerate(values)))
-    schemas, _ = schemas_of(body, "json", table)
-    read = decode(body, one, batch_plan(table, *schemas, scanned=one).plan)
-    assert not read.rows
-    return read.seen
-
-
-@pytest.mark.parametrize("after", ["iso", "s", "ms", "us"])
-@pytest.mark.parametrize("before", ["iso", "s", "ms", "us"])
-def test_an_order_of_paths_in_another_form_than_the_tables_is_parked(before: str, after: str) -> None:
-    first, later = of_paths("a", FORMS[before](1_001)), of_paths("b", FORMS[after](9_001))
-    for batches in ([[first], [later]], [[first, later]]):
-        result = merged(*batches, table=BY_PATHS)
-        assert (list(result.parked) == [later.object]) is (before != after)
-    both = of_paths("c", FORMS[before](1_001), FORMS[after](9_001))
-    assert bool(merged([both], table=BY_PATHS).refused) is ("iso" in {before, after} and before != after)
-    counted = of_paths("d", "0/16B374D8", 5 * 10**9)
-    assert not merged([counted], [of_paths("e", 7 * 10**9)], table=BY_PATHS).parked
-
-
 @pytest.mark.parametrize("one_batch", [False, True])
 @pytest.mark.parametrize("after", FORMS)
 @pytest.mark.parametrize("before", FORMS)
@@ -90,6 +66,30 @@ def test_positions_of_another_form_than_the_tables_are_parked(before: str, after
 def test_positions_as_numbers_are_parked_alike(before: str, after: str) -> None:
     first, later = (seen(form, int(FORMS[form](1_001)), kind="long") for form in (before, after))
     assert list(merged([first], [later]).parked) == [later.object]
+
+
+BY_PATHS = config(change=ChangeRule(row="row", before="old", order=("at", "seq")))
+
+
+def seen_by_paths(name: str, *values: Any, table: TableConfig = BY_PATHS) -> SeenObject:
+    body = lines(*({"row": {"id": number}, "at": value, "seq": 1} for number, value in enumerate(values)))
+    at = item("json", key=f"t/{name}", offset=int(name, 36))
+    schemas, _ = schemas_of(body, "json", table)
+    return decode(body, at, batch_plan(table, *schemas, scanned=at).plan).seen
+
+
+@pytest.mark.parametrize("after", FORMS)
+@pytest.mark.parametrize("before", FORMS)
+def test_orders_by_paths_of_another_form_are_parked_alike(before: str, after: str) -> None:
+    first, later = seen_by_paths("a", FORMS[before](1_001)), seen_by_paths("b", FORMS[after](9_001))
+    result = merged([first], [later], table=BY_PATHS)
+    same = before == after or frozenset((before, after)) in ONE_FORM
+    assert list(result.parked) == ([] if same else [later.object])
+    assert merged([first, later], table=BY_PATHS).parked.keys() == result.parked.keys()
+    both = seen_by_paths("c", FORMS["iso"](1_001), FORMS["ms"](9_001))
+    assert list(merged([both], table=BY_PATHS).refused) == [both.object]
+    counted = seen_by_paths("d", "0/16B374D8", 5 * 10**9)
+    assert not merged([counted], [seen_by_paths("e", 7 * 10**9)], table=BY_PATHS).parked
 
 
 def test_positions_of_two_forms_in_one_object_refuse_it() -> None:

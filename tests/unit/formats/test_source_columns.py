@@ -11,6 +11,7 @@ from support.shapes import batch_plan
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
+from sluice.changes.source_tables import Floors, parts_of
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
 from sluice.config.values import SOURCE_COLUMNS
@@ -51,6 +52,20 @@ def read(schema: dict[str, Any], records: list[dict[str, Any]], config: TableCon
     planned = batch_plan(config, schema)
     decoded = decode(avro_object(schema, records), ITEM, replace(planned.plan, **plan))
     return [row for batch in decoded.batches for row in batch.to_pylist()], decoded.rows, planned
+
+
+@pytest.mark.parametrize(("key", "alive"), [(("__name", "id"), ["us"]), (("__db", "id"), [])])
+def test_a_truncate_on_one_of_two_servers_that_the_key_names_leaves_the_others_rows(
+    key: tuple[str, ...], alive: list[str]
+) -> None:
+    records = [wrapped("c", {"id": 1, "v": "a"}, **{**PLACE, "name": name}) for name in ("us", "eu")]
+    truncate = wrapped("t", None, **{**PLACE, "name": "eu"})
+    truncate["source"]["lsn"] = 9
+    rows, bad, _ = read(envelope(*WORDS), [*records, truncate], replace(CONFIG, record_key=key), sources=True)
+    floors = Floors().raised((row[hidden.SOURCE], row[hidden.POSITION]) for row in rows if row[hidden.OP] == "t")
+    left = [row for row in rows if row[hidden.OP] == "c" and row[hidden.POSITION] > floors.of(row[hidden.SOURCE])]
+    assert not bad and [name for name, row in zip(("us", "eu"), rows) if row in left] == alive
+    assert {tuple(parts_of(row[hidden.SOURCE])) for row in rows} == {("d", "public", "t")}
 
 
 PLACE = {"name": "srv", "db": "d", "schema": "public", "table": "t"}

@@ -57,6 +57,7 @@ class ChangeRule:
         _ORDER_VALUE,
         "What orders the changes of a row: whole numbers, times in ISO 8601, PostgreSQL's LSNs; one path or two.",
         default_text="the Kafka offset, or the object's name",
+        fixed=True,
     )
     listed: str | None = setting(
         None, _PATH_VALUE, "The list of changes in a record; the other paths then begin in each of them.", key="list"

@@ -141,10 +141,11 @@ def told_apart(changes: DataFrame, *, stored: DataFrame, config: TableConfig, ta
 
     `stored` has the table's columns. Compares the changes of each object with the stored rows of its key, and with
     the other versions of the key in the batch, by number (`sluice.changes.recurring_keys`). A record that carries
-    its Kafka coordinates is compared by itself: sinks divide a log into objects anew.
+    its Kafka coordinates is compared by itself: sinks divide a log into objects anew. Rows that an object itself wrote
+    are its own whatever they hold: a rule may store their values otherwise now.
     """
     is_row = ~F.coalesce(quoted(hidden.OP).isin(hidden.TRUNCATE, hidden.MESSAGE), F.lit(False))
-    arrived = _compared(changes.where(is_row), target, quoted(hidden.OBJECT).alias(_VERSION))
+    arrived = _compared(changes.where(is_row), target).drop(_MARK)
     keys = arrived.select(_KEY).distinct()
     held = _compared(_beginning_with(keys, stored).where(~quoted(hidden.DELETED)), target)
     held = held.join(F.broadcast(keys), _KEY, "left_semi")
@@ -162,7 +163,7 @@ def is_taken_anew() -> SparkColumn:
     return F.regexp_extract(quoted(hidden.ROW), ROW_PARTS, 3) != FIRST
 
 
-def _compared(rows: DataFrame, target: StructType, *more: SparkColumn) -> DataFrame:
+def _compared(rows: DataFrame, target: StructType) -> DataFrame:
     """The parts of the rows' identities and a hash of what they hold, as the table's types have it."""
     present, row = set(rows.columns), quoted(hidden.ROW)
     values: list[SparkColumn] = []
@@ -179,9 +180,9 @@ def _compared(rows: DataFrame, target: StructType, *more: SparkColumn) -> DataFr
     return rows.select(
         F.regexp_extract(row, ROW_PARTS, 1).alias(_KEY),
         F.regexp_extract(row, ROW_PARTS, 2).cast("decimal(20,0)").alias(_NUMBER),
-        F.regexp_extract(row, ROW_PARTS, 3).alias(_MARK) if not more else F.lit(None).cast("string").alias(_MARK),
+        F.regexp_extract(row, ROW_PARTS, 3).alias(_MARK),
         F.xxhash64(F.lit(0), *values, F.lit(""), log_place).alias(_VALUES),
-        *more,
+        quoted(hidden.OBJECT).alias(_VERSION),
     )
 
 
@@ -224,9 +225,11 @@ def _marks_of_objects(arrived: DataFrame, held: DataFrame) -> DataFrame:
         whole = beside.join(sides, [_KEY, _NUMBER]).where(F.col("wanted") == F.col("other"))
         for row in whole.groupBy("one", "other").agg(*counts).collect():
             heads[(row["one"], row["other"])] = SharedNumbers(row["common"], row["no"])
+    written = held.join(arrived.select(_KEY, _VERSION).distinct(), [_KEY, _VERSION]).groupBy(_VERSION, _MARK).count()
+    own = {row[_VERSION]: row[_MARK] for row in written.orderBy("count").collect()}
     marks: dict[str, str] = {}
     for key, of_key in versions.items():
-        marks.update(marks_of_versions(of_key, stored.get(key, ()), heads))
+        marks.update(marks_of_versions(of_key, stored.get(key, ()), heads, own))
     marks_by_version = [(version, mark) for version, mark in marks.items() if mark]
     return session.createDataFrame(marks_by_version, f"{_VERSION} string, {_MARK} string")
 
@@ -234,8 +237,10 @@ def _marks_of_objects(arrived: DataFrame, held: DataFrame) -> DataFrame:
 def _marks_of_records(arrived: DataFrame, held: DataFrame) -> DataFrame:
     place = [_KEY, _NUMBER]
     same = held.groupBy(*place, _VALUES).agg(F.min(_MARK).alias("same"))
+    written = held.groupBy(*place, _VERSION).agg(F.min(_MARK).alias("written"))
     taken = held.groupBy(*place).agg(F.max(F.col(_MARK) == FIRST).alias("taken"))
-    beside = arrived.drop(_MARK).join(same, [*place, _VALUES], "left").join(taken, place, "left")
+    beside = arrived.join(same, [*place, _VALUES], "left").join(taken, place, "left")
+    beside = beside.join(written, [*place, _VERSION], "left").withColumn("same", F.coalesce("written", "same"))
     of_place = Window.partitionBy(*place)
     first = F.min(F.when(F.col("same").isNull(), F.col(_VALUES))).over(of_place)
     is_first = ~F.coalesce(F.col("taken"), F.lit(False)) & (F.col(_VALUES) == first)

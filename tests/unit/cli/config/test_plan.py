@@ -162,6 +162,7 @@ def test_a_table_without_rows_still_asks_about_what_stops_objects():
 
 def test_taking_a_risk_back_is_none():
     rules = {"gender": {"in": ["Male"]}}
+    assert risk_of("history", True, False) is not None and risk_of("history", False, "log") is None
     assert risk_of("expect.columns", rules, {}) is None and risk_of("expect.columns", {}, rules) is not None
     assert [risk_of(key, old, new) for key, old, new in [("paused", True, False), ("time_travel", 24, 48)]] == [
         None

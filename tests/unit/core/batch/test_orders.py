@@ -9,7 +9,8 @@ import pytest
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.orders import OrderMark, fields_of
 from sluice.changes.log_restart import SeenObject
-from sluice.changes.position import ARRIVAL, NAMED, OFFSET_ONLY, POSTGRES
+from sluice.changes.position import ARRIVAL, NAMED, OFFSET_ONLY, POSTGRES, encode_arrival, place_of_object
+from sluice.config.key_pattern import named_by
 from sluice.config.table import TableConfig
 
 CONFIG = TableConfig("db.t", "db", "t", "x", ("id",))
@@ -119,6 +120,43 @@ def test_positions_that_do_not_compare_wait_for_a_higher_generation(
     results = judged([first], [second]) if apart else judged([first, second])
     assert set(results[-1].parked) == ({second.object} if parked else set())
     assert not parked or "generation" in results[-1].parked[second.object]
+
+
+def named(text: str) -> SeenObject:
+    name = named_by("(?P<order>.*)", text)
+    assert name is not None
+    place = place_of_object(text, 1_764_000_000_000, name.order)
+    return seen(text, kind=NAMED, partition=None, highest=encode_arrival(0, place, 3))
+
+
+@pytest.mark.parametrize(
+    ("names", "parked"),
+    [
+        (("20261102", "2026-11-03"), True),  # would lose to all dumps before it, and so would all later ones
+        (("20261102T093000Z", "2026-11-02"), True),
+        (("20261102093000", "20261103"), True),
+        (("1793611800000", "1793698200"), True),  # milliseconds, seconds
+        (("1793611800", "year=2026/month=11/day=4"), True),
+        (("2026-11-03", "20261102"), True),  # would win though it is older
+        (("20261102", "2026-11-01"), False),  # loses, and is older
+        (("2026-11-01", "20261102"), False),
+        (("2026-11-02", "2026-11-1"), False),
+        (("20261102T0930Z", "20261103"), False),
+        (("2026-11", "2026-12-01"), False),
+        (("9", "10"), False),
+        (("20261399", "2026-11-03"), False),  # no date
+        (("2026", "20261102"), False),
+    ],
+)
+@pytest.mark.parametrize("apart", [False, True])
+def test_dates_of_names_in_another_form_wait_for_a_higher_generation(
+    names: tuple[str, str], parked: bool, apart: bool
+) -> None:
+    first, second = map(named, names)
+    results = judged([first], [second]) if apart else judged([first, second])
+    assert list(results[-1].parked) == ([second.object] if parked else [])
+    raised = TableConfig("db.t", "db", "t", "x", ("id",), generation=1)
+    assert not watched(results[-1].watch, [second], raised).parked
 
 
 def test_a_table_merged_before_orders_were_watched_is_known_by_its_marks() -> None:

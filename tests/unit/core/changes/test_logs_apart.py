@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from sluice.batch.kafka_watch import KafkaWatch, watched
+from sluice.batch.kafka_watch import KafkaWatch, is_of_one_log, watched
 from sluice.changes.log_restart import LOGS_KEPT, Mark, SeenObject, judge
 from sluice.changes.position import POSTGRES, encode
 from sluice.config.table import TableConfig
@@ -44,6 +45,34 @@ def test_a_log_of_several_that_restarts_is_parked_alone() -> None:
     later = [seen(80, GB, 90, "a"), seen(90, 2 * GB + 99, 91, "b"), seen(100, GB + 9, 92, "a")]
     judged = judge(marks, later, generation=0)
     assert sorted(judged.parked) == ["o100", "o80"] and judged.marks[0].restarted_at is None
+
+
+@pytest.mark.parametrize(
+    ("items", "settings", "one"),
+    [
+        (IN_TURNS, {}, False),
+        ([replace(item, servers=("7",)) for item in IN_TURNS], {}, True),  # databases of one server
+        ([replace(item, servers=(f"{at % 2}",)) for at, item in enumerate(IN_TURNS)], {}, False),
+        ([], {}, False),
+        (IN_TURNS, {"position": "at"}, True),
+        ([replace(item, log=None) for item in IN_TURNS[::2]], {"merged": True, "record_key": ("id",)}, True),
+        ([replace(item, log=None) for item in IN_TURNS], {"merged": True, "record_key": ("id",)}, False),
+        (
+            [replace(item, log=None, topic=f"x{at % 2}") for at, item in enumerate(IN_TURNS)],
+            {"merged": True, "record_key": ("id",)},
+            False,
+        ),
+        ([replace(item, log=None) for item in IN_TURNS], {"record_key": ("id",)}, True),
+    ],
+)
+def test_rows_of_several_logs_do_not_compare_with_a_floor(
+    items: list[SeenObject], settings: dict[str, Any], one: bool
+) -> None:
+    config = replace(CONFIG, **settings)
+    watch = KafkaWatch()
+    for item in items:
+        watch = watched(watch, [item], config).watch
+    assert is_of_one_log(watch, config) is one
 
 
 def test_an_object_of_several_logs_is_compared_with_none() -> None:

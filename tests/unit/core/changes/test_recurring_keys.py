@@ -54,6 +54,12 @@ def test_the_rows_are_those_of_each_version_that_no_other_continues_in_any_order
         assert merged([dict(order[:2]), dict(order[1:])]) == Counter(expected), "some come again"
 
 
+def test_a_version_of_which_the_table_has_rows_is_that_object_whatever_they_hold() -> None:
+    differ = {("v", FIRST): SharedNumbers(3, 3)}  # a rule masks a column since
+    assert marks_of_versions(["v"], [FIRST], differ) == {"v": mark_of("v")}
+    assert marks_of_versions(["v"], [FIRST], differ, {"v": FIRST}) == {"v": FIRST}
+
+
 def test_a_row_is_known_by_its_key_its_number_and_the_mark_of_its_object() -> None:
     mark = mark_of("bronze/a#1?versionId=2")
     assert parts_of("bronze/a#0000000001@ab#0000000007") == ("bronze/a#0000000001@ab", 7, FIRST)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from sluice.config.rules.change_rule import ChangeRule
 from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused
 
@@ -50,6 +51,16 @@ def test_the_name_of_a_history_table_is_fixed_once_it_was_written():
     assert by_default.history_table.table == "sales.orders_history"
     named = replace(TABLE, history="order_log").history_table
     assert (named.table, named.database, named.name) == ("sales.order_log", "sales", "order_log")
+
+
+def test_the_paths_that_order_changes_are_fixed():
+    by_time, by_number = (replace(TABLE, change=ChangeRule(row="row", order=(path,))) for path in ("at", "seq"))
+    kept = json.loads(json.dumps(by_time.pinned))
+    for may in (by_time, TABLE):
+        refuse_changes(may, kept)
+    with pytest.raises(ChangeRefused, match="change.order is at and would become seq"):
+        refuse_changes(by_number, kept)
+    refuse_changes(by_number, TABLE.pinned)  # of a release that didn't keep them
 
 
 def test_what_may_change_in_place_does_and_a_table_without_data_takes_anything():
