@@ -47,7 +47,6 @@ def _adjusted(character: str) -> str:
 
 
 def not_a_column(name: str) -> str:
-    """Why a name can't be a table's column."""
     return f"{name!r} is not a column name (letters of ASCII, digits and _)"
 
 

@@ -11,17 +11,14 @@ BEGUN, FINISHED = "rebuild.json", "finished.json"
 
 
 def manifests_prefix(lane: str) -> str:
-    """Prefix of the manifests of a lane."""
     return f"{PREFIX}/manifests/{lane}/"
 
 
 def manifest_key(lane: str, batch: str) -> str:
-    """Key of a batch's manifest."""
     return f"{manifests_prefix(lane)}{batch}.json"
 
 
 def outcome_key(batch: str, table: str) -> str:
-    """Key of the outcome of one table's part of a batch."""
     return f"{PREFIX}/outcomes/{batch}/{table}.json"
 
 
@@ -60,5 +57,4 @@ def replaced_prefix(table: str, at: int) -> str:
 
 
 def schema_key(fingerprint: str) -> str:
-    """Key of a writer schema."""
     return f"{PREFIX}/schemas/{fingerprint}.avsc"

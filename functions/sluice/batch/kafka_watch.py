@@ -121,7 +121,6 @@ class KafkaWatch:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> KafkaWatch:
-        """Read the result of `to_dict`."""
         marks = {int(partition): Mark.from_dict(mark) for partition, mark in values.get("marks", {}).items()}
         records = {int(name): FirstRecord(*record) for name, record in values.get("first_records", {}).items()}
         lost = LostChanges(*values["lost"]) if "lost" in values else None

@@ -111,7 +111,6 @@ def decoded(text: str | None) -> dict[str, Any] | None:
 
 
 def column_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
-    """Describe how the columns of two view documents differ."""
     old = {column["name"]: column["type"] for column in (before or {}).get("columns", ())}
     new = {column["name"]: column["type"] for column in after["columns"]}
     summary = [f"adds {name} {kind}" for name, kind in new.items() if name not in old]

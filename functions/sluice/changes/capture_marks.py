@@ -29,7 +29,6 @@ class Vocabulary:
 
     @property
     def words(self) -> frozenset[str]:
-        """All of them."""
         return self.deletions | self.before | self.others
 
 

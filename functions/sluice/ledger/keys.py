@@ -34,7 +34,6 @@ def object_partition(bucket: str, key: str) -> str:
 
 
 def object_key(identity: ObjectId) -> Key:
-    """An object's item."""
     beside = f">{identity.also_for}" if identity.also_for else ""  # no version has this character
     return {"pk": object_partition(identity.bucket, identity.key), "sk": identity.version + beside}
 
@@ -66,7 +65,6 @@ def lane_partition(lane: str) -> str:
 
 
 def lane_key(lane: str) -> Key:
-    """A lane's item."""
     return {"pk": lane_partition(lane), "sk": "lane"}
 
 
@@ -95,12 +93,10 @@ PART_PREFIX = "table#"
 
 
 def part_key(batch: str, table: str) -> Key:
-    """One table's part of a batch."""
     return {"pk": batch_partition(batch), "sk": f"{PART_PREFIX}{table}"}
 
 
 def table_key(table: str) -> Key:
-    """A table's item."""
     return {"pk": f"table#{table}", "sk": "table"}
 
 
@@ -120,7 +116,6 @@ def gathering_key() -> Key:
 
 
 def run_key(run_id: str) -> Key:
-    """A run's item."""
     return {"pk": f"run#{run_id}", "sk": "run"}
 
 
@@ -150,7 +145,6 @@ def standstill_key() -> Key:
 
 
 def counter_key(name: str) -> Key:
-    """A counter."""
     return {"pk": f"counter#{name}", "sk": "counter"}
 
 

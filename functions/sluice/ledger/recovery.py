@@ -34,7 +34,6 @@ class EndState:
 
 
 def end_states(outcome: Outcome, objects: Iterable[ObjectId]) -> dict[ObjectId, EndState]:
-    """The end state of each object of a part."""
     errors = {error.object: error for error in outcome.quarantined}
     rows = {row.object: row for row in outcome.quarantined_rows}
     parked = {error.object: error for error in outcome.parked}
@@ -84,7 +83,6 @@ class KnownTable:
     totals: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def after(self, outcome: Outcome, part: TablePart, ends: Mapping[ObjectId, EndState]) -> KnownTable:
-        """The state after one more part is settled."""
         totals = Counter(self.totals)
         totals.update(counts_of(outcome, ends))
         if outcome.state != COMMITTED_PART:
@@ -114,7 +112,6 @@ class Recovered:
     raced: int = 0
 
     def plus(self, other: Recovered) -> Recovered:
-        """The sum of both."""
         return Recovered(*map(add, astuple(self), astuple(other)))
 
 

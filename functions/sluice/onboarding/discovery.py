@@ -91,7 +91,6 @@ class Proposal:
 
     @property
     def choices(self) -> Mapping[str, Choice]:
-        """The decisions of the rule by its keys."""
         made = {"table": self.table, "record_key": self.record_key, "partition_by": self.partition_by}
         return made if self.position is None else {**made, "position": self.position}
 

@@ -78,7 +78,6 @@ class TopicSample:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The source tables of the rows."""
         return tuple(sorted({row.source for row in self.rows if row.source is not None}))
 
 

@@ -135,7 +135,6 @@ class RowSchema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The column names in order."""
         return tuple(column.name for column in self.columns)
 
     def column(self, name: str) -> Column | None:
@@ -172,7 +171,6 @@ def json_column(
 
 
 def array_column(name: str, element: Column, nullable: bool) -> Column:
-    """An array of `element`."""
     return Column(
         name,
         ARRAY,

@@ -79,7 +79,6 @@ def next_pause_s(pause_s: int) -> int:
 
 
 def by_table(requests: Sequence[ServiceRequest]) -> dict[tuple[str, str], dict[str, ServiceRequest]]:
-    """Requests by lane and table, then by service."""
     requests_by_table: dict[tuple[str, str], dict[str, ServiceRequest]] = {}
     for request in requests:
         requests_by_table.setdefault((request.lane, request.table), {})[request.service] = request

@@ -63,7 +63,6 @@ class TableActivity:
     services: Mapping[str, ServiceFacts] = field(default_factory=dict, hash=False)
 
     def service(self, name: str) -> ServiceFacts:
-        """The facts of one service."""
         return self.services.get(name, NOTHING_KNOWN)
 
 

@@ -62,11 +62,9 @@ class ServiceReport:
 
     @property
     def seconds(self) -> float:
-        """Duration in seconds."""
         return self.ms / 1000
 
     def plus(self, other: ServiceReport) -> ServiceReport:
-        """The sum of this and a later slice."""
         more = {name: self.more.get(name, 0) + other.more.get(name, 0) for name in sorted({*self.more, *other.more})}
         counts = {of.name: getattr(self, of.name) + getattr(other, of.name) for of in fields(self) if of.default == 0}
         return ServiceReport(**counts, instant=other.instant or self.instant, more=more)

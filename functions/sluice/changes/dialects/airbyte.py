@@ -78,7 +78,6 @@ class Airbyte:
         return isinstance(data, dict) or isinstance(data, str) and data.startswith("{")
 
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
-        """The change."""
         data = record.get(_DATA, record)
         captured = reading.parse(data) if isinstance(data, str) else data
         row = {name: value for name, value in captured.items() if not _is_metadata(name)}

@@ -116,7 +116,6 @@ class Exports(JsonOnly):
         return _is_typed(record.get("Keys")) and _INCREMENTAL.recognises(record)
 
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
-        """The item or the change."""
         if "Item" not in record:
             return _INCREMENTAL.changes(record, reading)
         return [{**made, "op": SNAPSHOT_READ} for made in _FULL.changes(record, reading)]

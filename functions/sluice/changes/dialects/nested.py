@@ -222,7 +222,6 @@ class ChangePaths:
 
     @property
     def shapes(self) -> tuple[frozenset[str], ...]:
-        """The fields of every record."""
         return (self.fields,)
 
     def typed(self, names: Collection[str]) -> TypedForm | None:

@@ -27,7 +27,6 @@ class ChangeEvents(JsonOnly):
     shapes: tuple[frozenset[str], ...] = tuple(frozenset(path.split(".")[:1]) for path in (_HEADER, *_AROUND))
 
     def recognises(self, record: Record, *, named: bool = False) -> bool:
-        """Whether a record has the header of a change."""
         event = _event(record)
         ids, kind = at(event, f"{_HEADER}.recordIds"), at(event, f"{_HEADER}.changeType")
         return isinstance(ids, list) and isinstance(kind, str) and all(isinstance(id, str) for id in ids)

@@ -37,7 +37,6 @@ class CellsOfColumns(JsonOnly):
         return bool(cells) and all(isinstance(cell, dict) and cell.keys() == _CELL | self.beside for cell in cells)
 
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
-        """The change with plain rows."""
         before, after = (_row(record.get(side)) for side in ("before", "after"))
         source = record["source"] if isinstance(record["source"], dict) else {}
         # Its places in the log are text of a tablet's: the Kafka offset orders the changes of a row.
@@ -70,7 +69,6 @@ class NamedEnvelopes(JsonOnly):
         return any(at(record, f"{around}source.connector") == self.connector for around in self.around)
 
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
-        """The change. Raises UnusableSchema."""
         return [self.made(record)]
 
 
