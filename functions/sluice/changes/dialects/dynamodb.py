@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.changes.dialects.nested import ChangePaths, JsonOnly, Reading, Record, at, placed, whole
+from sluice.changes.dialects.nested import CaptureDialect, ChangePaths, Reading, Record, at, placed, whole
 from sluice.changes.hidden_columns import CREATE, DELETE, SNAPSHOT_READ, UPDATE
 from sluice.errors import UnusableSchema
 
@@ -103,7 +103,7 @@ _STREAM = ChangePaths(
 
 
 @dataclass(frozen=True)
-class Exports(JsonOnly):
+class Exports(CaptureDialect):
     """The dialect of exports, full and incremental."""
 
     name: str = "dynamodb_export"
@@ -128,7 +128,7 @@ def _is_typed(item: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Streams(JsonOnly):
+class Streams(CaptureDialect):
     """The dialect of streams; a record may be a list of changes, as Lambda functions take them."""
 
     name: str = "dynamodb_stream"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.changes.dialects.nested import SENT, JsonOnly, Reading, Record, at, change, placed, whole
+from sluice.changes.dialects.nested import SENT, CaptureDialect, Reading, Record, at, change, placed, whole
 from sluice.changes.hidden_columns import CREATE, DELETE, UPDATE
 from sluice.errors import UnusableSchema
 
@@ -20,7 +20,7 @@ _OPERATIONS = {"CREATE": CREATE, "UNDELETE": CREATE, "UPDATE": UPDATE, "DELETE":
 
 
 @dataclass(frozen=True)
-class ChangeEvents(JsonOnly):
+class ChangeEvents(CaptureDialect):
     """The dialect: the fields of a record that changed beside a header, with the ids of all records of the change."""
 
     name: str = "salesforce"
