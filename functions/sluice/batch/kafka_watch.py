@@ -13,10 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
-from sluice.batch.column_units import judge_units
+from sluice.batch.comparability import FormMark, SourceMark, judge_forms, judge_sources, judge_units
 from sluice.batch.orders import SHORT, OrderMark, Place, judge_order, may_be_out_of_order, place_of, short
-from sluice.batch.position_forms import FormMark, judge_forms
-from sluice.batch.sources import SourceMark, judge_sources
 from sluice.changes.log_restart import (
     Mark,
     SeenObject,

@@ -16,8 +16,8 @@ from pyspark.sql.types import StructType
 
 from sluice.batch.kafka_watch import KafkaWatch, watched
 from sluice.batch.manifest import ManifestObject
-from sluice.batch.merged_again import merged_again
 from sluice.batch.outcome import HISTORY_CHANGES
+from sluice.batch.part_counts import merged_again
 from sluice.changes import hidden_columns as hidden
 from sluice_formats.records import ReaderPlan
 from sluice_spark.hudi.facts import TableFacts
