@@ -135,6 +135,7 @@ class Kept(NamedTuple):
     made: Callable[[Mapping[int, Any]], Any] | None = None
 
 
+_NOTHING = Kept({})
 _COLUMN_METADATA = Kept({field: None for field in (1, 2, 3, 4, 5, 6, 7, 9, 11)})
 _COLUMN_CHUNK = Kept({3: _COLUMN_METADATA}, _chunk)
 _ROW_GROUP = Kept({1: _COLUMN_CHUNK, 2: None})
@@ -233,14 +234,7 @@ class _Reader:
         elif kind == _BINARY:
             self._pass(self._varint())
         elif kind == _STRUCT:
-            while True:
-                head = self._data[self.at]
-                self.at += 1
-                if head == 0:
-                    return
-                if not head >> 4:
-                    self._varint()
-                self._skip_field(head & 0x0F, depth + 1)
+            self.struct(_NOTHING, depth + 1)
         elif kind in (_LIST, _SET):
             inner, size = self._list()
             for _ in range(size):
