@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from sluice.admission.routing import is_full_load
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
+from sluice.changes.capture_marks import is_marked_deleted
 from sluice.changes.position import OFFSET_ONLY, among_ties, encode_arrival, encode_rows, of_snapshot, tie_of
 from sluice.changes.source_tables import source_table
 from sluice.config.placeholders import Placeholders, placeholders
@@ -36,7 +37,6 @@ from sluice_formats.arrow_columns import (
     raw_array,
 )
 from sluice_formats.captures.rows import MarkedRows, capture_positions, marked_rows
-from sluice_formats.checks.deletion_keys import is_marked_deleted
 from sluice_formats.checks.expectations import first_failure
 from sluice_formats.checks.stored_keys import check_folder_texts, check_key_texts, check_key_times
 from sluice_formats.errors import NoCoordinates, NullRecordKey, UnexpectedValue, UnsupportedOperation

@@ -256,6 +256,11 @@ def _in_the_form_of(operations: Sequence[str]) -> str:
 TRUE, FALSE = frozenset("true t 1 yes y".split()), frozenset("false f 0 no n".split())  # as writers write them
 
 
+def is_marked_deleted(value: Any) -> bool:
+    """Whether a value of Debezium's mark (`__deleted`) says that the row was deleted."""
+    return value != "false" and str(value).lower() in TRUE
+
+
 def other_deletions(column: str, texts: Iterable[str | None], values: Collection[str]) -> tuple[str, ...]:
     """The deletions of a column that a rule doesn't name among its `values`.
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from sluice.changes import hidden_columns as hidden
-from sluice.changes.capture_marks import TRUE
+from sluice.changes.capture_marks import is_marked_deleted
 from sluice.changes.keyless_deletion import DeletionColumns, seen_null, without_key
 from sluice.changes.position import OFFSET_ONLY, POSTGRES
 from sluice.config.table import TableConfig
@@ -17,11 +17,6 @@ from sluice_formats.errors import DeleteWithoutKey
 from sluice_formats.records import BrokenRecord, Chunk, Record
 
 _IMAGE = "BI_"  # of DMS's transformation add-before-image-columns, by its documentation's examples
-
-
-def is_marked_deleted(value: Any) -> bool:
-    """Whether a value of Debezium's mark (`__deleted`) says that the row was deleted."""
-    return value != "false" and str(value).lower() in TRUE
 
 
 def keyless_set_aside(chunk: Chunk, first: int, config: TableConfig) -> Chunk:

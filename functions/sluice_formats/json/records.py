@@ -23,7 +23,7 @@ from sluice.errors import EmptyObject, SluiceError
 from sluice.schema.avro import MESSAGES, WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
 from sluice.schema.capture_order import moment_count, moment_nanos
-from sluice.schema.columns import TIMESTAMP_MICROS, TIMESTAMP_MILLIS, TIMESTAMP_NANOS, ZONED_TIMESTAMP
+from sluice.schema.columns import DATE, SEMANTIC_TYPES, TIMESTAMP_KINDS, TIMESTAMP_NANOS, ZONED_TIMESTAMP
 from sluice.schema.connect import avro_form
 from sluice.schema.meaning import NUMBER_TEXT, timestamp_text
 from sluice.schema.temporal import days_of
@@ -154,13 +154,6 @@ def _understood(text: str, shape: WriterForm) -> tuple[WriterSchema, RecordForm]
 
 
 _Convert = Callable[[Any], Any]
-_DATES = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
-_MOMENTS = {
-    "io.debezium.time.Timestamp": TIMESTAMP_MILLIS,
-    "io.debezium.time.MicroTimestamp": TIMESTAMP_MICROS,
-    "io.debezium.time.NanoTimestamp": TIMESTAMP_NANOS,
-}
-_ZONED = "io.debezium.time.ZonedTimestamp"
 _WRITTEN = re.compile(r"[+-]?\d{4,9}-\d\d-\d\dT.*(?:Z|[+-]\d\d:\d\d)|-?infinity", re.S)  # as Debezium writes it
 MAX_EXPONENT = 400  # of a number that becomes a decimal: more can't fit, and 10 ** 10**9 takes forever
 
@@ -205,16 +198,16 @@ class RecordForm:
             return bytes_reader(avro) if self._untyped else _octets
         if base in ("float", "double"):
             return _float
+        kind = SEMANTIC_TYPES.get((base, avro.get("connect.name", "")))
         if base in ("int", "long"):
-            if self._untyped and avro.get("connect.name") in _MOMENTS:
-                kind = _MOMENTS[avro["connect.name"]]
-                return lambda value: moment_count(_fourteen_digits(value) or str(_integer(value)), kind)
-            return _days if avro.get("connect.name") in _DATES else _integer
+            if self._untyped and kind in TIMESTAMP_KINDS:
+                return lambda value: moment_count(_fourteen_digits(value) or str(_integer(value)), str(kind))
+            return _days if kind == DATE else _integer
         if base == "boolean":
             return _boolean
         if avro.get("connect.name") == METADATA:
             return None
-        if base == "string" and self._untyped and avro.get("connect.name") == _ZONED:
+        if self._untyped and kind == ZONED_TIMESTAMP:
             return _moment
         if base == "string":
             return _text if avro.get("connect.name") in (JSON_TEXT, NUMBER_TEXT) else _string
