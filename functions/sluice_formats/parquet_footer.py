@@ -86,9 +86,8 @@ def read_footer(tail: bytes, whole: bool) -> Footer:
         metadata = {pair[1]: pair.get(2) for pair in file_metadata.get(5) or ()}
         schema = _written(metadata) or avro_form(file_metadata[2])
         chunks = tuple(chunk for group in groups for chunk in group[1])
-        return Footer(
-            schema, int(file_metadata[3]), sum(int(group[2]) for group in groups), chunks, _calendar(metadata)
-        )
+        calendar = writer_calendar({key: metadata[key] or b"" for key in CALENDAR_KEYS & metadata.keys()})
+        return Footer(schema, int(file_metadata[3]), sum(int(group[2]) for group in groups), chunks, calendar)
     except (DamagedThrift, KeyError, TypeError, AttributeError, IndexError, ValueError, RecursionError) as error:
         raise DamagedParquet("The Parquet footer can't be read", cause=repr(error)[:200]) from error
 
@@ -111,10 +110,6 @@ def _chunk(column: Mapping[int, Any]) -> ColumnChunk:
         int(described[7]),
         path[0] if described[1] == INT96 else None,
     )
-
-
-def _calendar(metadata: Mapping[bytes, Any]) -> WriterCalendar:
-    return writer_calendar({key: metadata[key] or b"" for key in CALENDAR_KEYS & metadata.keys()})
 
 
 def _written(values: Mapping[bytes, Any]) -> dict[str, Any] | None:

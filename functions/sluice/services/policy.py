@@ -43,9 +43,6 @@ class ServiceFacts:
     open: bool = False
 
 
-NOTHING_KNOWN = ServiceFacts()
-
-
 @dataclass(frozen=True)
 class Due:
     """A service that is due on a table, and the reason for the log."""
@@ -82,7 +79,7 @@ def earliest(service: str, facts: ServiceFacts, policy: ServicePolicy) -> int:
 def _reason(
     service: str, state: TableState, services: Mapping[str, ServiceFacts], config: TableConfig, now: int
 ) -> str | None:
-    facts, policy = services.get(service, NOTHING_KNOWN), config.services
+    facts, policy = services.get(service, ServiceFacts()), config.services
     if facts.open or not applies_to(service, config) or now < earliest(service, facts, policy):
         return None
     if service == CATALOG:

@@ -77,9 +77,7 @@ def _of_stream(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     return {**source, **({"table": table} if table else {}), **placed(time if number is None else number)}
 
 
-_FULL = ChangePaths(
-    "dynamodb_export", frozenset(("Item",)), row="Item", place=_of_export, decoded=_item, operation="", operations={}
-)
+_FULL = ChangePaths("dynamodb_export", frozenset(("Item",)), row="Item", place=_of_export, decoded=_item)
 _INCREMENTAL = ChangePaths(
     "dynamodb_export",
     frozenset(("Metadata", "Keys")),
