@@ -26,7 +26,7 @@ from sluice.names import counted
 from sluice.schema import columns as kinds
 from sluice.schema.avro import WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
-from sluice.schema.capture_order import moment_count, moment_nanos
+from sluice.schema.capture_order import INFINITE_TEXTS, clock_count, moment_count, moment_nanos
 from sluice.schema.columns import Column
 from sluice.schema.meaning import NANOS, timestamp_text
 from sluice.schema.temporal import days_of
@@ -40,6 +40,7 @@ from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_ro
 _BLOCKS = 8  # a block of text takes up to so many times its size as columns of short values
 _QUOTE, _BACKSLASHED = b'"', b'\\"'
 _CELL = 200  # characters that an error quotes
+csv.field_size_limit(2**31 - 1)  # not Python's 128 KiB: the length of a row is limited below
 
 
 def csv_records(body: bytes, schema: str | None, form: CsvForm, limits: Limits, shape: WriterForm = None) -> Records:
@@ -51,11 +52,12 @@ def csv_records(body: bytes, schema: str | None, form: CsvForm, limits: Limits, 
     if schema is None:
         raise SchemaNotInferred("The object was read before its schema was made")
     text = without_mark(unpacked(body, most_text(limits)))
-    _check_quotes(text, form)
+    _check_open_quotes(text, form)
     text = unescaped(text, form)
     if not text.endswith((b"\n", b"\r")):
         text += b"\n"  # without it Arrow takes an empty last value for quoted
     columns = csv_columns(text, form, limits)
+    _check_closed_quotes(text, form)
     if len(columns.names) == 1 and columns.in_first_row:
         text = text.lstrip(b"\r\n")
     return Records(
@@ -64,22 +66,34 @@ def csv_records(body: bytes, schema: str | None, form: CsvForm, limits: Limits, 
     )
 
 
-def _check_quotes(text: bytes, form: CsvForm) -> None:
-    """Raise NotCsv for quotes that Arrow takes without a word: one that is open, or escaped where no rule says so."""
+def _check_open_quotes(text: bytes, form: CsvForm) -> None:
+    """Raise NotCsv for a quote that is open at the end, which Arrow takes without a word."""
     if text.count(_QUOTE) % 2 if form.escape is None else has_open_quote(text, form.escape):
         raise NotCsv("The object has an odd number of quotes: it ends within a value, or a quote in one isn't doubled")
-    if form.escape is None and _BACKSLASHED in text:
-        try:  # slower, and strict where Arrow isn't
-            lines = io.TextIOWrapper(io.BytesIO(text), "utf-8", errors="replace", newline="")
-            for _ in csv.reader(lines, delimiter=form.delimiter, strict=True):
-                pass
-        except csv.Error as error:
-            raise NotCsv(
-                "A quote follows a backslash, and is not doubled",
-                cause=str(error)[:_CELL],
-                next_step="Add `csv: {escape: '\\'}` to the table's rule and push it, then `sluice quarantine retry "
-                "--code not_csv`",
-            ) from error
+
+
+def _check_closed_quotes(text: bytes, form: CsvForm) -> None:
+    """Raise NotCsv for text behind a closing quote, which Arrow drops: of a value that is copied as it is, or where
+    quotes are escaped and no rule says so.
+    """
+    is_escaped = form.escape is None and _BACKSLASHED in text
+    other = b'[^"\r\n' + re.escape(form.delimiter.encode()) + b"]"
+    between = b'"(?:(?<=' + other + b'")|(?<="""))(?=' + other + b")"
+    if not is_escaped and not re.search(between, text):
+        return
+    try:  # slower, and strict where Arrow isn't
+        lines = io.TextIOWrapper(io.BytesIO(text), "utf-8", errors="replace", newline="")
+        for _ in csv.reader(lines, delimiter=form.delimiter, strict=True):
+            pass
+    except csv.Error as error:
+        if not is_escaped:
+            raise NotCsv("Text follows the closing quote of a value", cause=str(error)[:_CELL]) from error
+        raise NotCsv(
+            "A quote follows a backslash, and is not doubled",
+            cause=str(error)[:_CELL],
+            next_step="Add `csv: {escape: '\\'}` to the table's rule and push it, then `sluice quarantine retry "
+            "--code not_csv`",
+        ) from error
 
 
 def _chunks(
@@ -239,9 +253,13 @@ def _reader(avro: Mapping[str, Any], column: Column | None) -> _Reader | None:
     if kind in kinds.TIMESTAMP_KINDS:
         return lambda text: moment_count(text, kind)
     if kind in kinds.TIME_KINDS:
-        return lambda text: int(text) if _WHOLE.fullmatch(text) else _clock_nanos(text) // NANOS[kind]
+        return lambda text: (
+            clock_count(int(text), kind) if _WHOLE.fullmatch(text) else _clock_nanos(text) // NANOS[kind]
+        )
     if kind == kinds.ZONED_TIMESTAMP:
-        return lambda text: timestamp_text(moment_nanos(text), kinds.TIMESTAMP_NANOS)
+        return lambda text: (
+            text if text in INFINITE_TEXTS else timestamp_text(moment_nanos(text), kinds.TIMESTAMP_NANOS)
+        )
     if avro.get("logicalType") == "decimal":
         decimal = decimal_reader(avro)
         # base64 of a declared `base64 decimal` goes through as it is.
@@ -254,7 +272,7 @@ def _reader(avro: Mapping[str, Any], column: Column | None) -> _Reader | None:
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _INFINITE = frozenset(("NaN", "Infinity", "-Infinity", "inf", "-inf"))  # the last as Python writes them
-_CLOCK = re.compile(r"(-?)([0-9]{1,3}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?")
+_CLOCK = re.compile(r"(-?)([0-9]{1,3}):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,9}))?)?")
 _TRUE, _FALSE = frozenset(("true", "t", "1")), frozenset(("false", "f", "0"))
 
 

@@ -15,6 +15,7 @@ from sluice.config.table import TableConfig
 from sluice.errors import EmptyObject
 from sluice.names import stored_name
 from sluice.schema.avro import metadata_names
+from sluice.schema.limits import MAX_NAME
 from sluice_formats.errors import CsvWithoutHeader, NotCsv, begins_as
 from sluice_formats.gzip import unpacked_head
 from sluice_formats.json.schema import told_type
@@ -92,7 +93,7 @@ def csv_columns(text: bytes, form: CsvForm, limits: Limits) -> CsvColumns:
     if form.columns:
         is_header = sorted(first) == sorted(form.columns)  # then its own order counts
         return CsvColumns(tuple(first) if is_header else form.columns, is_header)
-    value = next((name for name in first if not name.strip() or _VALUE.fullmatch(name.strip())), None)
+    value = next((it for it in first if not it.strip() or len(it) > MAX_NAME or _VALUE.fullmatch(it.strip())), None)
     if value is not None:
         raise CsvWithoutHeader(
             f"The first row has {value[:100]!r}, which names no column", names=[name[:100] for name in first[:20]]

@@ -27,6 +27,7 @@ from sluice.changes.position import (
     ARRIVAL,
     MYSQL,
     NAMED,
+    NUMBER,
     OFFSET_DIGITS,
     OFFSET_ONLY,
     binlog_base,
@@ -41,7 +42,14 @@ from sluice.config.values import source_column
 from sluice.errors import ExpansionLimit, Incompatible, OtherSourceTable, SluiceError, Unordered, UnusableSchema
 from sluice.names import stored_name
 from sluice.schema.avro import WriterForm, WriterSchema
-from sluice.schema.capture_order import highest_by_form, is_lsn, place_form, position_places, says_no_unit
+from sluice.schema.capture_order import (
+    highest_by_form,
+    is_lsn,
+    place_form,
+    place_of_number,
+    position_places,
+    says_no_unit,
+)
 from sluice.schema.concealment import Concealment, ruled, without_values
 from sluice.schema.made_columns import with_source_columns, with_source_values
 from sluice.schema.meaning import WITHOUT_UNIT, stored_unit
@@ -98,8 +106,8 @@ def is_scanned(format: str, form: WriterForm) -> bool:
     return format in (JSON, CSV) or text_field(form, format) is not None
 
 
-def schemas_of(body: bytes, format: str, config: TableConfig) -> tuple[list[dict[str, Any]], bool]:
-    """The schemas of a scanned object's records in Avro form, and whether records carry none of their own.
+def schemas_of(body: bytes, format: str, config: TableConfig, key: str = "") -> tuple[list[dict[str, Any]], bool]:
+    """The schemas in Avro form of the records of a scanned object, `key`, and whether these carry none of their own.
 
     Raises what `json_schemas` and `csv_schema` raise.
     """
@@ -108,7 +116,7 @@ def schemas_of(body: bytes, format: str, config: TableConfig) -> tuple[list[dict
         if format == CSV and lines is None:
             return [csv_schema(body, config)], True
         body = body if lines is None else lines
-        translate = translator(config.dialect, config.known_dialects, _reading(config))
+        translate = translator(config.dialect, config.known_dialects, _reading(config, key))
         try:
             return json_schemas(
                 body, config.json_types, config.limits, config.unavailable_value, config.shape, translate
@@ -214,7 +222,8 @@ class _Reading:
         self._newest: int | None = None
         self._logs, self._servers, self._source_tables = set[str](), set[str](), set[str]()
         self._sources: set[tuple[str, ...]] = set()
-        self._places: list[tuple[str, ...]] = [()] * len(plan.config.position_columns)
+        ways = len(plan.config.position_columns) or bool(plan.config.change.order)
+        self._places: list[tuple[str, ...]] = [()] * ways
         self._units: set[tuple[str, str]] = set()
         self._of_records: dict[int, tuple[int, int]] = {}  # by Kafka partition the lowest and the highest offset
         self._of_first: int | None = None  # the first record's own offset
@@ -329,7 +338,12 @@ class _Reading:
 
     def _take_places(self, writer: WriterSchema, batch: pa.RecordBatch, records: Sequence[dict[str, Any]]) -> None:
         """Add the places of position columns in which a writer may change the unit or the form of values."""
-        columns = [writer.row.column(name) for name in self.plan.config.position_columns]
+        ordering = self.plan.config.position_columns
+        if self._places and not ordering and writer.meta.position.kind == NUMBER:
+            positions = batch.column(batch.schema.get_field_index(hidden.POSITION)).to_pylist()
+            numbers = (int(position.split(".", 2)[1]) for position in positions)
+            self._places = [highest_by_form((*self._places[0], *map(place_of_number, numbers)))]
+        columns = [writer.row.column(name) for name in ordering]
         without_unit = [
             column is not None
             and says_no_unit(column)

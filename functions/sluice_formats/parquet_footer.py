@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Callable, NamedTuple
 
 from sluice.config.json_types import JSON_TEXT
-from sluice.errors import SchemaTooComplex, UnusableSchema
+from sluice.errors import SchemaTooComplex, UnsupportedType, UnusableSchema
+from sluice.schema.avro_types import NamedTypes
 from sluice.schema.columns import INT96 as INT96_NAME
 from sluice.schema.limits import MAX_NAME, parse_schema
 from sluice.schema.writer_calendar import CALENDAR_KEYS, PROLEPTIC, WriterCalendar, writer_calendar
@@ -27,6 +28,7 @@ MAX_FOOTER_BYTES = 4 * 1024**2
 MAX_VALUES, MAX_KEPT = 1_000_000, 100_000
 # Keys under which the sinks' Parquet writer (parquet-avro, AvroWriteSupport) keeps its schema; the second is older.
 _AVRO_KEYS = (b"parquet.avro.schema", b"avro.schema")
+_WRITER_OF_AVRO = b"parquet-mr"
 _UNREADABLE_CODECS = {3: "LZO"}
 # parquet.thrift: values of the enumerations Type and Encoding.
 INT96, BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY = 3, 6, 7
@@ -84,7 +86,9 @@ def read_footer(tail: bytes, whole: bool) -> Footer:
         file_metadata, _ = decode_struct_at(tail[-length:-TAIL_BYTES], 0, _FILE)
         groups: list[Mapping[int, Any]] = file_metadata.get(4, [])
         metadata = {pair[1]: pair.get(2) for pair in file_metadata.get(5) or ()}
-        schema = _written(metadata) or avro_form(file_metadata[2])
+        schema = _written(metadata)
+        if schema is None or not file_metadata.get(6, b"").startswith(_WRITER_OF_AVRO):
+            schema = _agreeing(schema, avro_form(file_metadata[2]))
         chunks = tuple(chunk for group in groups for chunk in group[1])
         calendar = writer_calendar({key: metadata[key] or b"" for key in CALENDAR_KEYS & metadata.keys()})
         return Footer(schema, int(file_metadata[3]), sum(int(group[2]) for group in groups), chunks, calendar)
@@ -123,6 +127,50 @@ def _written(values: Mapping[bytes, Any]) -> dict[str, Any] | None:
     return None
 
 
+def _agreeing(written: dict[str, Any] | None, own: dict[str, Any]) -> dict[str, Any]:
+    """The Avro schema of a file's metadata, with the file's `own` columns where they aren't, or no longer, as it says.
+
+    pyarrow writes the metadata of the file that it read into the next one, whatever became of the columns.
+    """
+    if written is None:
+        return own
+    types, own_types = NamedTypes(written), NamedTypes(own)
+    added = {field["name"]: field for field in own["fields"]}
+    fields = []
+    for field in written["fields"]:
+        there = added.pop(field["name"], field)
+        fields.append(field if there is field or _agree(field["type"], there["type"], types, own_types) else there)
+    return {**written, "fields": [*fields, *added.values()]}
+
+
+def _agree(written: Any, own: Any, types: NamedTypes, own_types: NamedTypes, *, nested: bool = False) -> bool:
+    """Whether values of a file's `own` type may be of the Avro type `written`."""
+    try:
+        one, other = types.non_null(written, "")[0], own_types.non_null(own, "")[0]
+    except UnsupportedType:  # which refuses the object
+        return True
+    said, logical = str(one.get("logicalType")).removeprefix("local-"), other.get("logicalType")
+    if not nested and logical in _TIMESTAMPS and said in _TIMESTAMPS:  # a column's values are read in the unit written
+        return True
+    if logical is not None and (logical, other.get("scale", 0)) != (said, one.get("scale", 0)):
+        return False
+    members, of_other = _members(one), _members(other)
+    return (
+        _AS_PARQUET.get(one["type"], one["type"]) == other["type"]
+        and members.keys() == of_other.keys()
+        and all(_agree(kind, of_other[name], types, own_types, nested=True) for name, kind in members.items())
+    )
+
+
+def _members(kind: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {field["name"]: field["type"] for field in kind.get("fields", ())}
+    return fields or {key: kind[key] for key in ("items", "values") if key in kind}
+
+
+_AS_PARQUET = {"fixed": "bytes", "enum": "string"}
+_TIMESTAMPS = frozenset(("timestamp-millis", "timestamp-micros", "timestamp-nanos"))
+
+
 class Kept(NamedTuple):
     """The fields of a struct that are kept, each with what is kept of it (None: all), and what the struct becomes."""
 
@@ -135,7 +183,7 @@ _COLUMN_METADATA = Kept({field: None for field in (1, 2, 3, 4, 5, 6, 7, 9, 11)})
 _COLUMN_CHUNK = Kept({3: _COLUMN_METADATA}, _chunk)
 _ROW_GROUP = Kept({1: _COLUMN_CHUNK, 2: None})
 _SCHEMA_ELEMENT = Kept({field: None for field in (1, 3, 4, 5, 6, 7, 8, 10)})
-_FILE = Kept({2: _SCHEMA_ELEMENT, 3: None, 4: _ROW_GROUP, 5: None})
+_FILE = Kept({2: _SCHEMA_ELEMENT, 3: None, 4: _ROW_GROUP, 5: None, 6: None})
 
 # https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)

@@ -9,7 +9,7 @@ import json
 import uuid
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Callable
 
@@ -21,7 +21,7 @@ from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit
 from sluice.schema import columns as kinds
 from sluice.schema.avro import WriterForm, WriterSchema, read_writer_schema
-from sluice.schema.columns import Column
+from sluice.schema.columns import Column, RowSchema
 from sluice.schema.limits import weight_of
 from sluice.schema.writer_calendar import PROLEPTIC, WriterCalendar, rebaser
 from sluice_formats.checks.parquet_pages import measured
@@ -52,17 +52,13 @@ def _understood(schema: str, shape: WriterForm) -> WriterSchema:
 
 def _chunks(body: bytes, footer: Footer, writer: WriterSchema, schema: str, limits: Limits) -> Iterator[Chunk]:
     uuids = _uuids(schema)
-    stored_columns = {column.written_name: column for column in writer.row.columns}
-    if writer.typed is not None:
-        stored_columns = {}
-    elif writer.dialect.sides is not None:
-        stored_columns = {
-            side: kinds.json_column(side, True, "record", fields=writer.row.columns) for side in writer.dialect.sides
-        }
     far: Mapping[str, list[int]] | None = None
     first = 0
     try:
-        names = set(pq.read_schema(pa.BufferReader(body)).names)
+        own = pq.read_schema(pa.BufferReader(body))
+        names = set(own.names)
+        writer = _with_durations(writer, own)
+        stored_columns = _stored_columns(writer)
         written = {field["name"] for field in json.loads(schema)["fields"]}
         if not written <= names:
             raise DamagedParquet(
@@ -85,6 +81,32 @@ def _chunks(body: bytes, footer: Footer, writer: WriterSchema, schema: str, limi
             first += batch.num_rows
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # damaged bytes: the same at every attempt
         raise DamagedParquet("The Parquet file's data can't be read", cause=str(error)[:200]) from error
+
+
+def _stored_columns(writer: WriterSchema) -> dict[str, Column]:
+    """The columns of a file by the writer's names, with their types as its schema says them."""
+    if writer.typed is not None:
+        return {}
+    if writer.dialect.sides is not None:
+        return {
+            side: kinds.json_column(side, True, "record", fields=writer.row.columns) for side in writer.dialect.sides
+        }
+    return {column.written_name: column for column in writer.row.columns}
+
+
+def _with_durations(writer: WriterSchema, own: pa.Schema) -> WriterSchema:
+    """The writer's schema with the unit of Arrow's durations, which only its own schema in the file tells.
+
+    Parquet has plain numbers for them. pandas writes nanoseconds, and from release 3 on microseconds.
+    """
+    units = {field.name: field.type.unit for field in own if pa.types.is_duration(field.type)}
+    columns = (
+        replace(column, kind=kinds.DURATION_NANOS if units[column.written_name] == "ns" else kinds.DURATION_MICROS)
+        if column.written_name in units and column.kind == kinds.LONG
+        else column
+        for column in writer.row.columns
+    )
+    return replace(writer, row=RowSchema(tuple(columns))) if units else writer
 
 
 def _calendar(footer: Footer, name: str, kind: pa.DataType) -> WriterCalendar:
@@ -179,6 +201,8 @@ def _as_written(column: pa.Array, written: Column | None, is_uuid: bool, calenda
     unit = _UNITS.get(written.kind) if written is not None else None
     if unit is not None and pa.types.is_timestamp(column.type) and column.type.unit != unit:
         column = column.cast(pa.timestamp(unit, column.type.tz))
+    if written is not None and written.kind == kinds.DURATION_MICROS and pa.types.is_duration(column.type):
+        column = column.cast(pa.duration("us"))
     raw = raw_values(column)
     rebase = rebaser(written, calendar) if calendar and written is not None else None
     if rebase is not None:

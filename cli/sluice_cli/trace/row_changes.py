@@ -232,7 +232,7 @@ def _schemas(body: bytes, item: ManifestObject, config: TableConfig) -> list[str
     if item.format == MARKER:
         return []
     if is_scanned(item.format, config.form):
-        schemas, was_inferred = schemas_of(body, item.format, config)
+        schemas, was_inferred = schemas_of(body, item.format, config, item.key)
         used: Sequence[Any] = agreed(schemas, {}) if was_inferred else schemas
     elif item.format == PARQUET:
         used = [read_footer(body, True).schema]

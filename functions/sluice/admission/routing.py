@@ -42,7 +42,7 @@ _LENSES = re.compile(r"(?P<topic>.+)\((?P<partition>[0-9]{1,9})_(?P<offset>[0-9]
 _LENSES_OFFSET = re.compile(
     r"(?P<offset>[0-9]{8,18}|[0-9]{1,18}(?=_))(_[0-9]{1,19}_[0-9]{1,19}([^0-9()./][^()./]{0,63})?)?"
 )
-_LENSES_FOLDERS = re.compile(r"(?:.*/)?(?P<topic>[^/]+)/(?P<partition>[0-9]{1,12})")
+_LENSES_FOLDERS = re.compile(r"(?:.*/)?(?P<topic>[^/]+)/(?P<partition>0*[0-9]{1,5})")  # 202611 is no partition
 _PARTITION = re.compile(r"partition=([0-9]{1,9})")
 # After the topic, which a folder above repeats: Confluent's name with another `file.delim`. The default padding of
 # ten digits tells it from a date.

@@ -1,7 +1,8 @@
 """Refuses or parks objects whose values don't compare with their table's.
 
-They are changes of another source table, values of columns with another unit or form of their text, and values of a
-rule's `position` in another form: those of one form alone compare.
+They are changes of another source table, values of columns with another unit or form of their text, and values of
+what orders changes by a rule (`position`, the first path of `change.order`) in another form: those of one form alone
+compare.
 """
 
 from __future__ import annotations
@@ -112,7 +113,8 @@ def judge_forms(
     Parked are objects whose values have another unit or form than the table's: they would sort before, or after, all
     of the table's rows. Refused are those that hold two forms. Numbers that may count anything are never judged.
     """
-    highest = [""] * len(config.position_columns)
+    names = config.position_columns or config.change.order[:1]
+    highest = [""] * len(names)
     if before is not None and before.generation == config.generation and len(before.highest) == len(highest):
         highest = list(before.highest)
     parked: dict[str, str] = {}
@@ -121,17 +123,17 @@ def judge_forms(
         forms = [{str(place_form(place)): place for place in places} for places in item.places]
         mixed = next((own for own in forms if len(own) > 1 and _are_certain(own)), None)
         if mixed is not None:
-            name = config.position_columns[forms.index(mixed)]
+            name = names[forms.index(mixed)]
             texts = " and ".join(sorted(mixed))
             refused[item.object] = Unordered(
-                f"The position column {name} holds {texts} in one object, which don't compare",
+                f"{name}, which orders changes, holds {texts} in one object, which don't compare",
                 field=name,
                 value=texts,
                 next_step="Let the source write one unit, or one form of time, in every row, and upload the object "
                 "again; discard this one",
             )
             continue
-        for name, own, held in zip(config.position_columns, forms, highest):
+        for name, own, held in zip(names, forms, highest):
             table_form = place_form(held) if held else None
             is_timed = table_form not in (None, NO_UNIT) and not {str(table_form), NO_UNIT} & own.keys()
             if is_timed and any(years_between(held, place) <= _MOST_YEARS for place in own.values()):
@@ -157,7 +159,7 @@ def _are_certain(forms: dict[str, str]) -> bool:
 
 def _describe(name: str, own: str, held: str) -> str:
     return (
-        f"the position column {name} holds {own}, and in the table's rows {held}, which don't compare; let the source "
-        "write the former form again, and run `sluice quarantine discard` for these objects; or, if all later changes "
-        "have the new form, raise the table's `generation` in tables.yaml and run `sluice config push`"
+        f"{name}, which orders changes, holds {own}, and in the table's rows {held}, which don't compare; let the "
+        "source write the former form again, and run `sluice quarantine discard` for these objects; or, if all later "
+        "changes have the new form, raise the table's `generation` in tables.yaml and run `sluice config push`"
     )

@@ -79,7 +79,7 @@ _BY_COLUMN: Mapping[str, Vocabulary] = {
     "sdc_operation_type": _words("2", "", "1 3 4 5 6 7 8", "2"),  # StreamSets
     "_change_type": _DIFFERENCES,
     "mz_diff": _words("-1", "-1", "1", "-1"),
-    "_sign": _words("-1", "", "1", "-1"),  # ClickHouse
+    "_sign": _words("-1", "-1", "1", "-1"),  # ClickHouse
     "dml_action": _words("delete", "before before_update", "insert after update after_update after_insert", "DELETE"),
     "type": _words(  # SingleStore's OBSERVE
         "delete", "", "insert update beginsnapshot commitsnapshot begintransaction committransaction", "Delete"
@@ -90,7 +90,7 @@ _BY_COLUMN: Mapping[str, Vocabulary] = {
     "_value_kind": _words("3", "1", "0 2", "3"),  # Paimon
     "change_code": _words("2", "", "0 1 3", "2"),  # DataStage
     "mz_state": _words("delete", "", "insert update upsert key_violation", "delete"),  # Materialize's sinks
-    "_tp_delta": _words("-1", "", "1", "-1"),  # Timeplus
+    "_tp_delta": _words("-1", "-1", "1", "-1"),  # Timeplus
     "__rowmarker__": _words("2", "", "0 1 4", "2"),  # Microsoft Fabric's open mirroring
     **dict.fromkeys(  # SAP's extractors: a reverse image takes the row back
         ("recordmode", "_0recordmode"), Vocabulary(frozenset("dr"), frozenset("x"), frozenset(("", *"nay")))
@@ -162,6 +162,11 @@ def mark_text(value: Any) -> str | None:
     return str(value) if isinstance(value, (str, int)) else None
 
 
+def _word(text: str | None) -> str:
+    """A word of a vocabulary: in lower case, without the spaces of a text of fixed length."""
+    return (text or "").strip().lower()
+
+
 def vocabulary(column: str) -> Vocabulary | None:
     """The words of a column of operations; None for a column of another name."""
     name = stored_name(column).lower()
@@ -190,13 +195,13 @@ def _apparent_words(column: str) -> Vocabulary:
 def may_mark(column: str, value: Any) -> bool:
     """Whether a column with such a value may be one of operations, whatever its name is (`deletion_marks`)."""
     words = _apparent_words(column)
-    return isinstance(value, (str, bytes)) and (words is _OPERATIONS or (mark_text(value) or "").lower() in words.words)
+    return isinstance(value, (str, bytes)) and (words is _OPERATIONS or _word(mark_text(value)) in words.words)
 
 
 def says_operation(field: str, value: Any) -> bool:
     """Whether a field of metadata says what a change does: by its name, and a word of one of the captures."""
     words = _apparent_words(field)
-    return words is not _ANYWHERE and isinstance(value, str) and value.lower() in words.words
+    return words is not _ANYWHERE and isinstance(value, str) and _word(value) in words.words
 
 
 def marking_columns(names: Iterable[str]) -> tuple[str, ...]:
@@ -215,15 +220,15 @@ def deletion_marks(column: str, values: Collection[Any], *, named: bool = True) 
     texts = {mark_text(value) for value in values if value is not None}
     flag = _flag(column) if named else None
     if flag is not None:
-        return tuple(sorted(text for text in texts if text and text.lower() in flag)) or flag
+        return tuple(sorted(text for text in texts if text and _word(text) in flag)) or flag
     marks = operations_marking(texts, vocabulary(column) if named else None)
     return _apparently_marking(_apparent_words(column), texts) if marks is None else marks
 
 
 def _apparently_marking(words: Vocabulary, texts: Collection[str | None]) -> tuple[str, ...] | None:
     """The deletions among operations in a column by no known name; None where they may be data."""
-    lowered = {"" if text is None else text.lower() for text in texts}
-    deletions = tuple(sorted(text for text in texts if text is not None and text.lower() in words.deletions))
+    lowered = {_word(text) for text in texts}
+    deletions = tuple(sorted(text for text in texts if text is not None and _word(text) in words.deletions))
     if words is _OPERATIONS and any(len(text) > 2 for text in deletions):  # whatever the others are called
         return deletions
     letters = all(len(text) == 1 for text in lowered)
@@ -239,21 +244,21 @@ def operations_marking(texts: Collection[str | None], words: Vocabulary | None =
         words is None
         or len(listed) < len(texts)
         or not listed
-        or any(text.lower() not in words.words for text in listed)
+        or any(_word(text) not in words.words for text in listed)
     ):
         return None
-    deletions = tuple(sorted(text for text in listed if text.lower() in words.deletions))
+    deletions = tuple(sorted(text for text in listed if _word(text) in words.deletions))
     return deletions or (_in_the_form_of(listed) if words in (_COMMON, _LETTERS, _DIFFERENCES) else words.deletion,)
 
 
 def _in_the_form_of(operations: Sequence[str]) -> str:
     """What a deletion is called beside these operations."""
-    one = max(operations, key=len)
+    one = max(operations, key=len).strip()
     mark = "-D" if one[0] in "+-" else "DELETE" if len(one) > 1 else "D"
     return mark if one.upper() == one else mark.lower()
 
 
-TRUE, FALSE = frozenset("true t 1 yes y".split()), frozenset("false f 0 no n".split())  # as writers write them
+TRUE, FALSE = frozenset(("true", "t", "1", "yes", "y", "\1")), frozenset(("false", "f", "0", "no", "n", "\0"))
 
 
 def is_marked_deleted(value: Any) -> bool:
@@ -264,12 +269,13 @@ def is_marked_deleted(value: Any) -> bool:
 def other_deletions(column: str, texts: Iterable[str | None], values: Collection[str]) -> tuple[str, ...]:
     """The deletions of a column that a rule doesn't name among its `values`.
 
-    They are those of its capture, and the rule's in another case, or as another word for true or false.
+    They are those of its capture, and the rule's in another case, in a text of fixed length, or as another word or
+    byte for true or false.
     """
     words, named = vocabulary(column), {value.lower() for value in values}
     alike = (forms for forms in (TRUE, FALSE) if not named.isdisjoint(forms))
     deletions = named.union(() if words is None else words.deletions, *alike)
-    return tuple(sorted(text for text in texts if text and text.lower() in deletions and text not in values))
+    return tuple(sorted(text for text in texts if text and _word(text) in deletions and text not in values))
 
 
 def is_before_image(column: str, value: Any, row: Mapping[str, Any]) -> bool:
@@ -281,10 +287,10 @@ def is_before_image(column: str, value: Any, row: Mapping[str, Any]) -> bool:
     if not text:
         return False
     words = vocabulary(column) or _COMMON
-    if text.lower() in words.before:
+    if _word(text) in words.before:
         return True
     of_update = _OF_UPDATES.get(stored_name(column).lower())
-    if of_update is None or text.lower() not in words.deletions:
+    if of_update is None or _word(text) not in words.deletions:
         return False
     return any(
         stored_name(name).upper() == of_update and mark_text(flag) in ("true", "True", "TRUE")

@@ -58,12 +58,15 @@ def is_change_sequence(text: str) -> bool:
 
 
 def _sequence(text: str) -> str | None:
-    """The digits of a sequence number in 40 places, or as they are in AWS DMS's; None for any other text."""
+    """The digits of a sequence number in 40 places, or as they are in AWS DMS's; None for any other text.
+
+    They sort after every count (`_place`): DynamoDB's sequence numbers grow from 26 digits to 27.
+    """
     parts = _HYBRID_CLOCK.fullmatch(text)
     digits = parts[1] + parts[2] if parts else text
     if parts is None and not _LONG_NUMBER.fullmatch(digits):
         return None
-    return digits if len(digits) == _SEQUENCE_DIGITS else digits.zfill(40)
+    return digits if len(digits) == _SEQUENCE_DIGITS else f"2{digits:0>40}"
 
 
 def encode_capture_order(
@@ -168,6 +171,11 @@ def position_places(position: str, columns: int) -> list[str]:
     return ["" if place == _BEFORE else place for place in position.split(".")[1 : columns + 1]]
 
 
+def place_of_number(number: int) -> str:
+    """The place of a number by which a path orders changes, for its form; "" for one of more digits than times have."""
+    return f"{number + _BIAS:027d}" if number < _BIAS else ""
+
+
 def highest_by_form(places: Iterable[str]) -> tuple[str, ...]:
     """The highest place of each form among those that one column gives rows."""
     highest: dict[str, str] = {}
@@ -209,23 +217,55 @@ _COMPACT = re.compile(r"((?:19|20|21)\d\d)(\d\d)(\d\d)([01]\d|2[0-3])([0-5]\d)([
 _COMPACT_DAY = re.compile(r"(?:19|20|21)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")  # yyyyMMdd
 
 
+INFINITE_TEXTS = {"infinity": 2**63 - 1, "-infinity": -(2**63)}  # as PostgreSQL's COPY writes them
+_OF_FINER_UNITS = {
+    kind: [(_FROM // nanos, _TO // nanos) for nanos in _UNIT_NANOS.values() if nanos < NANOS[kind]]
+    for kind in kinds.TIMESTAMP_KINDS
+}
+
+
 def moment_count(text: str, kind: str) -> int:
     """The count of a kind's units of a point in time: in ISO 8601, as a count, or as yyyyMMddHHmmss. Raises ValueError.
 
     Fourteen digits that read as a date and a time are no count: that would be a moment of 1970, or of the year 2500.
-    Eight that read as a date are neither: as a count they would be a moment of the first day of 1970.
+    Eight that read as a date are neither: as a count they would be a moment of the first day of 1970. Nor is a count of
+    finer units from 2000 to 2100, which would be a moment from the year 31947 on.
     """
     if _COMPACT_DAY.fullmatch(text):
         raise ValueError(f"{text} is a date in digits, and no count of a timestamp")
+    if text in INFINITE_TEXTS:
+        return INFINITE_TEXTS[text]
     if not _WHOLE.fullmatch(text):
         return moment_nanos(text) // NANOS[kind]
     match = _COMPACT.fullmatch(text)
     if match is None:
-        return int(text)
+        count = int(text)
+        if any(first <= count < last for first, last in _OF_FINER_UNITS[kind]):
+            raise ValueError(f"{text} counts finer units than the type says")
+        return count
     try:
         return moment_nanos("{}-{}-{}T{}:{}:{}".format(*match.groups())) // NANOS[kind]
     except ValueError:  # no day of the calendar
         return int(text)
+
+
+_LONGEST_CLOCK_NANOS = 839 * 3_600 * 10**9  # MySQL's TIME ends with 838:59:59
+
+
+def clock_count(count: int, kind: str) -> int:
+    """The count of a kind's units of a time of day. Raises ValueError for one that counts finer units."""
+    if abs(count) * NANOS[kind] >= _LONGEST_CLOCK_NANOS:
+        raise ValueError(f"{count} is no time of day")
+    return count
+
+
+def day_count(count: int) -> int:
+    """The days since 1970 of a number that a rule alone calls a date. Raises ValueError for a date in digits, and for
+    seconds: as days they would be dates of years that few databases have.
+    """
+    if _COMPACT_DAY.fullmatch(str(count)) or _FROM <= count * 10**9 < _TO:
+        raise ValueError(f"{count} is no count of days")
+    return count
 
 
 def _count(column: Column, text: str) -> int:

@@ -22,8 +22,17 @@ from sluice.config.limits import Limits
 from sluice.errors import EmptyObject, SluiceError
 from sluice.schema.avro import MESSAGES, WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
-from sluice.schema.capture_order import moment_count, moment_nanos
-from sluice.schema.columns import DATE, SEMANTIC_TYPES, TIMESTAMP_KINDS, TIMESTAMP_NANOS, ZONED_TIMESTAMP
+from sluice.schema.capture_order import clock_count, day_count, moment_count, moment_nanos
+from sluice.schema.columns import (
+    DATE,
+    SEMANTIC_TYPES,
+    TIME_MICROS,
+    TIME_MILLIS,
+    TIME_NANOS,
+    TIMESTAMP_KINDS,
+    TIMESTAMP_NANOS,
+    ZONED_TIMESTAMP,
+)
 from sluice.schema.connect import avro_form
 from sluice.schema.meaning import NUMBER_TEXT, timestamp_text
 from sluice.schema.temporal import days_of
@@ -202,7 +211,11 @@ class RecordForm:
         if base in ("int", "long"):
             if self._untyped and kind in TIMESTAMP_KINDS:
                 return lambda value: moment_count(_fourteen_digits(value) or str(_integer(value)), str(kind))
-            return _days if kind == DATE else _integer
+            if self._untyped and kind in (TIME_MILLIS, TIME_MICROS, TIME_NANOS):
+                return lambda value: clock_count(_integer(value), str(kind))
+            if kind == DATE:
+                return _declared_days if self._untyped else _days
+            return _integer
         if base == "boolean":
             return _boolean
         if avro.get("connect.name") == METADATA:
@@ -256,7 +269,7 @@ def _octets(value: Any) -> bytes:
 
 
 _HEX = re.compile(r"(?:0[xX]|\\x)?((?:[0-9A-Fa-f]{2})*)")
-_BARE_HEX = re.compile(r"(?:0[xX])?(?:[0-9a-f]{4,}|[0-9A-F]{4,})")
+_BARE_HEX = re.compile(r"0[xX](?:[0-9A-Fa-f]{2})+|[0-9a-f]{4,}|[0-9A-F]{4,}")
 
 
 def bytes_reader(avro: Mapping[str, Any]) -> Callable[[Any], bytes]:
@@ -352,6 +365,10 @@ def _fits(form: RecordForm, kind: str, value: Any) -> bool:
 def _days(value: Any) -> int:
     """Days since 1970-01-01, from a number or an ISO 8601 date."""
     return _integer(value) if type(value) is not str else days_of(value)
+
+
+def _declared_days(value: Any) -> int:
+    return day_count(_integer(value)) if type(value) is not str else days_of(value)
 
 
 def _moment(value: Any) -> str:

@@ -121,7 +121,7 @@ def _scan(
     """One row per schema of the object, with the schema's text only where the task has not `sent` it before."""
     try:
         content = body()
-        schemas, inferred = read_or_refused(lambda: schemas_of(content, item.format, config))
+        schemas, inferred = read_or_refused(lambda: schemas_of(content, item.format, config, item.key))
     except SluiceError as error:
         if error.retriable:
             raise

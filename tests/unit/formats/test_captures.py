@@ -839,6 +839,36 @@ def test_a_list_of_changes_lies_at_a_path() -> None:
     assert rows_of({"events": []}, record, change=rule).refused == []
 
 
+# By default Spanner has the new values of the modified columns alone (OLD_AND_NEW_VALUES), and Supabase's messages lack
+# unchanged large values: https://cloud.google.com/spanner/docs/change-streams, .../guides/realtime/postgres-changes
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        (
+            "spanner_dataflow",
+            {
+                **{"commitTimestamp": "2026-11-28T09:00:00Z", "recordSequence": "00000000", "modType": "UPDATE"},
+                "mods": [{"keysJson": '{"id": "4"}', "newValuesJson": '{"name": "Dora"}'}],
+            },
+        ),
+        (
+            "supabase_realtime",
+            {
+                **{"type": "UPDATE", "commit_timestamp": "2026-11-28T09:00:00Z", "schema": "s", "table": "cust"},
+                **{"record": {"id": 4, "name": "Dora"}, "old_record": {"id": 4}},
+            },
+        ),
+    ],
+)
+def test_columns_that_a_products_updates_leave_out_stay(name: str, change: dict[str, Any]) -> None:
+    played = play(
+        {**objects_of(name), "topics/s.cust/partition=0/s.cust+0+0000000900.json": lines(change)},
+        rules(SAMPLES[name]["rule"]),
+    )
+    row = next(row for row in played.rows if str(row["id"]) == "4")
+    assert (row["name"], row["note"]) == ("Dora", "z"), played.reasons
+
+
 @pytest.mark.parametrize("value", ["soon", None, -1, 1.5, True, "9" * 41])
 def test_a_change_without_an_order_is_set_aside(value: Any) -> None:
     played = rows_of(path_change(1, "C", WIDE), path_change(value, "C", {**WIDE, "id": 2}), change=PATHS)
@@ -865,6 +895,21 @@ PARQUET_ROW = pa.struct([("id", pa.int64()), ("at", pa.timestamp("ms"))])
 def test_nothing_is_said_of_offsets_for_a_full_export_whose_folder_has_its_time() -> None:
     key = "topics/s.cust/AWSDynamoDB/01764230000000-a/data/x.json"
     assert not any("offset" in note for note in proposed({key: lines({"Item": typed(id=1)})}).notes)
+
+
+# In https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html the id of an export,
+# 01695097218000-d6299cbd, is its startTime, 04:20:18; exportToTime, until which it has changes, is 04:00:00.
+def test_a_full_export_loses_to_changes_between_its_time_and_its_begin() -> None:
+    began_ms = 1764230000000
+    folders = "topics/s.cust/AWSDynamoDB"
+    items = {
+        f"{folders}/0{began_ms}-a/data/x.json": lines({"Item": typed(id=1, name="as of its ExportTime")}),
+        f"{folders}/0{began_ms - 60_000}-b/data/x.json": lines({"Item": typed(id=1, name="of an earlier export")}),
+    }
+    assert [row["name"] for row in play(items, rules(PLAIN)).rows] == ["as of its ExportTime"]
+    change = exported(-600_000_000, NewImage=typed(id=1, name="ten minutes before its begin"))
+    items[f"{folders}/0{began_ms + 1}-c/data/y.json"] = lines(change)
+    assert [row["name"] for row in play(items, rules(PLAIN)).rows] == ["ten minutes before its begin"]
 
 
 def proposed(bodies: dict[str, bytes]) -> Proposal:

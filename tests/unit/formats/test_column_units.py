@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from itertools import product
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.builders import avro_object, change, flattened
 from support.shapes import config, item, lines
@@ -18,6 +21,7 @@ from sluice.changes.log_restart import SeenObject, joined
 from sluice.config.table import TableConfig
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode, schemas_of
+from sluice_formats.parquet_footer import read_footer
 from sluice_spark.merge.plan import PlannedRead, column_types, plan_read
 from sluice_spark.merge.rows import LeftToSpark, arrow_rows
 
@@ -169,6 +173,22 @@ def read_with(body: bytes, format: str, table: TableConfig, schema: Any) -> Seen
     read = decode(body, one, plan)
     assert not read.rows
     return read.seen
+
+
+# pandas 3 has microseconds where earlier releases had nanoseconds: https://pandas.pydata.org/docs/whatsnew/v3.0.0.html
+def test_durations_of_arrow_in_another_unit_are_refused() -> None:
+    def of_unit(unit: str) -> tuple[SeenObject, int]:
+        table = pa.table({"id": [1], "c": pa.array([timedelta(seconds=7)], pa.duration(unit))})
+        pq.write_table(table, body := io.BytesIO())
+        schema = read_footer(body.getvalue(), True).schema
+        plan = plan_read(config("id"), batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+        read = decode(body.getvalue(), replace(item("parquet"), key=f"t/{unit}"), plan)
+        return read.seen, read.batches[0].column("c")[0].as_py()
+
+    (nanos, in_nanos), (micros, in_micros), (millis, in_millis) = map(of_unit, ("ns", "us", "ms"))
+    assert (in_nanos, in_micros, in_millis) == (7 * 10**9, 7 * 10**6, 7 * 10**6)
+    assert list(watched(KafkaWatch(), [nanos, micros], config("id")).refused) == [micros.object]
+    assert not watched(KafkaWatch(), [micros, millis], config("id")).refused
 
 
 @pytest.mark.parametrize("avro_first", [True, False])

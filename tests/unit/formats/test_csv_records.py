@@ -18,7 +18,8 @@ from sluice.config.limits import Limits
 from sluice.config.table import TableConfig
 from sluice.config.values import MIB
 from sluice.errors import EmptyObject, ExpansionLimit, SchemaTooComplex, SluiceError, Unordered, UnusableSchema
-from sluice_formats.csv_text import check_head
+from sluice.schema.meaning import stored_value
+from sluice_formats.csv_text import check_head, csv_schema
 from sluice_formats.decode import Decoded, decode, schemas_of
 from sluice_formats.errors import CsvWithoutHeader, DeletionsUnmarked, NotCsv, RaggedCsv, TooManyBadRows
 
@@ -196,7 +197,7 @@ def test_a_row_of_another_length_refuses_the_object_with_its_number(text, row, f
         (b'id,v\n1,"a\n2,b\n', NotCsv, "odd number of quotes"),
         (b"id,id\n1,2\n", UnusableSchema, "unique"),
         (b"id,_hoodie_x\n1,2\n", UnusableSchema, "Sluice or Hudi"),
-        (b"id," + b"c" * 200_000 + b"\n", NotCsv, "first row can't be read"),
+        (b"id," + b"c" * 200_000 + b"\n", CsvWithoutHeader, "names no column"),
     ],
 )
 def test_what_is_not_csv_is_refused_with_the_reason(body, error, message):
@@ -281,5 +282,35 @@ def test_quotes_that_spark_escapes_need_the_rule_to_say_so():
     ]
 
 
+# AWS DMS with Rfc4180 off copies text as it is:
+# https://docs.aws.amazon.com/dms/latest/APIReference/API_S3Settings.html
+@pytest.mark.parametrize("escape", [None, "\\"])
+@pytest.mark.parametrize("value", ['"Hello" she said', '"abc" '])
+def test_text_behind_a_closing_quote_is_refused(value: str, escape: str | None) -> None:
+    assert isinstance(refused(f"id,v,w\n1,{value},x\n2,y,{value}\n", config(csv=CsvForm(escape=escape))), NotCsv)
+    assert picked(rows('id,v\n1,"a ""b"" c"\n2,a "b" c\n3,"""a"" b"\n'), "v") == [
+        ('a "b" c',),
+        ('a "b" c',),
+        ('"a" b',),
+    ]
+
+
+def test_a_long_value_in_quotes_may_hold_a_backslash_before_a_quote() -> None:
+    document = '{"a":"\\"' + "x" * 200_000 + '"}'
+    quoted = document.replace('"', '""')
+    assert picked(rows(f'id,v\n1,"{quoted}"\n'), "v") == [(document,)]
+
+
 def test_a_backslash_before_a_closing_quote_is_text():
     assert picked(rows('id,v\n1,"C:\\"\n'), "v") == [("C:\\",)]
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp_millis", "timestamp_micros", "timestamp_nanos", "zoned_timestamp"])
+def test_infinite_times_of_postgresqls_copy_are_null(kind: str) -> None:
+    table = config(json_types={"v": kind})
+    body = b"id,v\n1,infinity\n2,-infinity\n"
+    one, schema = item("csv"), csv_schema(body, table)
+    plan = batch_plan(table, schema, scanned=one).plan
+    read, column = decode(body, one, plan), next(column for column in plan.columns if column.name == "v")
+    values = [stored_value(row["v"], column) for batch in read.batches for row in batch.to_pylist()]
+    assert (values, read.rows) == ([None, None], [])

@@ -132,6 +132,32 @@ def test_eight_digits_of_a_date_are_no_count_of_a_timestamp(unit: str) -> None:
     assert not read(b"id,at\n1,20241306\n", "csv", table).rows  # no month: a count
 
 
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [
+        ("timestamp_millis", 1_714_953_600_000_000),
+        ("timestamp_micros", 1_714_953_600 * 10**9),
+        ("time_micros", 10 * 3_600 * 10**9),
+    ],
+)
+def test_a_count_of_finer_units_than_declared_is_refused(kind: str, count: int) -> None:
+    table = config(json_types={"id": "long", "at": kind})
+    for body, format in ((f"id,at\n1,{count}\n", "csv"), (f'{{"id":1,"at":{count}}}\n', "json")):
+        assert [row.code for row in read(body.encode(), format, table).rows] == ["undecodable_value"]
+
+
+@pytest.mark.parametrize("number", [20240506, 1_714_953_600])
+def test_a_date_in_digits_and_seconds_are_no_count_of_days(number: int) -> None:
+    table = config(json_types={"id": "long", "on": "date"})
+    read_rows = read(f'{{"id":1,"on":{number}}}\n{{"id":2,"on":19849}}\n'.encode(), "json", table)
+    assert ([row.code for row in read_rows.rows], values_of(read_rows, "on")) == (["undecodable_value"], [(19_849,)])
+
+
+def test_a_byte_of_sql_server_is_no_base64() -> None:
+    table = config(json_types={"id": "long", "v": "bytes"})
+    assert [row.code for row in read(b"id,v\n1,0x41\n2,QUI=\n", "csv", table).rows] == ["undecodable_value"]
+
+
 def test_whole_numbers_as_pandas_writes_them_beside_nulls_are_read() -> None:
     read_rows = read(b"id,n\n1,1.0\n2,\n3,3.0\n4,3.5\n", "csv", config(json_types={"id": "long", "n": "long"}))
     assert values_of(read_rows, "id", "n") == [(1, 1), (2, None), (3, 3)]

@@ -251,6 +251,38 @@ def test_deletions_under_another_word_than_the_rules_refuse_the_object():
     assert read("json", DeleteWhen(column="op_type", values=("D", "T")), *rows)[1]["__deleted"]
 
 
+# ClickHouse's CollapsingMergeTree has a row that cancels the former one, in any order beside the row after it:
+# https://clickhouse.com/docs/engines/table-engines/mergetree-family/collapsingmergetree
+@pytest.mark.parametrize("column", ["_sign", "_tp_delta", "mz_diff"])
+def test_a_row_that_cancels_a_state_comes_before_the_next_one(column: str) -> None:
+    rule = DeleteWhen(column=column, values=("-1",))
+    after, cancelled = read("json", rule, {"id": 1, column: 1, "seq": 2}, {"id": 1, column: -1, "seq": 2})
+    assert cancelled["__deleted"] and cancelled["_sluice_position"] < after["_sluice_position"]
+
+
+# SQL Server's and Oracle's CHAR(n) are filled up with spaces; AWS DMS has MySQL's BIT(1) as a byte:
+# https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Source.MySQL.html
+@pytest.mark.parametrize("held", ["D ", "DELETE    "])
+def test_operations_in_a_text_of_fixed_length_are_operations(held: str) -> None:
+    update = {"D ": "U ", "DELETE    ": "UPDATE    "}[held]
+    rows = [{"id": 1, "op_type": update, "seq": 1}, {"id": 2, "op_type": held, "seq": 2}]
+    for rule in (DeleteWhen(), DeleteWhen(column="op_type", values=(held.strip(),))):
+        with pytest.raises(DeletionsUnmarked):
+            read("csv", rule, *rows)
+    assert [row["__deleted"] for row in read("csv", DeleteWhen(column="op_type", values=(held,)), *rows)] == [
+        False,
+        True,
+    ]
+
+
+@pytest.mark.parametrize("value", ["1", "true"])
+def test_a_byte_for_true_under_another_word_refuses_the_object(value: str) -> None:
+    rows = [{"id": 1, "gone": b"\0", "seq": 1}, {"id": 2, "gone": b"\1", "seq": 2}]
+    with pytest.raises(DeletionsUnmarked):
+        read("parquet", DeleteWhen(column="gone", values=(value,)), *rows)
+    assert read("parquet", DeleteWhen(column="gone", values=("\1",)), *rows)[1]["__deleted"]
+
+
 @pytest.mark.parametrize(
     ("value", "held"), [("true", "t"), ("true", 1), ("true", "yes"), ("1", True), ("false", 0), ("Y", "1")]
 )

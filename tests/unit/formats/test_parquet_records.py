@@ -255,6 +255,42 @@ def test_a_time_is_in_the_unit_that_the_sinks_schema_says() -> None:
     ) == [(1_000,)]
 
 
+# pyarrow keeps the key-value metadata of a file in the schema of the table that it reads, and writes it again.
+@pytest.mark.parametrize(
+    ("name", "array", "value"),
+    {
+        "a column that was added": ("region", pa.array(["eu"]), "eu"),
+        "another scale": ("price", pa.array([Decimal("12.3400")]), Decimal("12.3400")),
+        "a number of another kind": ("price", pa.array([12.34]), 12.34),
+        "a day as a time": ("day", pa.array([dt.datetime(2024, 5, 6)]), 1_714_953_600_000_000),
+        "a time within a record": (
+            "place",
+            pa.array([{"at": dt.datetime(1970, 1, 1, 0, 0, 1)}]),
+            '{"at":"1970-01-01T00:00:01Z"}',
+        ),
+    }.values(),
+)
+def test_a_column_that_another_writer_changed_has_the_type_of_the_file(name: str, array: pa.Array, value: Any) -> None:
+    seconds = {"type": "long", "logicalType": "timestamp-millis"}
+    place = {"name": "place", "type": ["null", avro_record({"at": seconds}, name="Place")]}
+    avro = {**AVRO, "fields": [*AVRO["fields"][:4], *([place] if name == "place" else [])]}
+    row = {"id": 1, "day": 9685, "at": 10**15, "price": Decimal("12.34")}
+    fields = [KEY, pa.field("day", pa.int32()), pa.field("at", pa.int64()), pa.field("price", pa.decimal128(9, 2))]
+    table = pq.read_table(io.BytesIO(parquet(fields, [row], avro={**avro, "fields": avro["fields"][:4]})))
+    table = table.replace_schema_metadata({"parquet.avro.schema": json.dumps(avro)})
+    there = table.schema.get_field_index(name)
+    table = table.append_column(name, array) if there < 0 else table.set_column(there, name, array)
+    pq.write_table(table, body := io.BytesIO())
+    (read,) = rows_of(body.getvalue())
+    assert read[name] == value
+    kept = {"day": 9685, "at": 10**15, "price": Decimal("12.34")}
+    assert {column: read[column] for column in kept if column != name} == {k: v for k, v in kept.items() if k != name}
+    kinds = {
+        column.name: column.kind for column in read_writer_schema(read_footer(body.getvalue(), True).schema).row.columns
+    }
+    assert kinds["at"] == "timestamp_micros"
+
+
 def test_a_footer_that_names_columns_the_file_lacks_is_damaged() -> None:
     with pytest.raises(DamagedParquet):
         rows_of(parquet([KEY, *META], [good_row()], avro=AVRO))
@@ -371,9 +407,7 @@ def test_a_row_that_cannot_be_read_costs_itself_and_is_kept_with_its_bytes() -> 
 
 
 def test_a_time_that_its_unit_does_not_hold_costs_its_row() -> None:
-    avro = avro_record(
-        {"id": "int", "v": ["null", {"type": "long", "connect.name": "io.debezium.time.NanoTimestamp"}]}, name="V"
-    )
+    avro = avro_record({"id": "int", "v": ["null", {"type": "long", "logicalType": "timestamp-nanos"}]}, name="V")
     bad: list[RowError] = []
     rows = rows_of(
         parquet([KEY, pa.field("v", pa.timestamp("us"))], [{"id": 1, "v": 10**6}, {"id": 2, "v": 2**62}], avro=avro),

@@ -8,17 +8,19 @@ from typing import Any
 
 import pytest
 from support.builders import avro_object, flattened
-from support.shapes import config, item, judged_in_turn
+from support.shapes import batch_plan, config, item, judged_in_turn, lines
 
 from sluice.batch.kafka_watch import Watched, watched
 from sluice.changes.log_restart import SeenObject, joined
 from sluice.config.delete_when import DeleteWhen
+from sluice.config.rules.change_rule import ChangeRule
 from sluice.config.table import TableConfig
 from sluice.schema.avro import read_writer_schema
-from sluice_formats.decode import decode
+from sluice_formats.decode import decode, schemas_of
 from sluice_spark.merge.plan import plan_read
 
 TABLE = config("id", position="at")
+BY_PATHS = config("id", change=ChangeRule(row="new", order=("seq",)))
 FORMS: dict[str, Any] = {
     "iso": lambda at: f"{datetime(2024, 5, 6, tzinfo=timezone.utc) + timedelta(milliseconds=at):%Y-%m-%dT%H:%M:%S.%fZ}",
     "s": lambda at: str(1_714_953_600 + at // 1_000),
@@ -44,6 +46,29 @@ def seen(name: str, *values: Any, kind: str = "string", table: Any = TABLE) -> S
 
 def merged(*batches: list[SeenObject], table: TableConfig = TABLE) -> Watched:
     return judged_in_turn(batches, table)
+
+
+def of_paths(name: str, *values: Any) -> SeenObject:
+    """The same of changes that a rule's paths order."""
+    table, one = BY_PATHS, replace(item("json"), key=f"t/{name}")
+    body = lines(*({"new": {"id": number}, "seq": value} for number, value in enumerate(values)))
+    schemas, _ = schemas_of(body, "json", table)
+    read = decode(body, one, batch_plan(table, *schemas, scanned=one).plan)
+    assert not read.rows
+    return read.seen
+
+
+@pytest.mark.parametrize("after", ["iso", "s", "ms", "us"])
+@pytest.mark.parametrize("before", ["iso", "s", "ms", "us"])
+def test_an_order_of_paths_in_another_form_than_the_tables_is_parked(before: str, after: str) -> None:
+    first, later = of_paths("a", FORMS[before](1_001)), of_paths("b", FORMS[after](9_001))
+    for batches in ([[first], [later]], [[first, later]]):
+        result = merged(*batches, table=BY_PATHS)
+        assert (list(result.parked) == [later.object]) is (before != after)
+    both = of_paths("c", FORMS[before](1_001), FORMS[after](9_001))
+    assert bool(merged([both], table=BY_PATHS).refused) is ("iso" in {before, after} and before != after)
+    counted = of_paths("d", "0/16B374D8", 5 * 10**9)
+    assert not merged([counted], [of_paths("e", 7 * 10**9)], table=BY_PATHS).parked
 
 
 @pytest.mark.parametrize("one_batch", [False, True])

@@ -16,7 +16,8 @@ from sluice.changes.hidden_columns import CREATE, DELETE, SNAPSHOT_READ, UPDATE
 from sluice.errors import UnusableSchema
 
 _TYPES = frozenset("S N B BOOL NULL M L SS NS BS".split())
-_EXPORT = re.compile(r"(?:.*/)?AWSDynamoDB/0*([0-9]{13})-[^/]+/data/.*")  # the time of an export, in milliseconds
+_EXPORT = re.compile(r"(?:.*/)?AWSDynamoDB/0*([0-9]{13})-[^/]+/data/.*")  # when an export began, in milliseconds
+_WINDOW_MICROS = 35 * 86_400 * 10**6  # the most of point-in-time recovery
 
 
 def _item(item: Any, record: Mapping[str, Any], reading: Reading) -> Any:
@@ -60,11 +61,16 @@ def _micros(value: Any) -> int | None:
 
 
 def _of_export(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
-    """The time of a full export, by the name of its folder, or of the change in an incremental one."""
-    at_ms = _EXPORT.fullmatch(reading.object_key)
+    """The time of the change in an incremental export; of a full one the earliest that its items may be of.
+
+    The folder's name says when a full export began. Its items are as of the request's ExportTime, which only a manifest
+    tells: no change since then may lose to them.
+    """
+    began = _EXPORT.fullmatch(reading.object_key)
     written = whole(at(record, "Metadata.WriteTimestampMicros.N")) if "Metadata" in record else None
-    micros = written if written is not None else int(at_ms[1]) * 1000 if at_ms else None
-    return {} if micros is None else {"ts_ms": micros // 1000, **placed(micros)}
+    if written is not None:
+        return {"ts_ms": written // 1000, **placed(written)}
+    return {"ts_ms": int(began[1]), **placed(int(began[1]) * 1000 - _WINDOW_MICROS)} if began else {}
 
 
 def _of_stream(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:

@@ -43,7 +43,7 @@ _RULES: Mapping[str, tuple[str, ...]] = {
         "{column: metadata.operationType, values: [delete]}",
     ),
     "change records of Spanner": (
-        "{list: mods, row: newValuesJson, key: keysJson, order: [commitTimestamp, recordSequence]}",
+        "{list: mods, row: newValuesJson, key: keysJson, order: [commitTimestamp, recordSequence], partial: true}",
         "{column: modType, values: [DELETE]}",
     ),
     _NO_SOURCE: ("{row: after, before: before}",),
@@ -56,7 +56,7 @@ _RULES: Mapping[str, tuple[str, ...]] = {
     ),
     "Supabase's webhooks": ("{row: record, before: old_record}", "{column: type, values: [DELETE]}"),
     "Supabase's realtime messages": (
-        "{row: record, before: old_record, order: commit_timestamp}",
+        "{row: record, before: old_record, order: commit_timestamp, partial: true}",
         "{column: type, values: [DELETE]}",
     ),
     "Striim's events": ("{row: data, before: before}", "{column: metadata.OperationName, values: [DELETE]}"),

@@ -115,6 +115,14 @@ def test_a_date_in_a_files_name_is_no_offset():
     assert classify("topics/report/report-11-20261121.avro", 1).offset is None
 
 
+# BigQuery numbers the files of an export with twelve digits: https://cloud.google.com/bigquery/docs/exporting-data
+@pytest.mark.parametrize("folder", ["20261121", "202611", "1763683200"])
+def test_a_date_above_a_padded_number_is_no_partition(folder):
+    route = classify(f"topics/orders/{folder}/000000000000.json", 1)
+    assert (route.topic, route.kafka_partition, route.offset) == ("orders", None, None)
+    assert classify("topics/orders/000000000003/000000000012.json", 1).kafka_partition == 3
+
+
 @pytest.mark.parametrize("key", ["exports/2026/11/21.avro", "exports/orders/2026.avro", "2026/11/0000001.json"])
 def test_a_bare_number_in_numbered_folders_is_no_offset(key):
     assert classify(key, 1).kind == "unroutable"
