@@ -7,8 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.admission.inbox import open_inbox
-from sluice.admission.partial_batch_response import failed_messages, partial_batch_response
+from sluice.admission.sqs_event import failed_messages, open_inbox, partial_batch_response
 from sluice_aws.admission.admit import Admission, open_admission, report_admissions
 from sluice_aws.admission.ignored_messages import IgnoredMessages
 from sluice_aws.clients import Clients

@@ -342,7 +342,6 @@ class FreshnessAdvice:
 
     @property
     def described(self) -> str:
-        """The numbers and the next step, in words."""
         jobs = "one streaming job" if self.tables == 1 else f"{self.tables} streaming jobs"
         better = DURATION.write(self.better_freshness_s)
         return (

@@ -47,32 +47,27 @@ def _adjusted(character: str) -> str:
 
 
 def not_a_column(name: str) -> str:
-    """Why a name can't be a table's column."""
     return f"{name!r} is not a column name (letters of ASCII, digits and _)"
 
 
 def did_you_mean(given: str, choices: Iterable[str], *, likeness: float = 0.6) -> str:
-    """The end of a message about an unknown name: `; did you mean crm.user?`, or nothing where no name is like it."""
-    meant = meant_name(given, choices, likeness=likeness)
-    return "" if meant is None else f"; did you mean {meant}?"
-
-
-def meant_name(given: str, choices: Iterable[str], *, likeness: float = 0.6) -> str | None:
-    """The known name that a mistyped one means; None where no name is like it.
+    """The end of a message about an unknown name: `; did you mean crm.user?`, or nothing where no name is like it.
 
     A name that begins with what was given comes first, then one that contains it, the shortest of several. Failing
     these it is the closest one whose ratio, by difflib's SequenceMatcher, is at least `likeness`. Case doesn't count.
     The name under which a table has a column goes before all of them.
     """
     folded = {name: name.casefold() for name in sorted(choices)}
-    if stored_name(given) in folded:
-        return stored_name(given)
     part = given.casefold()
     containing = [name for name in folded if len(part) >= _SHORTEST_PART and part in folded[name]]
-    if containing:
-        return min(containing, key=lambda name: (not folded[name].startswith(part), len(name)))
     close = difflib.get_close_matches(part, folded.values(), n=1, cutoff=likeness)
-    return next((name for name in folded if close and folded[name] == close[0]), None)
+    if stored_name(given) in folded:
+        meant = stored_name(given)
+    elif containing:
+        meant = min(containing, key=lambda name: (not folded[name].startswith(part), len(name)))
+    else:
+        meant = next((name for name in folded if close and folded[name] == close[0]), "")
+    return f"; did you mean {meant}?" if meant else ""
 
 
 def timed_id(begin: str, now: int, entropy: str) -> str:

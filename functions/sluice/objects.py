@@ -34,7 +34,6 @@ class ObjectId:
 
     @property
     def of_first_rule(self) -> ObjectId:
-        """The identity for the table of the first rule."""
         return replace(self, also_for="")
 
     @property

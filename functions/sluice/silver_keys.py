@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 PREFIX = "_sluice"
 REPLACED = f"{PREFIX}/replaced/"
 ROW_COUNT_SUFFIX = ".rows.json"  # under the prefix of object errors, so that one listing finds both
@@ -11,17 +13,14 @@ BEGUN, FINISHED = "rebuild.json", "finished.json"
 
 
 def manifests_prefix(lane: str) -> str:
-    """Prefix of the manifests of a lane."""
     return f"{PREFIX}/manifests/{lane}/"
 
 
 def manifest_key(lane: str, batch: str) -> str:
-    """Key of a batch's manifest."""
     return f"{manifests_prefix(lane)}{batch}.json"
 
 
 def outcome_key(batch: str, table: str) -> str:
-    """Key of the outcome of one table's part of a batch."""
     return f"{PREFIX}/outcomes/{batch}/{table}.json"
 
 
@@ -34,19 +33,13 @@ def error_prefix(batch: str, table: str, attempt: str | None = None) -> str:
     return f"{PREFIX}/outcomes/{batch}/errors/{table}/" + (f"{attempt}/" if attempt else "")
 
 
-def error_key(batch: str, table: str, object_hash: str, attempt: str | None = None) -> str:
-    """Key of one object's error, written by a read task."""
-    return f"{error_prefix(batch, table, attempt)}{object_hash}.json"
+def _key_of_object(end: str, batch: str, table: str, object_hash: str, attempt: str | None = None) -> str:
+    return f"{error_prefix(batch, table, attempt)}{object_hash}{end}"
 
 
-def parked_key(batch: str, table: str, object_hash: str, attempt: str | None = None) -> str:
-    """Key of the reason why an object is parked, written by the driver before the commit."""
-    return f"{error_prefix(batch, table, attempt)}{object_hash}{PARKED_SUFFIX}"
-
-
-def row_count_key(batch: str, table: str, object_hash: str, attempt: str | None = None) -> str:
-    """Key of the count of one object's rows that can't be merged, written after the rows."""
-    return f"{error_prefix(batch, table, attempt)}{object_hash}{ROW_COUNT_SUFFIX}"
+error_key = partial(_key_of_object, ".json")  # of one object's error, written by a read task
+parked_key = partial(_key_of_object, PARKED_SUFFIX)  # of why it is parked, written by the driver before the commit
+row_count_key = partial(_key_of_object, ROW_COUNT_SUFFIX)  # of its rows that can't be merged, written after the rows
 
 
 def rows_key(batch: str, table: str, object_hash: str) -> str:
@@ -60,5 +53,4 @@ def replaced_prefix(table: str, at: int) -> str:
 
 
 def schema_key(fingerprint: str) -> str:
-    """Key of a writer schema."""
     return f"{PREFIX}/schemas/{fingerprint}.avsc"

@@ -17,10 +17,12 @@ import pyarrow.compute as pc
 from sluice.admission.routing import is_full_load
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
+from sluice.changes.capture_marks import is_marked_deleted
 from sluice.changes.position import OFFSET_ONLY, among_ties, encode_arrival, encode_rows, of_snapshot, tie_of
 from sluice.changes.source_tables import source_table
 from sluice.config.placeholders import Placeholders, placeholders
 from sluice.config.rules.partition_fields import PartitionField
+from sluice.config.table import TableConfig
 from sluice.config.values import source_column
 from sluice.errors import ExpansionLimit, Unordered
 from sluice.names import stored_name
@@ -35,7 +37,6 @@ from sluice_formats.arrow_columns import (
     raw_array,
 )
 from sluice_formats.captures.rows import MarkedRows, capture_positions, marked_rows
-from sluice_formats.checks.deletion_keys import is_marked_deleted
 from sluice_formats.checks.expectations import first_failure
 from sluice_formats.checks.stored_keys import check_folder_texts, check_key_texts, check_key_times
 from sluice_formats.errors import NoCoordinates, NullRecordKey, UnexpectedValue, UnsupportedOperation
@@ -87,25 +88,25 @@ def record_batch(
     `numbers` are the records' places in their object, from 0, and `offsets` those of their Kafka records. Raises a
     SluiceError for the first record that can't be merged.
     """
-    meta, dialect = writer.meta, writer.dialect
+    meta, dialect, config = writer.meta, writer.dialect, plan.config
     rows: Sequence[Any] = records
     source: Sequence[Any] = records
     if dialect.holds_rows:
         rows = [dialect.row(record) for record in records]
         source = [dialect.metadata(record) for record in records]
     ops = _column(records, meta.op)
-    marks = marked_rows(rows, ops, writer, plan)
-    if marks is not None and (ops is None or meta.op == plan.delete_when.column):
+    marks = marked_rows(rows, ops, writer, config)
+    if marks is not None and (ops is None or meta.op == config.marks_of_rows.column):
         ops = [hidden.DELETE if deleted else None for deleted in marks.deleted]
     _known_operations(ops, numbers)
-    if plan.append_only and ops is not None and hidden.TRUNCATE in ops:
+    if config.append_only and ops is not None and hidden.TRUNCATE in ops:
         raise UnsupportedOperation(
             "An append-only table takes no truncate", op=hidden.TRUNCATE, record=numbers[ops.index(hidden.TRUNCATE)]
         )
-    if plan.position and ops is not None and hidden.TRUNCATE in ops:
+    if config.position_columns and ops is not None and hidden.TRUNCATE in ops:
         raise Unordered(
             "A truncate has no value of the position column, so nothing says which rows it removes",
-            field=plan.position[0],
+            field=config.position_columns[0],
             value="null",
             next_step="Leave `position` out of the rule where the changes have a place in a log: `sluice config push` "
             "says how a table with data is rebuilt",
@@ -114,19 +115,19 @@ def record_batch(
     if ops is not None and not _WITHOUT_ROW.isdisjoint(ops):
         rows = [_NO_ROW if op in _WITHOUT_ROW else row for row, op in zip(rows, ops)]
     # An append-only table keeps every change, deletes included.
-    deleted = [False] * len(records) if plan.append_only else _deleted(records, ops, meta.deleted, marks)
+    deleted = [False] * len(records) if config.append_only else _deleted(records, ops, meta.deleted, marks)
     partitions: Sequence[int | None] = _of_rows(parts, lambda part: part.item.kafka_partition)
     orders = offsets
-    if plan.coordinates:
+    if config.coordinates:
         beside = records if dialect.holds_rows else [{}] * len(records)
-        partitions, orders = (_coordinate(with_row, name, writer, numbers, beside) for name in plan.coordinates)
-    if plan.append_only and plan.coordinates:
+        partitions, orders = (_coordinate(with_row, name, writer, numbers, beside) for name in config.coordinates)
+    if config.append_only and config.coordinates:
         offsets = orders
-        names = [f"{plan.topic}#{partition}#{offset:020d}" for partition, offset in zip(partitions, offsets)]
+        names = [f"{config.topic}#{partition}#{offset:020d}" for partition, offset in zip(partitions, offsets)]
     else:
         # Without the version: a key that is written again after a crash repeats its rows. The merge tells other records
         # under the same key apart (`sluice.changes.recurring_keys`).
-        keys = _of_rows(parts, lambda part: f"{part.item.bucket}/{part.item.key}") if plan.append_only else ()
+        keys = _of_rows(parts, lambda part: f"{part.item.bucket}/{part.item.key}") if config.append_only else ()
         names = [f"{key}#{number:010d}" for key, number in zip(keys, numbers)]
     sent = None if meta.sent is None else _column(source, meta.sent)
     arrays, unchanged = _data(rows, numbers, names, writer, plan, ops, sent)
@@ -148,11 +149,13 @@ def record_batch(
         arrays.append(pa.nulls(len(records), kind_of) if values is None else pa.array(values, type=kind_of))
     arrays.append(pa.nulls(len(records), _NAMES) if unchanged is None else unchanged)
     batch = pa.RecordBatch.from_arrays(arrays, schema=batch_schema(plan))
-    if plan.expect.quarantines:
-        failure = first_failure(batch, plan.columns, plan.expect)
+    if config.expect.quarantines:
+        failure = first_failure(batch, plan.columns, config.expect)
         if failure is not None:
             raise UnexpectedValue(
-                plan.expect.described(failure.column, failure.rule), column=failure.column, record=numbers[failure.row]
+                config.expect.described(failure.column, failure.rule),
+                column=failure.column,
+                record=numbers[failure.row],
             )
     return batch
 
@@ -180,9 +183,9 @@ def position_of(
     try:
         source, row = writer.dialect.metadata(record), writer.dialect.row(record)
         ops = _column([record], writer.meta.op)
-        if plan.coordinates:
-            (offset,) = _coordinate([row], plan.coordinates[1], writer, [0], [record])
-        marks = marked_rows([row], ops, writer, plan)
+        if plan.config.coordinates:
+            (offset,) = _coordinate([row], plan.config.coordinates[1], writer, [0], [record])
+        marks = marked_rows([row], ops, writer, plan.config)
         return _positions([row], [source], ops, [offset], writer, plan, marks, [part])[0]
     except (Unordered, NoCoordinates, KeyError, TypeError):
         return None
@@ -198,15 +201,15 @@ def _positions(
     marks: MarkedRows | None,
     parts: Sequence[ObjectRows],
 ) -> list[str]:
-    ordering = [column for column in map(writer.row.column, plan.position) if column is not None]
-    if ordering and len(ordering) == len(plan.position):
+    ordering = [column for column in map(writer.row.column, plan.config.position_columns) if column is not None]
+    if ordering and len(ordering) == len(plan.config.position_columns):
         places = [tuple(row[column.written_name] for column in ordering) for row in rows]
         of_loads = _of_rows(parts, lambda part: is_full_load(part.item.key))
-        return _among_ties(capture_positions(places, offsets, ordering, plan, marks, of_loads=of_loads), parts)
+        return _among_ties(capture_positions(places, offsets, ordering, plan.config, marks, of_loads=of_loads), parts)
     kind, names = writer.meta.position.kind, writer.meta.position.names
     if parts[0].place is not None and kind == OFFSET_ONLY:
         objects = _of_rows(parts, lambda part: part.place or "")
-        return [encode_arrival(plan.generation, place, offset) for place, offset in zip(objects, offsets)]
+        return [encode_arrival(plan.config.generation, place, offset) for place, offset in zip(objects, offsets)]
     components: list[Sequence[Any]] = (
         list(zip(*(_numbers(_part(source, name)) for name in names))) if names else [()] * len(offsets)
     )
@@ -218,7 +221,7 @@ def _positions(
             for parts, op in zip(components, ops)
         ]
     try:
-        return _among_ties(encode_rows(plan.generation, kind, components, offsets), parts)
+        return _among_ties(encode_rows(plan.config.generation, kind, components, offsets), parts)
     except Unordered as error:
         field = ", ".join(filter(None, names)) or error.facts["field"]
         raise Unordered(error.message, next_step=error.next_step, **{**error.facts, "field": field}) from error
@@ -271,18 +274,19 @@ def _data(
     ops: Sequence[Any] | None,
     sent: Sequence[Any] | None,
 ) -> tuple[list[pa.Array], pa.Array | None]:
+    config = plan.config
     if None in rows:
         raise NullRecordKey(
             "A change has neither a row before nor one after",
             next_step="Look at what wrote it, then `sluice quarantine discard` the row: a change of Debezium has a row",
-            column=plan.record_key[0],
+            column=config.record_key[0],
             record=numbers[rows.index(None)],
         )
     for number, row in zip(numbers, rows) if not writer.row.columns else ():
         if row is not _NO_ROW:
-            raise NullRecordKey("A change has a row without columns", column=plan.record_key[0], record=number)
+            raise NullRecordKey("A change has a row without columns", column=config.record_key[0], record=number)
     arrays: list[pa.Array] = []
-    room = plan.limits.decoded_bytes
+    room = config.limits.decoded_bytes
     for wanted in plan.columns:
         if wanted.name == hidden.ROW:
             arrays.append(pa.array(names, type=pa.string()))
@@ -293,34 +297,36 @@ def _data(
             continue
         name, own_name = wanted.name, written.written_name
         values = [row[own_name] for row in rows]
-        for number, row in zip(numbers, rows) if name in plan.record_key and None in values else ():
+        for number, row in zip(numbers, rows) if name in config.record_key and None in values else ():
             if row is not _NO_ROW and row[own_name] is None:
                 raise NullRecordKey(f"The key column {name} is null", column=name, record=number)
         array = raw_array(values, written, wanted, room)
-        if name in plan.record_key and is_number_text(written) and pa.types.is_string(array.type):
+        if name in config.record_key and is_number_text(written) and pa.types.is_string(array.type):
             array = number_keys(array)
-        if name in plan.record_key and pa.types.is_floating(array.type):
+        if name in config.record_key and pa.types.is_floating(array.type):
             array = pc.add(array, pa.scalar(0, array.type))  # of -0.0, which is 0.0, Hudi would make another key
         arrays.append(array)
         room -= arrays[-1].nbytes
         if room < 0:
-            most = plan.limits.decoded_bytes
+            most = config.limits.decoded_bytes
             message = f"{len(rows):,} rows of the object take more than {most:,} bytes"
             raise ExpansionLimit.beyond("decoded_bytes", message, most)
     made = dict(zip((column.name for column in plan.columns), arrays))
-    transforms = [field for field in plan.partition_fields if field.transform]
+    transforms = [field for field in config.partition_fields if field.transform]
     for field in transforms:
         if field.column in made:
             made[field.column] = _partition_values(field, made, plan)
     check_key_texts(
-        {name: made[name] for name in plan.record_key if name in made}, numbers, empty_parts=bool(plan.partition_fields)
+        {name: made[name] for name in config.record_key if name in made},
+        numbers,
+        empty_parts=bool(config.partition_fields),
     )
     check_key_times(
-        {column.name: (made[column.name], column.kind) for column in plan.columns if column.name in plan.record_key},
+        {column.name: (made[column.name], column.kind) for column in plan.columns if column.name in config.record_key},
         numbers,
     )
-    check_folder_texts({name: made[name] for name in plan.partition_columns if name in made}, numbers)
-    left_out = _left_out(made, len(rows), plan, ops) if sent is None else _unsent(made, sent, plan)
+    check_folder_texts({name: made[name] for name in config.partition_columns if name in made}, numbers)
+    left_out = _left_out(made, len(rows), config, ops) if sent is None else _unsent(made, sent, plan)
     for field in transforms:  # unchanged where its source is; times have no placeholders, and keys are never unchanged
         left_out.pop(field.column, None)
         if field.source in left_out:
@@ -328,8 +334,8 @@ def _data(
     return without_placeholders(
         list(made.values()),
         list(made),
-        marks=placeholders(plan.unavailable_value),
-        never=plan.record_key,
+        marks=placeholders(config.unavailable_value),
+        never=config.record_key,
         left_out=left_out,
     )
 
@@ -337,24 +343,24 @@ def _data(
 def _partition_values(field: PartitionField, made: Mapping[str, pa.Array], plan: ReaderPlan) -> pa.Array:
     """The raw values of a transform's column, of the raw ones of its sources."""
     by_name = {column.name: column for column in plan.columns}
-    sources = [by_name[name] for name in sources_of(field, plan.record_key)]
+    sources = [by_name[name] for name in sources_of(field, plan.config.record_key)]
     rows = list(zip(*(made[column.name].to_pylist() for column in sources)))
     values = {row: partition_value(field, row, sources) for row in set(rows)}
     return pa.array([values[row] for row in rows], arrow_type(by_name[field.column]))
 
 
 def _left_out(
-    made: Mapping[str, pa.Array], rows: int, plan: ReaderPlan, ops: Sequence[Any] | None
+    made: Mapping[str, pa.Array], rows: int, config: TableConfig, ops: Sequence[Any] | None
 ) -> dict[str, pa.Array]:
     """By column of `null_is_unchanged`, which rows leave it out: those of updates, or of no operation, with a null.
 
     A column that the batch lacks is null in each: JSON without a schema shows no column whose values are all null.
     """
-    if not plan.null_is_unchanged:
+    if not config.null_is_unchanged:
         return {}
     updates = pa.array([op in (None, hidden.UPDATE) for op in ops] if ops is not None else [True] * rows, pa.bool_())
     return {
-        name: pc.and_(pc.is_null(made[name]), updates) if name in made else updates for name in plan.null_is_unchanged
+        name: pc.and_(pc.is_null(made[name]), updates) if name in made else updates for name in config.null_is_unchanged
     }
 
 
@@ -363,9 +369,12 @@ def _unsent(made: Mapping[str, pa.Array], sent: Sequence[Any], plan: ReaderPlan)
 
     The columns that Sluice makes are in all rows.
     """
-    own = {hidden.ROW, *(name for name, _ in plan.path_columns), *map(source_column, plan.source_words)}
+    config = plan.config
+    own = {hidden.ROW, *config.path_columns, *map(source_column, config.source_words)}
     brought = [None if columns is None else tuple(columns) for columns in sent]
-    names = {columns: {plan.rules.table_name(stored_name(name)) for name in columns or ()} for columns in set(brought)}
+    names = {
+        columns: {config.columns.table_name(stored_name(name)) for name in columns or ()} for columns in set(brought)
+    }
     return {
         name: pa.array([columns is not None and name not in names[columns] for columns in brought], pa.bool_())
         for name in (*made, *plan.lacking)
@@ -398,7 +407,7 @@ def _numbers(values: list[Any]) -> list[Any]:
 
 def _names_of_source(meta: MetaFields, plan: ReaderPlan) -> tuple[str, ...]:
     """The fields with the parts of a source table's name."""
-    by_server = meta.source_table and source_column("name") in plan.record_key
+    by_server = meta.source_table and source_column("name") in plan.config.record_key
     return (*meta.source_table, *([dict(meta.source_fields).get("name", "")] if by_server else []))
 
 

@@ -42,26 +42,33 @@ class Block:
 
 
 def blocks_of(body: bytes, start: int, sync: bytes) -> Iterator[Block]:
-    """The blocks of a container whose header ends at `start`.
+    """The blocks of a container whose header ends at `start`. Raises what `_walked` does."""
+    stream = _Stream([body])
+    stream.skip(start)
+    for records, begin, end in _walked(stream, sync):
+        yield Block(records, body[begin : end - SYNC_BYTES], end)
+
+
+def _walked(stream: _Stream, sync: bytes) -> Iterator[tuple[int, int, int]]:
+    """The blocks that follow, to the end: the number of records, and where the data begins and the block ends.
 
     Raises CorruptObject for a block that is cut, or that doesn't end with the sync marker.
     """
-    at = start
-    while at < len(body):
+    while head := stream.peek(_MOST_HEAD_BYTES):
+        at = stream.at
         try:
-            records, at_size = long_at(body, at)
-            size, at_data = long_at(body, at_size)
+            records, size_at = long_at(head, 0)
+            size, data_at = long_at(head, size_at)
+            if records < 0 or size < 0:
+                raise CorruptObject("A block of the Avro container has a negative size", at=at)
+            stream.skip(data_at + size)
+            marker = stream.peek(SYNC_BYTES)
+            stream.skip(SYNC_BYTES)
         except Cut as error:
-            raise CorruptObject("The Avro container ends inside a block", at=at, bytes=len(body)) from error
-        end = at_data + size + SYNC_BYTES
-        if records < 0 or size < 0:
-            raise CorruptObject("A block of the Avro container has a negative size", at=at)
-        if end > len(body):
-            raise CorruptObject("The Avro container ends inside a block", at=at, bytes=len(body))
-        if body[end - SYNC_BYTES : end] != sync:
+            raise CorruptObject("The Avro container ends inside a block", at=at) from error
+        if marker != sync:
             raise CorruptObject("A block of the Avro container doesn't end with the container's sync marker", at=at)
-        yield Block(records, body[at_data : at_data + size], end)
-        at = end
+        yield records, at + data_at, stream.at
 
 
 @dataclass(frozen=True)
@@ -86,25 +93,14 @@ def block_runs(chunks: Iterable[bytes], limits: Limits, run_bytes: int) -> tuple
     runs: list[BlockRun] = []
     blocks = records = total = 0
     start = stream.at
-    while head := stream.peek(_MOST_HEAD_BYTES):
-        try:
-            count, size_at = long_at(head, 0)
-            size, data_at = long_at(head, size_at)
-            if count < 0 or size < 0:
-                raise CorruptObject("A block of the Avro container has a negative size", at=stream.at)
-            stream.skip(data_at + size)
-            if stream.peek(SYNC_BYTES) != header.sync:
-                raise CorruptObject("A block of the Avro container doesn't end with its sync marker", at=stream.at)
-            stream.skip(SYNC_BYTES)
-        except Cut as error:
-            raise CorruptObject("The Avro container ends inside a block", at=stream.at) from error
+    for count, _, end in _walked(stream, header.sync):
         blocks, records, total = blocks + 1, records + count, total + count
         limits.check_rows(total)
         if blocks > _MOST_BLOCKS:
             return header, b"", []
-        if stream.at - start >= run_bytes:
-            runs.append(BlockRun(records, start, stream.at))
-            records, start = 0, stream.at
+        if end - start >= run_bytes:
+            runs.append(BlockRun(records, start, end))
+            records, start = 0, end
     last = [BlockRun(records, start, stream.at)] if stream.at > start else []
     return header, first[: header.end], runs + last
 

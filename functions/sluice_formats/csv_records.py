@@ -20,6 +20,7 @@ from sluice.config.csv_form import CsvForm
 from sluice.config.json_types import BASE64, declared_type
 from sluice.config.key_pattern import folder_values
 from sluice.config.limits import Limits
+from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit
 from sluice.names import counted
 from sluice.schema import columns as kinds
@@ -201,16 +202,17 @@ def _read(
     return values
 
 
-def path_values(key: str, declared: Sequence[tuple[str, str]]) -> Chunk:
-    """One record of the columns that a table takes from a key's folders: names, and types as `types` declares them.
+def path_values(key: str, config: TableConfig) -> Chunk:
+    """One record of the columns that a table takes from a key's folders, with the types that its rule declares.
 
     A column without a folder is null. Raises UndecodableValue for a folder's text that its type can't hold.
     """
-    fields = [{"name": name, "type": ["null", declared_type(kind)]} for name, kind in declared]
+    declared = {name: declared_type(config.json_types.get(name, kinds.STRING)) for name in config.path_columns}
+    fields = [{"name": name, "type": ["null", kind]} for name, kind in declared.items()]
     writer, readers = _understood(json.dumps({"type": "record", "name": "sluice.csv.Path", "fields": fields}))
     values_by_name = {name.lower(): text for name, text in folder_values(key).items()}  # Hive writes lower case
     values: dict[str, Any] = {}
-    for name, _ in declared:
+    for name in declared:
         broken: dict[int, UndecodableValue] = {}
         reader, text = readers.get(name), values_by_name.get(name.lower())
         values[name] = text if reader is None else _read(name, [text], reader, 0, broken)[0]

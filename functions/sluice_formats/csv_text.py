@@ -6,12 +6,10 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sluice.config.csv_form import CsvForm
-from sluice.config.json_types import declared_type
 from sluice.config.limits import Limits
 from sluice.config.table import TableConfig
 from sluice.errors import EmptyObject
@@ -20,7 +18,7 @@ from sluice.schema.avro import metadata_names
 from sluice.schema.limits import MAX_NAME
 from sluice_formats.errors import CsvWithoutHeader, NotCsv, begins_as
 from sluice_formats.gzip import unpacked_head
-from sluice_formats.json.schema import METADATA
+from sluice_formats.json.schema import told_type
 
 HEADER_BYTES = 1024**2  # the longest first row
 _LOOKED_AT = 4096
@@ -130,21 +128,10 @@ def csv_schema(body: bytes, config: TableConfig) -> dict[str, Any]:
             else "If the first row names the columns, correct `record_key` in tables.yaml, `sluice config push`,"
             f" then `sluice quarantine retry --code {CsvWithoutHeader.code}`. If not: {CsvWithoutHeader.next_step}",
         )
-    return {"type": "record", "name": "sluice.csv.Row", "fields": _fields(columns.names, config.json_types)}
-
-
-def _fields(names: Sequence[str], types: Mapping[str, str]) -> list[dict[str, Any]]:
-    metadata = metadata_names(names)
-    fields = []
-    for name in names:
-        declared = types.get(name) or types.get(stored_name(name))
-        kind: Any = "string"
-        if declared:
-            kind = declared_type(declared)
-        elif name in metadata:
-            kind = {"type": "string", "connect.name": METADATA}
-        fields.append({"name": name, "type": ["null", kind]})
-    return fields
+    metadata = metadata_names(columns.names)
+    kinds = ((name, told_type(name, config.json_types, metadata) or "string") for name in columns.names)
+    fields = [{"name": name, "type": ["null", kind]} for name, kind in kinds]
+    return {"type": "record", "name": "sluice.csv.Row", "fields": fields}
 
 
 def _first_row(text: bytes, form: CsvForm) -> list[str]:

@@ -37,7 +37,6 @@ from sluice.changes.position import (
 from sluice.config.document import KeyMatch
 from sluice.config.key_pattern import named_by
 from sluice.config.placeholders import placeholders
-from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
 from sluice.config.values import source_column
 from sluice.errors import ExpansionLimit, Incompatible, OtherSourceTable, SluiceError, Unordered, UnusableSchema
@@ -80,27 +79,26 @@ from sluice_formats.records import (
 )
 
 _READERS: dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
-    AVRO: lambda body, item, plan: avro_records(body, plan.limits, plan.form),
-    PARQUET: lambda body, item, plan: parquet_records(body, plan.limits, plan.form),
+    AVRO: lambda body, item, plan: avro_records(body, plan.config.limits, plan.config.form),
+    PARQUET: lambda body, item, plan: parquet_records(body, plan.config.limits, plan.config.form),
     MARKER: lambda body, item, plan: Records(lambda: 0, iter(())),
-    CSV: lambda body, item, plan: csv_records(body, plan.inferred.get(item.id.hash), plan.csv, plan.limits, plan.form),
+    CSV: lambda body, item, plan: csv_records(
+        body, plan.inferred.get(item.id.hash), plan.config.csv, plan.config.limits, plan.config.form
+    ),
     JSON: lambda body, item, plan: json_records(
         body,
         plan.inferred.get(item.id.hash),
-        plan.limits,
-        plan.form,
-        translator(plan.dialect, plan.known_dialects, _reading(_key_of(plan), plan.rules, item.key)),
+        plan.config.limits,
+        plan.config.form,
+        translator(plan.config.dialect, plan.config.known_dialects, _reading(plan.config, item.key)),
     ),
 }
 
 
-def _key_of(table: TableConfig | ReaderPlan) -> tuple[str, ...]:
-    return () if table.append_only else table.record_key
-
-
-def _reading(key: tuple[str, ...], rules: ColumnRules, object_key: str) -> Reading:
-    """What a dialect is told for a table with a record key, under its rules for columns."""
-    return Reading(key, lambda name: rules.table_name(stored_name(name)) in key, parse, object_key)
+def _reading(config: TableConfig, object_key: str = "") -> Reading:
+    """What a dialect is told for a table: its record key, under its rules for columns."""
+    key = () if config.append_only else config.record_key
+    return Reading(key, lambda name: config.columns.table_name(stored_name(name)) in key, parse, object_key)
 
 
 def is_scanned(format: str, form: WriterForm) -> bool:
@@ -118,8 +116,7 @@ def schemas_of(body: bytes, format: str, config: TableConfig, key: str = "") -> 
         if format == CSV and lines is None:
             return [csv_schema(body, config)], True
         body = body if lines is None else lines
-        reading = _reading(_key_of(config), config.columns, key)
-        translate = translator(config.dialect, config.known_dialects, reading)
+        translate = translator(config.dialect, config.known_dialects, _reading(config, key))
         try:
             return json_schemas(
                 body, config.json_types, config.limits, config.unavailable_value, config.shape, translate
@@ -182,7 +179,7 @@ def decode(body: bytes, item: ManifestObject, plan: ReaderPlan, *, first: int = 
     try:
         return read_or_refused(read)
     except SluiceError as error:
-        if plan.rules.conceals:
+        if plan.config.columns.conceals:
             raise without_values(error) from None
         raise
 
@@ -200,32 +197,32 @@ class _Reading:
     """An object while it is decoded, chunk by chunk, with its place in Kafka and in its source's log."""
 
     def __init__(self, body: bytes, item: ManifestObject, plan: ReaderPlan, first: int = 0) -> None:
-        lines = lines_of_texts(body, item.format, plan.dialect, plan.csv, plan.limits)
+        lines = lines_of_texts(body, item.format, plan.config.dialect, plan.config.csv, plan.config.limits)
         reader = _READERS.get(item.format if lines is None else JSON)
         if reader is None:
             raise UnsupportedFormat(f"The object is {item.format}", format=item.format)
         records = reader(body if lines is None else lines, item, plan)
-        name = None if plan.key_pattern is None else named_by(plan.key_pattern, item.key)
+        name = None if plan.config.key_pattern is None else named_by(plan.config.key_pattern, item.key)
         route = classify(item.key, item.size, None if name is None else KeyMatch(name, item.format))
         # Where the name has the offset of the last record, the records are counted first.
         begins_at = first_offset(route, records.count()) if route.offset_is == LAST else item.offset
         order = None if name is None else name.order
         self.item = item
         self.plan = plan
-        self.place = _place(item, begins_at, order, plan)
+        self.place = _place(item, begins_at, order, plan.config)
         self._records = records
         self._is_ordered = begins_at is not None or order is not None
         self._offset = begins_at or 0
         self._begins_at = begins_at
         self._ordered_by = None if self.place is None else ARRIVAL if order is None else NAMED  # unless a log does
-        self._log_words = tuple(word for word in LOG_WORDS if source_column(word) in plan.record_key)
+        self._log_words = tuple(word for word in LOG_WORDS if source_column(word) in plan.config.record_key)
         self._kind = OFFSET_ONLY
         self._sample: str | None = None
         self._highest: str | None = None
         self._newest: int | None = None
         self._logs, self._servers, self._source_tables = set[str](), set[str](), set[str]()
         self._sources: set[tuple[str, ...]] = set()
-        self._places: list[tuple[str, ...]] = [()] * len(plan.orders)
+        self._places: list[tuple[str, ...]] = [()] * len(plan.config.orders)
         self._units: set[tuple[str, str]] = set()
         self._of_records: dict[int, tuple[int, int]] = {}  # by Kafka partition the lowest and the highest offset
         self._of_first: int | None = None  # the first record's own offset
@@ -239,23 +236,23 @@ class _Reading:
     def chunks(self) -> Iterator[_Prepared]:
         """The chunks in order. Raises what the object as a whole is refused for."""
         item, plan = self.item, self.plan
-        operations = UnmarkedDeletions(plan)
-        folders = path_values(item.key, plan.path_columns) if plan.path_columns else None
+        operations = UnmarkedDeletions(plan.config)
+        folders = path_values(item.key, plan.config) if plan.config.path_columns else None
         for chunk in self._records.chunks:
             if chunk.writer.typed is not None:
                 chunk = _translated(chunk, chunk.writer.typed, plan, item.key, self._kafka_records)
             operations.take(chunk.records, chunk.writer)
-            chunk = with_former_rows(chunk, self._kafka_records, plan)
+            chunk = with_former_rows(chunk, self._kafka_records, plan.config)
             first, read = self._first, self._kafka_records
             numbers = range(first, first + len(chunk.records))
             offsets = [self._offset + place for place in chunk.places or range(read, read + len(numbers))]
-            by_offset = self._begins_at is not None or plan.coordinates
+            by_offset = self._begins_at is not None or plan.config.coordinates
             if not first and by_offset and chunk.writer.meta.position.kind == OFFSET_ONLY:
                 if not item.came_before and isinstance(record := chunk.records[0], dict):  # as it was written
                     self._sample = sample_of(record)
             chunk = _with_path_columns(chunk, folders)
-            chunk = _concealed(_with_source(keyless_set_aside(chunk, first, plan), plan), first, plan)
-            _check_ordered(chunk.writer, self._is_ordered, plan)
+            chunk = _concealed(_with_source(keyless_set_aside(chunk, first, plan.config), plan.config), first, plan)
+            _check_ordered(chunk.writer, self._is_ordered, plan.config)
             self._first += len(numbers)
             self._kafka_records = offsets[-1] - self._offset + 1
             yield _Prepared(chunk, numbers, offsets)
@@ -272,7 +269,7 @@ class _Reading:
         for prepared in chunks:
             chunk, offsets = prepared.chunk, dict(zip(prepared.numbers, prepared.offsets))
             make, before = partial(self._batch, chunk.writer, offsets), len(self._rows)
-            limit = plan.limits.quarantined_rows
+            limit = plan.config.limits.quarantined_rows
             batch, bad = sound_batch(chunk.records, prepared.numbers, make, limit=limit, before=before)
             self._rows += [self._row_error(row, offsets[row.record], chunk.writer) for row in bad]
             self.take(prepared, batch, _units_of(chunk.writer, plan))
@@ -281,7 +278,7 @@ class _Reading:
                 self._decoded_bytes += batch.get_total_buffer_size()  # `nbytes` takes a hundred times as long
             self.check_limits()
         if item.replaces is not None:
-            batches.append(truncate_batch(item, encode_floor(plan.generation, item.replaces), plan))
+            batches.append(truncate_batch(item, encode_floor(plan.config.generation, item.replaces), plan))
         return self.as_seen(batches)
 
     def _batch(
@@ -306,8 +303,8 @@ class _Reading:
         if batch is None:
             return
         self._changes += batch.num_rows
-        if self.plan.expect.columns and not self.plan.expect.quarantines:
-            self._unexpected.update(failure_counts(batch, self.plan.columns, self.plan.expect))
+        if self.plan.config.expect.columns and not self.plan.config.expect.quarantines:
+            self._unexpected.update(failure_counts(batch, self.plan.columns, self.plan.config.expect))
         writer = prepared.chunk.writer
         kind = writer.meta.position.kind
         self._kind = self._ordered_by if self._ordered_by is not None and kind == OFFSET_ONLY else kind
@@ -325,7 +322,7 @@ class _Reading:
         if self._kind == MYSQL:
             self._take_server(sound, writer)
         self._take_places(writer, batch, sound)
-        if self.plan.coordinates and not self.plan.append_only:
+        if self.plan.config.coordinates and not self.plan.config.append_only:
             self._take_coordinates(batch)
         self._units.update(units)
 
@@ -345,7 +342,7 @@ class _Reading:
                 of_row = places_of_number(position, len(self._places))
                 self._places = [highest_by_form((*held, place)) for held, place in zip(self._places, of_row)]
             return
-        columns = [writer.row.column(name) for name in self.plan.position]
+        columns = [writer.row.column(name) for name in self.plan.config.position_columns]
         without_unit = [
             column is not None
             and says_no_unit(column)
@@ -376,7 +373,7 @@ class _Reading:
 
     def check_limits(self) -> None:
         """Raise ExpansionLimit for an object that takes too much until now."""
-        limits = self.plan.limits
+        limits = self.plan.config.limits
         if time.thread_time() - self._began > limits.object_seconds:
             message = f"The object takes more than {limits.object_seconds:,} seconds of a processor to decode"
             raise ExpansionLimit.beyond("object_seconds", message, limits.object_seconds, "seconds")
@@ -481,7 +478,7 @@ def _or_refusal(read: Callable[[], T], plan: ReaderPlan) -> T | SluiceError:
     except SluiceError as error:
         if error.retriable:
             raise
-        return without_values(error) if plan.rules.conceals else error
+        return without_values(error) if plan.config.columns.conceals else error
 
 
 def _read_small(body: bytes, item: ManifestObject, plan: ReaderPlan) -> _Small | Decoded:
@@ -558,7 +555,7 @@ def _in_one_batch(group: Sequence[_Small]) -> list[Decoded] | None:
         parts=parts,
         plan=plan,
     )
-    if batch.get_total_buffer_size() > plan.limits.decoded_bytes:
+    if batch.get_total_buffer_size() > plan.config.limits.decoded_bytes:
         return None
     first, units = 0, _units_of(chunks[0].writer, plan)
     for small, part in zip(group, parts):
@@ -572,7 +569,7 @@ def _translated(chunk: Chunk, form: TypedForm, plan: ReaderPlan, key: str, first
 
     `first` is the number of its first record.
     """
-    translate = translator(plan.dialect, (), _reading(_key_of(plan), plan.rules, key))
+    translate = translator(plan.config.dialect, (), _reading(plan.config, key))
     columns = dict.fromkeys(column.written_name for column in chunk.writer.row.columns)
     source = dict.fromkeys(form.source)
     records: list[Record] = []
@@ -607,23 +604,23 @@ def _with_path_columns(chunk: Chunk, folders: Chunk | None) -> Chunk:
     return Chunk(replace(chunk.writer, row=row), chunk.records)
 
 
-def _place(item: ManifestObject, offset: int | None, order: str | None, plan: ReaderPlan) -> str | None:
+def _place(item: ManifestObject, offset: int | None, order: str | None, config: TableConfig) -> str | None:
     """The place of an object among others by name and time; None where something else orders its rows.
 
     An object whose time isn't known was claimed by a release that ordered such rows by their place in it alone.
     """
-    if offset is not None or plan.append_only or plan.coordinates or order is None and item.modified_at is None:
+    if offset is not None or config.append_only or config.coordinates or order is None and item.modified_at is None:
         return None
     return place_of_object(item.key, item.modified_at or 0, order)
 
 
-def _check_ordered(writer: WriterSchema, is_ordered: bool, plan: ReaderPlan) -> None:
+def _check_ordered(writer: WriterSchema, is_ordered: bool, config: TableConfig) -> None:
     """Raise Unordered for changes that nothing orders, where a deletion could come before what it deletes.
 
     `is_ordered` is true where the object's name says its place.
     """
-    if plan.delete_when.marks and not plan.position and not is_ordered and not plan.coordinates:
-        if writer.meta.position.kind == OFFSET_ONLY and not plan.append_only:
+    if config.marks_of_rows.marks and not config.position_columns and not is_ordered and not config.coordinates:
+        if writer.meta.position.kind == OFFSET_ONLY and not config.append_only:
             raise Unordered(
                 "The rule has delete_when, and neither a position column nor the object's name orders its changes",
                 field="position",
@@ -633,9 +630,9 @@ def _check_ordered(writer: WriterSchema, is_ordered: bool, plan: ReaderPlan) -> 
             )
 
 
-def _with_source(chunk: Chunk, plan: ReaderPlan) -> Chunk:
+def _with_source(chunk: Chunk, config: TableConfig) -> Chunk:
     """The chunk with the columns that the table has of its metadata."""
-    words, writer = plan.source_words, with_source_columns(chunk.writer, plan.source_words)
+    words, writer = config.source_words, with_source_columns(chunk.writer, config.source_words)
     if writer is chunk.writer or not writer.dialect.holds_rows:
         return chunk if writer is chunk.writer else Chunk(writer, chunk.records)
     records = [
@@ -650,20 +647,21 @@ def _concealed(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
 
     Of a record that can't be read nothing is kept where values are concealed: any part of it may be one.
     """
-    if not plan.rules.any:
+    rules = plan.config.columns
+    if not rules.any:
         return chunk
-    writer = replace(chunk.writer, row=ruled(chunk.writer.row, plan.rules))
-    if not plan.rules.conceals:
+    writer = replace(chunk.writer, row=ruled(chunk.writer.row, rules))
+    if not rules.conceals:
         return Chunk(writer, chunk.records)
-    if plan.rules.hash and not plan.hash_key:
-        raise NoHashKey(f"The key of {plan.table}'s hashed columns was not read", table=plan.table)
+    if rules.hash and not plan.hash_key:
+        raise NoHashKey(f"The key of {plan.config.table}'s hashed columns was not read", table=plan.config.table)
     sides = writer.dialect.sides or ()
     meta = writer.meta
     conceal = Concealment(
-        plan.rules,
+        rules,
         chunk.writer.row,
         plan.hash_key,
-        placeholders(plan.unavailable_value),
+        placeholders(plan.config.unavailable_value),
         beside=() if sides else (meta.op, meta.deleted, meta.source_ts_ms, *meta.position.names, *meta.source_table),
     )
     records: list[Record] = []
@@ -725,7 +723,7 @@ def _units_of(writer: WriterSchema, plan: ReaderPlan) -> list[tuple[str, str]]:
     """The units of the table's columns that a writer has (`meaning.stored_unit`)."""
     written = {column.name: column for column in writer.row.columns}
     units = [
-        (column.name, stored_unit(written[column.name], column, of_key=column.name in plan.record_key))
+        (column.name, stored_unit(written[column.name], column, of_key=column.name in plan.config.record_key))
         for column in plan.columns
         if column.kind in WITHOUT_UNIT and column.name in written
     ]

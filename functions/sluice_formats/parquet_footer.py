@@ -90,9 +90,8 @@ def read_footer(tail: bytes, whole: bool) -> Footer:
         if schema is None or not file_metadata.get(6, b"").startswith(_WRITER_OF_AVRO):
             schema = _agreeing(schema, avro_form(file_metadata[2]))
         chunks = tuple(chunk for group in groups for chunk in group[1])
-        return Footer(
-            schema, int(file_metadata[3]), sum(int(group[2]) for group in groups), chunks, _calendar(metadata)
-        )
+        calendar = writer_calendar({key: metadata[key] or b"" for key in CALENDAR_KEYS & metadata.keys()})
+        return Footer(schema, int(file_metadata[3]), sum(int(group[2]) for group in groups), chunks, calendar)
     except (DamagedThrift, KeyError, TypeError, AttributeError, IndexError, ValueError, RecursionError) as error:
         raise DamagedParquet("The Parquet footer can't be read", cause=repr(error)[:200]) from error
 
@@ -115,10 +114,6 @@ def _chunk(column: Mapping[int, Any]) -> ColumnChunk:
         int(described[7]),
         path[0] if described[1] == INT96 else None,
     )
-
-
-def _calendar(metadata: Mapping[bytes, Any]) -> WriterCalendar:
-    return writer_calendar({key: metadata[key] or b"" for key in CALENDAR_KEYS & metadata.keys()})
 
 
 def _written(values: Mapping[bytes, Any]) -> dict[str, Any] | None:
@@ -183,6 +178,7 @@ class Kept(NamedTuple):
     made: Callable[[Mapping[int, Any]], Any] | None = None
 
 
+_NOTHING = Kept({})
 _COLUMN_METADATA = Kept({field: None for field in (1, 2, 3, 4, 5, 6, 7, 9, 11)})
 _COLUMN_CHUNK = Kept({3: _COLUMN_METADATA}, _chunk)
 _ROW_GROUP = Kept({1: _COLUMN_CHUNK, 2: None})
@@ -281,14 +277,7 @@ class _Reader:
         elif kind == _BINARY:
             self._pass(self._varint())
         elif kind == _STRUCT:
-            while True:
-                head = self._data[self.at]
-                self.at += 1
-                if head == 0:
-                    return
-                if not head >> 4:
-                    self._varint()
-                self._skip_field(head & 0x0F, depth + 1)
+            self.struct(_NOTHING, depth + 1)
         elif kind in (_LIST, _SET):
             inner, size = self._list()
             for _ in range(size):

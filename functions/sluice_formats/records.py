@@ -5,26 +5,18 @@ Bad records are set aside one by one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Callable, Union
 
 import pyarrow as pa
 
 from sluice.changes.dialect import ChangeDialect
-from sluice.changes.dialects.nested import CaptureDialect
-from sluice.config import placeholders as unavailable
-from sluice.config.csv_form import CsvForm
-from sluice.config.delete_when import DeleteWhen
-from sluice.config.limits import DEFAULTS, Limits
-from sluice.config.rules.columns import ColumnRules
-from sluice.config.rules.expectations import Expectations
-from sluice.config.rules.partition_fields import PartitionField
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError
-from sluice.schema.avro import WriterForm, WriterSchema
-from sluice.schema.columns import STRING, Column
+from sluice.schema.avro import WriterSchema
+from sluice.schema.columns import Column
 from sluice.schema.temporal import NoTime
 from sluice.schema.writer_calendar import WriterCalendar, rebaser
 from sluice_formats.errors import TooManyBadRows, UndecodableValue
@@ -38,71 +30,22 @@ CHUNK_CELLS = 2_000_000  # a record of thousands of fields takes a hundred kilob
 
 @dataclass(frozen=True)
 class ReaderPlan:
-    """Pickled into read tasks. `columns` are those of the batch; a writer's columns are matched by name.
+    """How one batch is read into a table; pickled into read tasks. `config` has the limits and rules of this read.
 
-    Other fields have the value of the table's configuration of the same name, unless `reader_plan` makes them.
+    `columns` are those of the batch; a writer's columns are matched by name. `inferred` are the schemas (Avro form, as
+    JSON) of objects that carry none, by the object's hash. `hash_key` is the key of the columns that the table hashes.
+    `attempt` names this merge of the part: what it sets aside is under the same name. `lacking` are columns of the
+    table that the batch lacks, where updates may leave columns out. With `sources` each change has its source table.
     """
 
+    config: TableConfig
     batch: str
-    table: str
-    record_key: tuple[str, ...]
-    generation: int
     columns: tuple[Column, ...]
-    limits: Limits = DEFAULTS
-    # Inferred schemas (Avro form, as JSON) of objects that carry none, by the object's hash.
     inferred: Mapping[str, str] = field(default_factory=dict)
-    position: tuple[str, ...] = ()  # the columns that order rows, for sources without a log position
-    orders: tuple[str, ...] = ()  # these, or the paths that order changes
-    append_only: bool = False
-    unavailable_value: str = unavailable.DEFAULT
-    coordinates: tuple[str, ...] = ()  # columns with the record's Kafka partition and offset
-    topic: str = ""
-    partition_fields: tuple[PartitionField, ...] = ()
-    delete_when: DeleteWhen = DeleteWhen()
-    key_pattern: str | None = None
-    csv: CsvForm = CsvForm()
-    rules: ColumnRules = ColumnRules()
     hash_key: bytes = field(default=b"", repr=False)
-    expect: Expectations = Expectations()
-    null_is_unchanged: tuple[str, ...] = ()
-    path_columns: tuple[tuple[str, str], ...] = ()  # columns of the objects' folders, and their types as declared
-    attempt: str | None = None  # names this merge of the part: what it sets aside is under the same name
-    lacking: tuple[str, ...] = ()  # columns of the table that the batch lacks, where updates may leave columns out
-    sources: bool = False  # batches have the changes' source tables
-    source_words: tuple[str, ...] = ()
-    form: WriterForm = None  # of the records, where the rule says it
-    dialect: CaptureDialect | None = None  # of another capture's changes, where the rule says it
-    known_dialects: Collection[str] = ()  # those that are looked for
-
-    @property
-    def partition_columns(self) -> tuple[str, ...]:
-        """The table's columns that hold the values of the partition path."""
-        return tuple(field.column for field in self.partition_fields)
-
-
-def reader_plan(
-    config: TableConfig,
-    *,
-    batch: str,
-    columns: tuple[Column, ...],
-    inferred: Mapping[str, str],
-    hash_key: bytes = b"",
-    sources: bool = False,
-) -> ReaderPlan:
-    """The plan of reading one batch into a table.
-
-    `hash_key` is the key of the columns that it hashes. With `sources` each change has its source table.
-    """
-    own = {of.name: getattr(config, of.name) for of in fields(ReaderPlan) if hasattr(config, of.name)}
-    read = {"batch": batch, "columns": columns, "inferred": inferred, "hash_key": hash_key, "sources": sources}
-    made = {
-        "position": config.position_columns,
-        "delete_when": config.marks_of_rows,
-        "rules": config.columns,
-        "path_columns": tuple((name, config.json_types.get(name, STRING)) for name in config.path_columns),
-        "known_dialects": tuple(config.known_dialects),
-    }
-    return ReaderPlan(**{**own, **read, **made})
+    attempt: str | None = None
+    lacking: tuple[str, ...] = ()
+    sources: bool = False
 
 
 def most_rows(columns: int) -> int:

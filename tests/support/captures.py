@@ -17,8 +17,8 @@ import yaml
 from botocore.exceptions import ClientError
 
 from sluice.admission.routing import CHANGE_FILE
+from sluice.batch.comparability import judge_sources
 from sluice.batch.manifest import ManifestObject
-from sluice.batch.sources import judge_sources
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.row_history import Change, Row, row_after
 from sluice.changes.source_tables import Floors

@@ -22,7 +22,7 @@ from sluice.errors import SluiceError
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode, schemas_of
 from sluice_formats.parquet_footer import read_footer
-from sluice_formats.records import reader_plan
+from sluice_formats.records import ReaderPlan
 from support.avro_containers import encoded_varint
 from support.hostile_objects import most_memory
 
@@ -124,7 +124,7 @@ def decoded(body: bytes, format: str) -> str:
             schemas, _ = schemas_of(body, format, config)
             inferred = {item.id.hash: json.dumps(schemas[0])}
         columns = read_writer_schema(schemas[0]).row.columns
-        rows = decode(body, item, reader_plan(config, batch="b", columns=columns, inferred=inferred))
+        rows = decode(body, item, ReaderPlan(config, batch="b", columns=columns, inferred=inferred))
     except SluiceError as error:
         return error.code
     return f"{sum(batch.num_rows for batch in rows.batches)} rows"

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 
+from sluice.batch.claim import TableState
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import Outcome
 from sluice.config.table import TableConfig
-from sluice.services.policy import CATALOG, ServiceFacts, TableActivity, due
+from sluice.services.policy import CATALOG, ServiceFacts, due
 from sluice.services.requests import SERVICES, ServiceReport
 from sluice_aws.clock import WallClock
 from sluice_aws.s3.objects import Objects, ObjectSource
@@ -70,14 +71,9 @@ class InProcessTable:
             name: ServiceFacts(commits=self._commits - last.commits, done_at=last.done_at, ended_at=last.ended_at)
             for name, last in self._done.items()
         }
-        table = TableActivity(
-            self._config.table,
-            last_instant=self._last and self._last.instant,
-            last_commit_at=self._now_ms,
-            services_since=0,
-            services=facts,
-        )
-        for one in due(table, self._config, self._now_ms):
+        instant = self._last and self._last.instant
+        state = TableState(self._config.table, self._now_ms, instant, services_since=0)
+        for one in due(state, facts, self._config, self._now_ms):
             if one.service == CATALOG:
                 continue
             more = True

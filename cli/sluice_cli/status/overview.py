@@ -170,9 +170,11 @@ def lane_advice(
             tables.setdefault(config.lane, []).append(config.freshness_s)
     for lane, up_ms in sorted(up.items()):
         freshness = tables.get(lane, [])
+        if configuration is None or not freshness:
+            continue
         hours, given = up_ms / window * 24, Assumptions(least_executors=configuration.lane(lane).min_executors)
         usd = observed_monthly(hours, len(freshness), given)
-        if not freshness or usd <= streaming_monthly(len(freshness)):
+        if usd <= streaming_monthly(len(freshness)):
             continue
         every_s = window / 1000 / batches[lane] if batches[lane] else 60.0
         advice = freshness_advice(Load(lane, len(freshness), min(every_s, 60.0), 1, 0.1), min(freshness), given)

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from sluice.batch.claim import PendingObject
-from sluice.batch.merged_again import new_changes, new_objects
 from sluice.batch.outcome import COMMITTED
+from sluice.batch.part_counts import new_changes, new_objects
 from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch, batches_by_run
 from sluice_cli.terminal.words import human_age

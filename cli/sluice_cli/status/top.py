@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from sluice.batch.merged_again import changes_of_table
+from sluice.batch.part_counts import changes_of_table
 from sluice.config.document import Configuration
 from sluice_aws.clock import epoch_ms
 from sluice_aws.failures import is_transient

@@ -37,7 +37,7 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
       sluice table list
       sluice table list --json | jq -r '.tables[].table'
     """
-    from sluice.batch.merged_again import changes_of_table
+    from sluice.batch.part_counts import changes_of_table
     from sluice.ledger.keys import UNCOUNTED
     from sluice_cli.account.table import not_counted
     from sluice_read.moments import clock

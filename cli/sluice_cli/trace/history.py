@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from sluice.batch.merged_again import new_changes
+from sluice.batch.part_counts import new_changes
 from sluice.errors import UsageError
 from sluice.ledger.keys import CLAIMED, DISCARDED, PENDING
 from sluice_aws.clock import epoch_ms

@@ -35,7 +35,7 @@ from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.decode import Decoded, decode, is_scanned, schemas_of
 from sluice_formats.json.schema import agreed
 from sluice_formats.parquet_footer import read_footer
-from sluice_formats.records import reader_plan
+from sluice_formats.records import ReaderPlan
 from sluice_read.values import rows_of
 
 NO_BATCH = ""  # a change that is read again belongs to none yet
@@ -217,7 +217,7 @@ def _decoded(
     writers = [read_writer_schema(json.loads(text), config.form) for text in texts]
     row = union_of(row_for_table(writer, config) for writer in writers) if writers else RowSchema(())
     inferred = {item.id.hash: texts[0]} if is_scanned(item.format, config.form) else {}
-    plan = reader_plan(config, batch=NO_BATCH, columns=row.columns, inferred=inferred, hash_key=hash_key)
+    plan = ReaderPlan(config, NO_BATCH, row.columns, inferred, hash_key)
     plan = replace(plan, sources=not config.append_only and any(writer.meta.source_table for writer in writers))
     partial = any(writer.meta.sent for writer in writers)
     if partial:

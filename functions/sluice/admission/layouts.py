@@ -38,7 +38,6 @@ class Layout:
     format: str | None = None
 
     def fits(self, key: str) -> bool:
-        """Whether the pattern matches a key."""
         return named_by(self.key_pattern, key) is not None
 
     def route(self, key: str, size: int) -> Route:

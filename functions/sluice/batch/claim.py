@@ -129,7 +129,6 @@ class ClaimPlan:
 
     @property
     def empty(self) -> bool:
-        """True if nothing is claimable now."""
         return not self.objects
 
     def due_at_release(self, now: int) -> int | None:

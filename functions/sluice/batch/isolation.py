@@ -43,7 +43,6 @@ class Cohort:
 
     @classmethod
     def from_text(cls, text: str) -> Cohort:
-        """Read the result of `to_text`."""
         depth, since, number, *blamed = text.split("-")
         return cls(int(depth), int(since), int(number), bool(blamed))
 

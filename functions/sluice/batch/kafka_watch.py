@@ -13,10 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
-from sluice.batch.column_units import judge_units
+from sluice.batch.comparability import FormMark, SourceMark, judge_forms, judge_sources, judge_units
 from sluice.batch.orders import SHORT, OrderMark, Place, judge_order, may_be_out_of_order, place_of, short
-from sluice.batch.position_forms import FormMark, judge_forms
-from sluice.batch.sources import SourceMark, judge_sources
 from sluice.changes.log_restart import (
     Mark,
     SeenObject,
@@ -122,7 +120,6 @@ class KafkaWatch:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> KafkaWatch:
-        """Read the result of `to_dict`."""
         marks = {int(partition): Mark.from_dict(mark) for partition, mark in values.get("marks", {}).items()}
         records = {int(name): FirstRecord(*record) for name, record in values.get("first_records", {}).items()}
         lost = LostChanges(*values["lost"]) if "lost" in values else None

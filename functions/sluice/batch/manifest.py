@@ -88,7 +88,6 @@ class TablePart:
 
     @property
     def bytes(self) -> int:
-        """The total size of the objects."""
         return sum(item.size for item in self.objects)
 
     @property
@@ -111,7 +110,6 @@ class Manifest:
 
     @property
     def objects(self) -> tuple[ManifestObject, ...]:
-        """The objects of all tables."""
         return tuple(item for table in sorted(self.tables) for item in self.tables[table].objects)
 
     def to_json(self) -> str:

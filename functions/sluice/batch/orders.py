@@ -123,7 +123,6 @@ class Place:
 
 
 def place_of(key: str, record_key: Sequence[str]) -> Place:
-    """Where an object is, by its key."""
     folders = key.rpartition("/")[0]
     fields = fields_of(folders)
     apart = bool(fields) and {name for name, _ in fields} <= set(record_key)

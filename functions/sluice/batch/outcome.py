@@ -47,7 +47,6 @@ class RecordOfObject:
     object: str
 
     def to_json(self) -> str:
-        """Canonical JSON."""
         return canonical_json(stored(self))
 
     @classmethod
@@ -162,7 +161,6 @@ class Outcome:
         return None if self.instant is None and holed and not item.merged else self.readable_at
 
     def to_json(self) -> str:
-        """Canonical JSON."""
         content = {"format": FORMAT, **asdict(self), "counts": dict(self.counts)}
         for name in ("columns", "history_instant"):
             if not content[name]:

@@ -64,7 +64,6 @@ def _plain(value: Any) -> Any:
 
 
 def counted(object_hash: str, rows: Iterable[RowError]) -> RowErrorCount:
-    """Count the rows of one object."""
     codes: dict[str, int] = dict(Counter(row.code for row in rows))
     return RowErrorCount(object_hash, sum(codes.values()), codes)
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Callable
 
 from sluice.catalog import history_view
-from sluice.catalog.columns import CatalogColumn, shown_columns
-from sluice.catalog.history_view import Dialect, history_view_sql
+from sluice.catalog.columns import CatalogColumn
+from sluice.catalog.history_view import Dialect
 from sluice.catalog.tables import ATHENA_NATIVE, Wish, wished_table
-from sluice.catalog.views import quoted, select_of_rows, view_sql
+from sluice.catalog.views import quoted, select_of, view_sql
 from sluice.config.catalog import READ_OPTIMIZED, SNAPSHOT, CatalogEntry
 from sluice.errors import NoStatement
 from sluice.hudi.options import QUERY_AS_READ_OPTIMIZED
@@ -105,22 +105,12 @@ def _declared(columns: list[dict[str, str]]) -> str:
 
 
 def _select(wish: Wish, source: str, dialect: Dialect) -> str:
-    """The SELECT of a view over `source`, which is quoted: a table's rows, or the states of a history table."""
+    """The SELECT of a view by the names of Hudi's own schema for Spark, and by those of the catalog for others."""
 
     def name(column: CatalogColumn) -> str:
-        """Spark reads the names of Hudi's own schema, the others those of the catalog."""
         return column.name if dialect is history_view.SPARK else column.glue_name
 
-    if wish.config.is_history:
-        shown = [(name(column), column.name) for column in shown_columns(wish.columns)]
-        return history_view_sql(
-            [shown_name for shown_name, _ in shown],
-            record_key=[shown_name for shown_name, stored in shown if stored in wish.config.record_key],
-            source=source,
-            dialect=dialect,
-            sources=dict(shown),
-        )
-    return select_of_rows(wish, source, dialect, lambda column: dialect.quoted(name(column)))
+    return select_of(wish, source, dialect, name, lambda column: dialect.quoted(name(column)))
 
 
 def _pairs(values: Mapping[str, str]) -> str:

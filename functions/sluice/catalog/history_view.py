@@ -34,11 +34,9 @@ class Dialect:
     text: str = "varchar"
 
     def quoted(self, name: str) -> str:
-        """A quoted identifier."""
         return self.quote + name.replace(self.quote, self.quote * 2) + self.quote
 
     def literal(self, text: str) -> str:
-        """A quoted text."""
         if self.escapes:
             return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
         return "'" + text.replace("'", "''") + "'"

@@ -28,7 +28,6 @@ class PartitionChange:
 
     @property
     def nothing(self) -> bool:
-        """True without any change."""
         return not (self.add or self.drop or self.update)
 
 
@@ -126,5 +125,4 @@ def retyped(table: TableInput, partition: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def batches(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
-    """The items in lists of at most `size`."""
     return [items[start : start + size] for start in range(0, len(items), size)]

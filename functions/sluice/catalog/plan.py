@@ -26,11 +26,9 @@ class TablePlan:
 
     @property
     def name(self) -> str:
-        """The table's name in the catalog."""
         return str(self.table["Name"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, for reports."""
         return {
             **_describe(self.name, self.change),
             "partitions": {
@@ -59,12 +57,10 @@ class CatalogPlan:
 
     @property
     def nothing(self) -> bool:
-        """True if the catalog needs no change."""
         changed = any(plan.change or not plan.partitions.nothing for plan in self.tables)
         return not (self.create_database or self.views or changed)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, for reports."""
         return {
             "table": self.table,
             "database": self.database,

@@ -64,7 +64,8 @@ def table_change(wished: TableInput, present: Mapping[str, Any] | None, config: 
     )[:2]
     marked = _marked(merged, config)
     described += [*storage_described, *keys_described]
-    if not described and _same(marked, present):
+    # Without a mark that agrees, every sync would check the table again.
+    if not described and marked["Parameters"][DEFINITION] == parameters.get(DEFINITION):
         return None
     return TableChange(marked, tuple(described) or ("the mark of the sync",), retyped=retyped)
 
@@ -209,8 +210,3 @@ def _columns(
     names = set(_names(wished))
     made += [dict(column) for name, column in present_columns.items() if further and name not in names]
     return made, described, retyped
-
-
-def _same(marked: TableInput, present: Mapping[str, Any]) -> bool:
-    """True if the mark agrees too. Without it, every sync would check the table again."""
-    return bool(marked["Parameters"][DEFINITION] == (present.get("Parameters") or {}).get(DEFINITION))

@@ -1,4 +1,6 @@
-"""Makes the Glue table of a Hudi table: what Hudi's own Hive and Glue sync would write, and Sluice's marks.
+"""Makes the Glue tables of a Hudi table and of the Iceberg table beside it.
+
+The first is what Hudi's own Hive and Glue sync would write, and Sluice's marks.
 
 Follows HiveSyncTool, AWSGlueCatalogSyncClient, SparkDataSourceTableUtils and HoodieInputFormatUtils of Hudi 0.15 and
 1.0.2.
@@ -17,6 +19,8 @@ from sluice.config.catalog import READ_OPTIMIZED, REAL_TIME, SNAPSHOT, CatalogNa
 from sluice.config.setting import differences
 from sluice.config.table import MOR, TableConfig
 from sluice.hudi.options import QUERY_AS_READ_OPTIMIZED
+from sluice.iceberg.columns import glue_columns
+from sluice.iceberg.metadata import instant_shown
 
 FORMAT = 1  # of the definition; another number makes the next sync check every table
 
@@ -160,3 +164,23 @@ def glue_column(column: CatalogColumn, kind: str = SNAPSHOT) -> dict[str, str]:
     """
     made = {"Name": column.glue_name, "Type": counted_timestamps(column.type) if kind == REAL_TIME else column.type}
     return {**made, "Comment": column.comment} if column.comment else made
+
+
+def iceberg_table(
+    config: TableConfig, name: str, *, location: str, metadata_location: str, metadata: Mapping[str, Any]
+) -> TableInput:
+    """The Glue table of the Iceberg table whose metadata is at `metadata_location`, as Iceberg's own catalog has it."""
+    columns = [{"Name": column.lower(), "Type": kind} for column, kind in glue_columns(metadata)]
+    return {
+        "Name": name,
+        "TableType": EXTERNAL,
+        "Parameters": {
+            "EXTERNAL": "TRUE",
+            OWNER: config.table,
+            "table_type": "ICEBERG",
+            METADATA_LOCATION: metadata_location,
+            LAST_COMMIT: str(instant_shown(metadata)),
+        },
+        "PartitionKeys": [],
+        "StorageDescriptor": {"Columns": columns, "Location": location},
+    }

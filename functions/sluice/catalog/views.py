@@ -64,25 +64,31 @@ def view_columns(wish: Wish) -> tuple[CatalogColumn, ...]:
 
 def view_sql(wish: Wish, entry: CatalogEntry) -> str:
     """The SELECT of a view in Trino's SQL."""
-    if wish.config.is_history:
-        shown = shown_columns(wish.columns)
-        return history_view_sql(
-            [column.glue_name for column in shown],
-            record_key=[column.glue_name for column in shown if column.name in wish.config.record_key],
-            source=f"{quoted(wish.names.database)}.{quoted(entry.table)}",
-            dialect=TRINO,
-            expressions={column.glue_name: _expression(column, entry.kind) for column in shown},
-            sources={column.glue_name: column.name for column in shown},
-        )
     source, expression = f"{quoted(wish.names.database)}.{quoted(entry.table)}", partial(_expression, kind=entry.kind)
-    return select_of_rows(wish, source, TRINO, expression)
+    return select_of(wish, source, TRINO, lambda column: column.glue_name, expression)
 
 
-def select_of_rows(wish: Wish, source: str, dialect: Dialect, expression: Callable[[CatalogColumn], str]) -> str:
-    """The SELECT of a view over the rows of `source`, which is quoted: living ones, or all as Debezium's.
+def select_of(
+    wish: Wish,
+    source: str,
+    dialect: Dialect,
+    name: Callable[[CatalogColumn], str],
+    expression: Callable[[CatalogColumn], str],
+) -> str:
+    """The SELECT of a view over `source`, which is quoted: living rows, or all as Debezium's, or a history's states.
 
-    `expression` gives a stored column.
+    `name` is what the source calls a stored column, and `expression` gives it.
     """
+    shown = shown_columns(wish.columns)
+    if wish.config.is_history:
+        return history_view_sql(
+            [name(column) for column in shown],
+            record_key=[name(column) for column in shown if column.name in wish.config.record_key],
+            source=source,
+            dialect=dialect,
+            expressions={name(column): expression(column) for column in shown},
+            sources={name(column): column.name for column in shown},
+        )
     if wish.config.catalog.debezium:
         selected = [expression(column) for column in columns_as_stored(wish.columns)]
         made = debezium_columns(wish.columns)
@@ -90,7 +96,7 @@ def select_of_rows(wish: Wish, source: str, dialect: Dialect, expression: Callab
         return f"SELECT {', '.join(selected)} FROM {source}"
     marked = any(column.name == DELETED for column in wish.columns)
     living = f" WHERE NOT coalesce({dialect.quoted(DELETED)}, false)" if marked else ""
-    return f"SELECT {', '.join(map(expression, shown_columns(wish.columns)))} FROM {source}{living}"
+    return f"SELECT {', '.join(map(expression, shown))} FROM {source}{living}"
 
 
 def encoded(document: Mapping[str, Any]) -> str:
@@ -111,7 +117,6 @@ def decoded(text: str | None) -> dict[str, Any] | None:
 
 
 def column_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
-    """Describe how the columns of two view documents differ."""
     old = {column["name"]: column["type"] for column in (before or {}).get("columns", ())}
     new = {column["name"]: column["type"] for column in after["columns"]}
     summary = [f"adds {name} {kind}" for name, kind in new.items() if name not in old]

@@ -29,7 +29,6 @@ class Vocabulary:
 
     @property
     def words(self) -> frozenset[str]:
-        """All of them."""
         return self.deletions | self.before | self.others
 
 
@@ -260,6 +259,11 @@ def _in_the_form_of(operations: Sequence[str]) -> str:
 
 
 TRUE, FALSE = frozenset(("true", "t", "1", "yes", "y", "\1")), frozenset(("false", "f", "0", "no", "n", "\0"))
+
+
+def is_marked_deleted(value: Any) -> bool:
+    """Whether a value of Debezium's mark (`__deleted`) says that the row was deleted."""
+    return value != "false" and str(value).lower() in TRUE
 
 
 def other_deletions(column: str, texts: Iterable[str | None], values: Collection[str]) -> tuple[str, ...]:

@@ -40,7 +40,6 @@ class ChangeDialect:
         return None if self.sides is None else record.get(self.sides[1])
 
     def rows(self, record: Any) -> tuple[Any, ...]:
-        """Every row that a record holds."""
         return (record,) if self.sides is None else tuple(row for side in self.sides if (row := record.get(side)))
 
     def metadata(self, record: Mapping[str, Any]) -> Any:

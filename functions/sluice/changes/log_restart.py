@@ -176,7 +176,6 @@ class Mark:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Mark:
-        """Read the result of `to_dict`."""
         apart = {log: cls.from_dict(mark) for log, mark in values.get("apart", {}).items()}
         lists = {name: tuple(values.get(name, ())) for name in ("logs", "servers")}
         values_read = {item.name: values[item.name] for item in fields(cls) if item.name in values}
@@ -399,7 +398,6 @@ def _far(kind: str, before: int) -> int:
 
 
 def _advanced(mark: Mark | None, item: SeenObject, generation: int) -> Mark:
-    """The mark after an accepted object."""
     assert item.highest is not None
     if mark is None or (mark.kind != item.kind and item.last > mark.offset):
         return Mark(

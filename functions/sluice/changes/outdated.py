@@ -123,7 +123,6 @@ _LOST = "lost to older rows, since positions began again lower"
 
 
 def is_outdated_note(note: str) -> bool:
-    """True for what `outdated_note` makes."""
     return _LOST in note
 
 

@@ -292,7 +292,6 @@ def log_place(kind: str, position: str) -> int | None:
 
 
 def generation_of(position: str) -> int:
-    """The generation of a stored position."""
     return int(position[:4])
 
 

@@ -58,7 +58,6 @@ class DeleteWhen:
 
     @property
     def marks(self) -> bool:
-        """True if a column marks deletions."""
         return self.on and self.column is not None
 
     def is_deletion(self, value: Any) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 
 from sluice.names import did_you_mean
 
@@ -160,7 +159,9 @@ ALLOWED: Mapping[str, str] = {
     "hoodie.cleaner": "parallelism",
     "hoodie.archive.delete": "parallelism",
 }
-# Those of them that decide what a table's files are like.
+_ALLOWED = frozenset(f"{start}.{end}" for start, ends in ALLOWED.items() for end in ends.split())
+_REASON_OF = {name: reason for reason, names in REASONS.items() for name in names.split()}
+# Of those that are allowed, those that decide what a table's files are like.
 _OF_FILES = tuple(f"hoodie.{part}." for part in "parquet logfile copyonwrite record.size merge bulkinsert.sort".split())
 _NUMBER = re.compile(r"(?:[0-9]+\.?|[0-9]*\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _WHOLE = re.compile("-?[0-9]{1,18}")
@@ -201,7 +202,7 @@ def refusal(option: str) -> str | None:
     """Return why `option` may not be set, or None if it may."""
     if not option.startswith(PREFIX) or option == PREFIX:
         return f"is not a Hudi option; those begin with {PREFIX}"
-    if option in _allowed():
+    if option in _ALLOWED:
         return None
     reason = _reason(option)
     if reason is None and "async" in option.split("."):
@@ -211,7 +212,7 @@ def refusal(option: str) -> str | None:
 
 def unfit_value(option: str, text: str) -> str | None:
     """Return what the value of an allowed option has to be, where a text is none: a run would fail on it."""
-    if option not in _allowed():
+    if option not in _ALLOWED:
         return None
     words = CHOICES.get(option, "").split()
     if words:  # Hudi and Spark take those in capitals as they are, and the others in any case
@@ -223,30 +224,19 @@ def unfit_value(option: str, text: str) -> str | None:
 
 def unknown(option: str) -> str | None:
     """Return a warning about an option that is neither allowed by name nor refused, else None."""
-    if option in _allowed() or refusal(option) is not None:
+    if option in _ALLOWED or refusal(option) is not None:
         return None
-    meant = did_you_mean(option, _allowed(), likeness=0.8)
+    meant = did_you_mean(option, _ALLOWED, likeness=0.8)
     return f"{option} is not an option that Sluice knows, and may have no effect{meant}"
 
 
 def are_of_files(options: Iterable[str]) -> bool:
     """Return whether one of the options may decide what files are like. The others are for the engine that writes."""
-    return any(option not in _allowed() or option.startswith(_OF_FILES) for option in options)
+    return any(option not in _ALLOWED or option.startswith(_OF_FILES) for option in options)
 
 
 def _reason(option: str) -> str | None:
     """Return the reason of the longest name that covers an option."""
-    reasons = _reasons()
-    while option and option not in reasons:
+    while option and option not in _REASON_OF:
         option = option.rpartition(".")[0]
-    return reasons.get(option)
-
-
-@lru_cache(maxsize=1)
-def _allowed() -> frozenset[str]:
-    return frozenset(f"{start}.{end}" for start, ends in ALLOWED.items() for end in ends.split())
-
-
-@lru_cache(maxsize=1)
-def _reasons() -> Mapping[str, str]:
-    return {name: reason for reason, names in REASONS.items() for name in names.split()}
+    return _REASON_OF.get(option)

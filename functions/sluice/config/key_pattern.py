@@ -142,7 +142,6 @@ def named_by_folder(pattern: str, folder: str) -> KeyName | None:
 
 
 def groups_of(pattern: str) -> frozenset[str]:
-    """The names of a pattern's groups."""
     return frozenset(_compiled(pattern).groupindex)
 
 

@@ -32,6 +32,17 @@ class Value:
     write: Callable[[Any], Any] = lambda value: value
 
 
+def only(fits: Callable[[Any], bool], needed: str) -> Callable[[Any], Any]:
+    """A `parse` that takes values as they are and refuses those that don't fit, with what they must be."""
+
+    def parse(written: Any) -> Any:
+        if not fits(written):
+            raise ValueError(needed)
+        return written
+
+    return parse
+
+
 @dataclass(frozen=True)
 class Setting:
     """One setting: the field's `name` and `default`, its `key` in the file, and what the file may say.

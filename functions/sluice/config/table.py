@@ -320,7 +320,6 @@ class TableSettings:
 
     @property
     def partition_fields(self) -> tuple[PartitionField, ...]:
-        """The fields of the partition path, in order."""
         return tuple(map(partition_field, self.partition_by))
 
     @property
@@ -367,7 +366,6 @@ class TableSettings:
 
     @property
     def position_columns(self) -> tuple[str, ...]:
-        """The columns of `position`, in the order in which they count."""
         return kinds.position_columns(self.position)
 
     @property
@@ -392,7 +390,6 @@ class TableConfig(TableSettings, _TableIdentity):
     """The configuration of one table."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; `from_dict` reads them back."""
         return stored(self)
 
     @classmethod
@@ -420,7 +417,6 @@ class TableConfig(TableSettings, _TableIdentity):
 
     @property
     def is_history(self) -> bool:
-        """True for the configuration of a history table."""
         return POSITION_COLUMN in self.record_key
 
     @property

@@ -16,7 +16,7 @@ from sluice.config.hudi_overrides import refusal, unfit_value
 from sluice.config.json_types import JSON_TYPE_PATTERN, UnknownType, declared_type
 from sluice.config.placeholders import placeholders
 from sluice.config.rules.partition_fields import partition_field
-from sluice.config.setting import Value
+from sluice.config.setting import Value, only
 from sluice.names import COLUMN, LANE, NAME, not_a_column
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
@@ -91,23 +91,19 @@ SIZE = Value(
 
 def whole(least: int, most: int) -> Value:
     """Whole numbers from `least` to `most`."""
-
-    def parse(written: Any) -> int:
-        if isinstance(written, bool) or not isinstance(written, int) or not least <= written <= most:
-            raise ValueError(f"is a whole number from {least:,} to {most:,}")
-        return written
-
+    parse = only(
+        lambda written: isinstance(written, int) and not isinstance(written, bool) and least <= written <= most,
+        f"is a whole number from {least:,} to {most:,}",
+    )
     return Value(parse, {"type": "integer", "minimum": least, "maximum": most})
 
 
 def choice(*words: str | int) -> Value:
     """One of a few words or numbers."""
-
-    def parse(written: Any) -> str | int:
-        if not any(written == word and type(written) is type(word) for word in words):
-            raise ValueError(f"is one of {', '.join(map(str, words))}")
-        return written  # type: ignore[no-any-return]
-
+    parse = only(
+        lambda written: any(written == word and type(written) is type(word) for word in words),
+        f"is one of {', '.join(map(str, words))}",
+    )
     kind = "integer" if all(isinstance(word, int) for word in words) else "string"
     return Value(parse, {"type": kind, "enum": list(words)})
 
@@ -125,13 +121,7 @@ def text(most: int | None = None) -> Value:
     return Value(parse, {"type": "string", **({} if most is None else {"maxLength": most})})
 
 
-def _switch(written: Any) -> bool:
-    if not isinstance(written, bool):
-        raise ValueError("is true or false")
-    return written
-
-
-SWITCH = Value(_switch, {"type": "boolean"})
+SWITCH = Value(only(lambda written: isinstance(written, bool), "is true or false"), {"type": "boolean"})
 
 
 def _history(written: Any) -> bool | str:
@@ -300,13 +290,13 @@ SOURCE_COLUMNS = Value(
 )
 
 
-def _lane_name(written: Any) -> str:
-    if not isinstance(written, str) or not LANE.fullmatch(written):
-        raise ValueError("is a lane's name: at most 32 of a-z, 0-9 and -")
-    return written
-
-
-LANE_NAME = Value(_lane_name, {"type": "string", "pattern": f"^{LANE.pattern}$"})
+LANE_NAME = Value(
+    only(
+        lambda written: isinstance(written, str) and LANE.fullmatch(written) is not None,
+        "is a lane's name: at most 32 of a-z, 0-9 and -",
+    ),
+    {"type": "string", "pattern": f"^{LANE.pattern}$"},
+)
 
 
 def _unavailable_value(written: Any) -> str:

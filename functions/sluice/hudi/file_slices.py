@@ -33,7 +33,6 @@ class DataFile:
 
     @property
     def is_log(self) -> bool:
-        """Whether it is a log file."""
         return self.version is not None
 
 
@@ -48,7 +47,6 @@ class FileSlice:
 
     @property
     def files(self) -> tuple[DataFile, ...]:
-        """Base file and log files."""
         return self.logs if self.base is None else (self.base, *self.logs)
 
 
@@ -77,7 +75,6 @@ class Committed:
         return cls(completed, min(times) if times else None)
 
     def holds(self, instant: str) -> bool:
-        """Whether the files of an instant are committed."""
         return instant in self.completed or self.first_active is not None and instant < self.first_active
 
 

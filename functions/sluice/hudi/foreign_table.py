@@ -42,7 +42,6 @@ class ForeignTable:
     pending: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """Plain JSON values."""
         return {
             "version": self.version,
             "type": "merge-on-read" if self.merge_on_read else "copy-on-write",

@@ -156,7 +156,6 @@ PURGE_OPTIONS = {"hoodie.payload.delete.field": OP, "hoodie.payload.delete.marke
 
 
 def is_list(kind: str) -> bool:
-    """True for a type, by Spark's name, that is a list."""
     return kind.startswith("array<")
 
 

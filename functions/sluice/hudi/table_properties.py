@@ -59,7 +59,6 @@ def wanted_properties(config: TableConfig) -> TableProperties:
 
 
 def creation_properties(config: TableConfig) -> dict[str, str]:
-    """The properties that a table is created with."""
     properties = wanted_properties(config)
     return {
         **properties.fixed,
@@ -133,7 +132,6 @@ def names_table(stored: Mapping[str, str]) -> bool:
 
 
 def record_key_of(stored: Mapping[str, str]) -> tuple[str, ...]:
-    """Columns of the record key."""
     return tuple(name for name in stored.get("hoodie.table.recordkey.fields", "").split(",") if name)
 
 
@@ -143,7 +141,6 @@ def partition_fields_of(stored: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def is_merge_on_read(stored: Mapping[str, str]) -> bool:
-    """Whether the table is merge-on-read."""
     return stored.get("hoodie.table.type") == "MERGE_ON_READ"
 
 
@@ -153,5 +150,4 @@ def version_of(stored: Mapping[str, str]) -> str:
 
 
 def hudi_type(config: TableConfig) -> str:
-    """Hudi's name of the table's type."""
     return "MERGE_ON_READ" if config.table_type == MOR else "COPY_ON_WRITE"

@@ -92,7 +92,6 @@ class Timeline:
 
     @property
     def newest(self) -> Instant | None:
-        """The newest commit; None for a table without one."""
         return self.commits[-1] if self.commits else None
 
     @property

@@ -78,7 +78,6 @@ def columns_after(
 
 
 def current_fields(metadata: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The fields of a table's current schema."""
     schemas: dict[int, Any] = {schema["schema-id"]: schema for schema in metadata["schemas"]}
     fields: Sequence[Mapping[str, Any]] = schemas[metadata["current-schema-id"]]["fields"]
     return fields

@@ -188,7 +188,6 @@ def manifest_file(
 
 
 def rows_of(entries: Iterable[Entry]) -> int:
-    """How many rows the files of entries have."""
     return sum(int(entry["data_file"]["record_count"]) for entry in entries)
 
 

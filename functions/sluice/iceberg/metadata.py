@@ -85,7 +85,6 @@ def is_up_to_date(metadata: Json | None, timeline: Timeline) -> bool:
 
 
 def current_snapshot(metadata: Json | None) -> Json | None:
-    """The current snapshot; None without one."""
     if metadata is None or not metadata["snapshots"]:
         return None
     snapshot: Json = metadata["snapshots"][-1]

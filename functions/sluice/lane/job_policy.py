@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,10 +78,10 @@ def job_run_policy(prefixes: Iterable[str], *, lane: str, partition: str, silver
         if any("*" in prefix.partition("/")[0] for prefix in scope):
             break
         keys = [*own, *documents, *_data(scope)]
-        policy = json.dumps(_document(keys, partition, silver), separators=(",", ":"))
+        policy = _scoped(keys, partition, silver)
         if len(policy) <= MAX_POLICY_CHARACTERS:
             return policy
-    return json.dumps(_document(["*"], partition, silver), separators=(",", ":"))
+    return _scoped(["*"], partition, silver)
 
 
 def trial_policy(trial: str, *, partition: str, silver: str, artifacts: str) -> str:
@@ -93,15 +93,9 @@ def trial_policy(trial: str, *, partition: str, silver: str, artifacts: str) -> 
         f"arn:{partition}:s3:::{path}"
         for path in (artifacts, f"{artifacts}/*", silver, *(f"{silver}/{key}" for key in keys))
     ]
-    return json.dumps(
-        {
-            "Version": "2012-10-17",
-            "Statement": [
-                {"Effect": "Allow", "NotAction": ["s3:*", "dynamodb:*"], "Resource": "*"},
-                {"Effect": "Allow", "Action": "s3:*", "Resource": own},
-            ],
-        },
-        separators=(",", ":"),
+    return _policy(
+        {"Effect": "Allow", "NotAction": ["s3:*", "dynamodb:*"], "Resource": "*"},
+        {"Effect": "Allow", "Action": "s3:*", "Resource": own},
     )
 
 
@@ -119,18 +113,19 @@ def _documents(prefix: str) -> tuple[str, str]:
     return f"{PREFIX}/*/{table}.json", f"{PREFIX}/*/{table}/*"
 
 
-def _document(keys: Sequence[str], partition: str, silver: str) -> dict[str, Any]:
+def _scoped(keys: Sequence[str], partition: str, silver: str) -> str:
     objects = f"arn:{partition}:s3:::{silver}/"
     schemas = f"{objects}{PREFIX}/schemas/*.avsc"  # of all lanes, named by the hashes of their contents
-    return {
-        "Version": "2012-10-17",
-        "Statement": [
-            {"Effect": "Allow", "NotAction": "s3:*", "Resource": "*"},
-            {"Effect": "Allow", "Action": "s3:*", "NotResource": f"{objects}*"},
-            {"Effect": "Allow", "Action": "s3:*", "Resource": [f"{objects}{key}" for key in keys]},
-            {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"], "Resource": schemas},
-        ],
-    }
+    return _policy(
+        {"Effect": "Allow", "NotAction": "s3:*", "Resource": "*"},
+        {"Effect": "Allow", "Action": "s3:*", "NotResource": f"{objects}*"},
+        {"Effect": "Allow", "Action": "s3:*", "Resource": [f"{objects}{key}" for key in keys]},
+        {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"], "Resource": schemas},
+    )
+
+
+def _policy(*statements: Mapping[str, Any]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": statements}, separators=(",", ":"))
 
 
 def _prefix(table: str) -> str:

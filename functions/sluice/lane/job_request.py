@@ -53,7 +53,6 @@ class JobEnvironment:
 
     @property
     def release_url(self) -> str:
-        """The S3 URL of this release of the Spark code."""
         return f"s3://{self.artifact_bucket}/releases/{self.release}"
 
 

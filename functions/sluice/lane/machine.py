@@ -176,14 +176,12 @@ def gave_sign(state: LaneState, run_id: str, now: int, idle_until: int | None = 
 
 
 def accept_ledger(state: LaneState, run_id: str) -> Result:
-    """Note that the ledger knows of the lane's manifests."""
     if state.state != RUNNING or state.run_id != run_id:
         return LaneRefusal("accept_ledger", f"the lane is {state.state} under run {state.run_id}", state)
     return replace(state, ledger_accepted=True)
 
 
 def progressed(state: LaneState, run_id: str) -> Result:
-    """Note that the holder committed something: the next failure counts as the first."""
     if state.state != RUNNING or state.run_id != run_id:
         return LaneRefusal("progressed", f"the lane is {state.state} under run {state.run_id}", state)
     return replace(state, progressed=True, failures=0, capacity_failures=0)

@@ -146,7 +146,6 @@ def concerned(lanes: Sequence[LaneState], news: JobRunNews, now: int) -> tuple[L
 
 
 def is_terminal(state: str) -> bool:
-    """True if the job run has ended for good."""
     return state in TERMINAL_STATES or state == GONE
 
 

@@ -39,7 +39,6 @@ class TableTrial:
 
     @property
     def seconds(self) -> float:
-        """Duration of all steps."""
         return round(sum(step.seconds for step in self.steps), 3)
 
 
@@ -70,7 +69,6 @@ class TrialReport:
     left: str | None = None  # what could not be removed, and why
 
     def to_json(self) -> str:
-        """Canonical JSON."""
         return json.dumps(
             {"format": FORMAT, **asdict(self), "versions": dict(self.versions)}, sort_keys=True, ensure_ascii=True
         )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sluice.batch.merged_again import OBJECTS_AGAIN
+from sluice.batch.part_counts import OBJECTS_AGAIN
 from sluice.changes.outdated import OUTDATED
 from sluice.ledger.events import iso
 from sluice.ledger.keys import COMMITTED

@@ -89,14 +89,12 @@ class Contradiction:
 
     @classmethod
     def of_object(cls, code: str, identity: ObjectId, record: ObjectRecord | None) -> Contradiction:
-        """A contradiction about an object, with what its record says."""
         if record is None:
             return cls(code, object=identity)
         return cls(code, record.table, record.batch, object=identity)
 
     @property
     def meaning(self) -> str:
-        """What the code means."""
         return CONTRADICTIONS[self.code][0]
 
     @property

@@ -63,7 +63,6 @@ class AuditRound:
         return {code: count for code, count in counts.items() if count}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
         return {**asdict(self), "after": None if self.after is None else list(self.after)}
 
     @classmethod

@@ -331,7 +331,6 @@ def batch_events(
 
 
 def freshness_late(late: LateTable, *, stack: str) -> dict[str, Any]:
-    """The detail of FRESHNESS_LATE."""
     why = f"; its last error: {_first_line(late.last_error)}" if late.last_error else ""
     return {
         "stack": stack,

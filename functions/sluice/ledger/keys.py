@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sluice.objects import ObjectId
 
 PENDING, CLAIMED, COMMITTED, QUARANTINED = "pending", "claimed", "committed", "quarantined"
@@ -28,13 +30,29 @@ def shard_of(object_hash: str) -> int:
     return int(object_hash[:8], 16) % SHARDS
 
 
+def _only_item(kind: str, name: str) -> Key:
+    """The item that has a partition for itself, but for the pointers and parts in those of lanes and batches."""
+    return {"pk": f"{kind}#{name}", "sk": kind}
+
+
+BATCH = "batch"
+lane_key = partial(_only_item, "lane")
+batch_key = partial(_only_item, BATCH)  # its change to `committed` is announced
+table_key = partial(_only_item, "table")
+run_key = partial(_only_item, "run")
+event_key = partial(_only_item, "event")  # says that an event was sent
+counter_key = partial(_only_item, "counter")
+checkpoint_key = partial(_only_item, "checkpoint")  # where a pass over the bucket resumes
+# Until when commits are gathered before table services are planned.
+gathering_key = partial(_only_item, "gathering", "services")
+
+
 def object_partition(bucket: str, key: str) -> str:
     """The partition of every version of one key."""
     return f"object#{bucket}/{key}"
 
 
 def object_key(identity: ObjectId) -> Key:
-    """An object's item."""
     beside = f">{identity.also_for}" if identity.also_for else ""  # no version has this character
     return {"pk": object_partition(identity.bucket, identity.key), "sk": identity.version + beside}
 
@@ -65,11 +83,6 @@ def lane_partition(lane: str) -> str:
     return f"lane#{lane}"
 
 
-def lane_key(lane: str) -> Key:
-    """A lane's item."""
-    return {"pk": lane_partition(lane), "sk": "lane"}
-
-
 MANIFEST_PREFIX = "manifest#"
 
 
@@ -83,25 +96,11 @@ def batch_partition(batch: str) -> str:
     return f"batch#{batch}"
 
 
-BATCH = "batch"
-
-
-def batch_key(batch: str) -> Key:
-    """A batch's item. Its change to `committed` is announced."""
-    return {"pk": batch_partition(batch), "sk": BATCH}
-
-
 PART_PREFIX = "table#"
 
 
 def part_key(batch: str, table: str) -> Key:
-    """One table's part of a batch."""
     return {"pk": batch_partition(batch), "sk": f"{PART_PREFIX}{table}"}
-
-
-def table_key(table: str) -> Key:
-    """A table's item."""
-    return {"pk": f"table#{table}", "sk": "table"}
 
 
 def services_partition(lane: str) -> str:
@@ -112,21 +111,6 @@ def services_partition(lane: str) -> str:
 def service_key(lane: str, table: str, service: str) -> Key:
     """The open or last request for a service of a table."""
     return {"pk": services_partition(lane), "sk": f"{table}#{service}"}
-
-
-def gathering_key() -> Key:
-    """The item that says until when commits are gathered before table services are planned."""
-    return {"pk": "gathering#services", "sk": "gathering"}
-
-
-def run_key(run_id: str) -> Key:
-    """A run's item."""
-    return {"pk": f"run#{run_id}", "sk": "run"}
-
-
-def event_key(event: str) -> Key:
-    """The item that says that an event was sent."""
-    return {"pk": f"event#{event}", "sk": "event"}
 
 
 def message_key(message_id: str, n: int) -> Key:
@@ -147,16 +131,6 @@ def decision_key(identity: ObjectId, now: int, verb: str) -> Key:
 def standstill_key() -> Key:
     """The item that names the lanes which a standstill paused."""
     return {"pk": "standstill", "sk": "standstill"}
-
-
-def counter_key(name: str) -> Key:
-    """A counter."""
-    return {"pk": f"counter#{name}", "sk": "counter"}
-
-
-def checkpoint_key(name: str) -> Key:
-    """The place where a pass over the bucket resumes."""
-    return {"pk": f"checkpoint#{name}", "sk": "checkpoint"}
 
 
 def listed_as(state: str, object_hash: str) -> str:

@@ -29,13 +29,10 @@ def wakes(admission: str) -> bool:
 class AdmittedObject:
     """An object as admit decided about it. Sizes are bytes, times epoch ms.
 
-    `state` is pending, parked, quarantined or ignored. `merged` is True if a batch has committed rows of the object:
-    it was taken back in for the rows that were set aside. `rows_aside` is the silver key of those rows. `generation`
-    is the one that the object was merged under before its table was rebuilt; None for the table's own. `cohort` is set,
-    as text, while the object may be merged with other objects of its cohort only. `first_batch` is the batch that
-    first committed an object that was replayed since; None for others, and after a rebuild of the table. `replayed_at`
-    is when the object last became pending to be merged again: by a replay, or to rebuild its table. `modified_at` is
-    its time in S3 where nothing else orders its rows, as in a manifest.
+    `state` is pending, parked, quarantined or ignored. `merged`, `rows_aside`, `cohort`, `first_batch` and
+    `modified_at` are those of a manifest (`ManifestObject`). `generation` is the one that the object was merged under
+    before its table was rebuilt; None for the table's own. `replayed_at` is when the object last became pending to be
+    merged again: by a replay, or to rebuild its table.
     """
 
     id: ObjectId

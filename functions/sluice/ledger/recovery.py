@@ -35,7 +35,6 @@ class EndState:
 
 
 def end_states(outcome: Outcome, objects: Iterable[ObjectId]) -> dict[ObjectId, EndState]:
-    """The end state of each object of a part."""
     errors = {error.object: error for error in outcome.quarantined}
     rows = {row.object: row for row in outcome.quarantined_rows}
     parked = {error.object: error for error in outcome.parked}
@@ -85,7 +84,6 @@ class KnownTable:
     totals: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def after(self, outcome: Outcome, part: TablePart, ends: Mapping[ObjectId, EndState]) -> KnownTable:
-        """The state after one more part is settled."""
         totals = Counter(self.totals)
         totals.update(counts_of(outcome, ends))
         if outcome.state != COMMITTED_PART:
@@ -115,7 +113,6 @@ class Recovered:
     raced: int = 0
 
     def plus(self, other: Recovered) -> Recovered:
-        """The sum of both."""
         return Recovered(*map(add, astuple(self), astuple(other)))
 
 
@@ -140,8 +137,25 @@ class Recovery:
             # A manifest also names objects that could not be claimed, and no document says which ones.
             # Merging them again changes nothing.
             whole = outcome.counts.get("objects") == len(part.objects)
+            again = void or not whole
+            generation = int(part.config.get("generation", 0))
+            of_batch: dict[str, Any] = {"table": table, "lane": manifest.lane, "merged_generation": generation}
             for item in part.objects:
-                self._keep(item, table, manifest, outcome, ends[item.id], part, void=void, whole=whole)
+                # A part that returned to pending has no outcome, so the highest attempt wins; among equal attempts the
+                # sure one, then the later one.
+                rank = (item.attempt, not again, outcome.committed_at)
+                if rank <= self._ranks.get(item.id, (-1, False, 0)):
+                    continue
+                self._ranks[item.id] = rank
+                of_manifest = {name: getattr(item, name) for name in _OF_MANIFEST}
+                record = ObjectRecord(item.id, PENDING, item.admitted_at, **of_manifest, **of_batch)
+                if again:
+                    first_batch = None if void else item.first_batch
+                    attempt = item.attempt + 1
+                    record = replace(record, attempt=attempt, generation=generation, first_batch=first_batch)
+                else:
+                    record = _as_ended(record, item, manifest.batch, ends[item.id])
+                self._objects[item.id] = Settled(record, outcome.committed_at, sure=void or whole)
             if not void:
                 self._parts.setdefault(table, []).append((outcome, part, ends))
 
@@ -177,48 +191,23 @@ class Recovery:
             for table, state in states.items()
         }
 
-    def _keep(
-        self,
-        item: ManifestObject,
-        table: str,
-        manifest: Manifest,
-        outcome: Outcome,
-        end: EndState,
-        part: TablePart,
-        *,
-        void: bool,
-        whole: bool,
-    ) -> None:
-        again = void or not whole
-        # A part that returned to pending has no outcome, so the highest attempt wins; among equal attempts the sure
-        # one, then the later one.
-        rank = (item.attempt, not again, outcome.committed_at)
-        if rank <= self._ranks.get(item.id, (-1, False, 0)):
-            return
-        self._ranks[item.id] = rank
-        generation = int(part.config.get("generation", 0))
-        of_manifest = {name: getattr(item, name) for name in _OF_MANIFEST}
-        of_batch: dict[str, Any] = {"table": table, "lane": manifest.lane, "merged_generation": generation}
-        admitted = ObjectRecord(item.id, PENDING, item.admitted_at, **of_manifest, **of_batch)
-        if again:
-            first_batch = None if void else item.first_batch
-            record = replace(admitted, attempt=item.attempt + 1, generation=generation, first_batch=first_batch)
-        else:
-            record = replace(
-                admitted,
-                state=end.state,
-                attempt=item.attempt,
-                merged=item.merged,
-                rows_aside=item.rows_aside,
-                batch=manifest.batch,
-                code=end.code,
-                reason=end.reason,
-                quarantined_rows=end.rows,
-                row_codes=end.row_codes,
-                parked_generation=end.parked_generation,
-                first_batch=item.first_batch,
-            )
-        self._objects[item.id] = Settled(record, outcome.committed_at, sure=void or whole)
+
+def _as_ended(record: ObjectRecord, item: ManifestObject, batch: str, end: EndState) -> ObjectRecord:
+    """The record of an object that a batch ended."""
+    return replace(
+        record,
+        state=end.state,
+        attempt=item.attempt,
+        merged=item.merged,
+        rows_aside=item.rows_aside,
+        batch=batch,
+        code=end.code,
+        reason=end.reason,
+        quarantined_rows=end.rows,
+        row_codes=end.row_codes,
+        parked_generation=end.parked_generation,
+        first_batch=item.first_batch,
+    )
 
 
 def counts_of(outcome: Outcome, ends: Mapping[ObjectId, EndState]) -> dict[str, int]:

@@ -53,11 +53,9 @@ class Proposal:
 
     `delete_when` is the column that marks deletions and its values (none: any but null), `position` the column that
     orders the changes then.
-    `key_pattern` and `format` are set where the objects' names tell no topic, `null_text` and `delimiter` for CSV
-    that has such ones. `types` are those that columns of untyped objects seem to have. `read` counts the objects of the
-    rows.
-    `nested` are the topics whose keys the pattern fits too, so that their rules come before; `behind` are those of them
-    whose rules are open.
+    `null_text` is set for CSV that has such one. `types` are those that columns of untyped objects seem to have.
+    `behind` are those of the `nested` topics, whose rules come before, whose rules are open. Other fields are those of
+    the sample.
     """
 
     topic: str
@@ -91,7 +89,6 @@ class Proposal:
 
     @property
     def choices(self) -> Mapping[str, Choice]:
-        """The decisions of the rule by its keys."""
         made = {"table": self.table, "record_key": self.record_key, "partition_by": self.partition_by}
         return made if self.position is None else {**made, "position": self.position}
 

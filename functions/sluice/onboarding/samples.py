@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sluice.changes.capture_marks import is_before_image, is_flag
+from sluice.changes.capture_marks import is_before_image, is_flag, is_marked_deleted
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, TRUNCATE
 from sluice.changes.source_tables import source_table
 from sluice.config.delete_when import DeleteWhen, is_creation
@@ -78,7 +78,6 @@ class TopicSample:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The source tables of the rows."""
         return tuple(sorted({row.source for row in self.rows if row.source is not None}))
 
 
@@ -102,8 +101,7 @@ def sampled_row(record: Mapping[str, Any], writer: WriterSchema) -> SampledRow |
     op = record.get(writer.meta.op) if writer.meta.op else None
     if op in (TRUNCATE, MESSAGE):
         return None
-    flag = record.get(writer.meta.deleted) if writer.meta.deleted else None
-    deleted = op == DELETE or flag is True or flag == "true"
+    deleted = op == DELETE or writer.meta.deleted is not None and is_marked_deleted(record.get(writer.meta.deleted))
     before, row = writer.dialect.before(record), writer.dialect.row(record)
     if not isinstance(row, Mapping):
         return None

@@ -116,7 +116,6 @@ class WriterSchema:
 
     @property
     def dialect(self) -> ChangeDialect:
-        """Where its records hold rows and metadata."""
         return ENVELOPES if self.shape == ENVELOPE else ROWS
 
     @property

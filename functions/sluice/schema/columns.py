@@ -1,6 +1,6 @@
 """Columns: how a writer encodes values (the kind), the Spark type that stores them, and the kinds of semantic types.
 
-A new temporal type of Debezium goes into `_SEMANTIC_TYPES`. If no kind fits it, add a kind with its type in
+A new temporal type of Debezium goes into `SEMANTIC_TYPES`. If no kind fits it, add a kind with its type in
 `SPARK_TYPES` and `RAW_KINDS`, what its values mean in `meaning.MEANINGS`, and its raw Arrow type in
 `sluice_formats.arrow_columns`.
 """
@@ -63,7 +63,7 @@ RAW_KINDS: dict[str, str] = {
 
 # Kinds of the semantic types that Debezium and Kafka Connect name on top of an Avro type.
 # https://debezium.io/documentation/reference/3.5/connectors/postgresql.html#postgresql-temporal-types
-_SEMANTIC_TYPES: dict[tuple[str, str], str] = {
+SEMANTIC_TYPES: dict[tuple[str, str], str] = {
     ("int", "io.debezium.time.Date"): DATE,
     ("int", "org.apache.kafka.connect.data.Date"): DATE,
     ("int", "io.debezium.time.Time"): TIME_MILLIS,
@@ -135,7 +135,6 @@ class RowSchema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The column names in order."""
         return tuple(column.name for column in self.columns)
 
     def column(self, name: str) -> Column | None:
@@ -172,7 +171,6 @@ def json_column(
 
 
 def array_column(name: str, element: Column, nullable: bool) -> Column:
-    """An array of `element`."""
     return Column(
         name,
         ARRAY,
@@ -240,7 +238,7 @@ def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column
     if base in _PRIMITIVES:
         # Under an unknown semantic name a known logical type still defines the value.
         own = base if base == STRING or not (type_name or logical) else None
-        kind = _SEMANTIC_TYPES.get((base, type_name or "")) or _LOGICAL_TYPES.get((base, logical or "")) or own
+        kind = SEMANTIC_TYPES.get((base, type_name or "")) or _LOGICAL_TYPES.get((base, logical or "")) or own
         if kind is not None:
             return plain_column(name, kind, nullable, source_type)
     raise UnsupportedType(

@@ -122,7 +122,6 @@ def seen(table: str, fingerprint: str, row: RowSchema, evolution: Evolution, *, 
 
 
 def stored_key(table: str) -> str:
-    """Key of a table's stored columns in the silver bucket."""
     return f"{TABLES_PREFIX}{table}/stored.json"
 
 
@@ -132,7 +131,6 @@ def seen_prefix(table: str) -> str:
 
 
 def seen_key(table: str, fingerprint: str) -> str:
-    """Key of one writer schema."""
     return f"{seen_prefix(table)}{fingerprint}.json"
 
 

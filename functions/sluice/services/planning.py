@@ -9,7 +9,7 @@ from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
-from sluice.services.policy import CATALOG, Due, ServiceFacts, TableActivity, due, since
+from sluice.services.policy import CATALOG, Due, ServiceFacts, due, since
 from sluice.services.requests import DONE, FAILED, IN_TURN, ServiceError, ServiceRequest
 
 LONGEST_PAUSE_S = 600  # between two looks at a request: 150 looks a day
@@ -25,16 +25,6 @@ class DueTable:
     due: tuple[Due, ...]
 
 
-def facts_of(state: TableState, latest: Mapping[str, ServiceRequest]) -> TableActivity:
-    """The facts that the policy decides by: the table's record, and its open or last request of each service."""
-    services = {name: _service_facts(state, name, latest.get(name)) for name in (CATALOG, *IN_TURN)}
-    deleted = state.totals.get("deleted", 0) + state.totals.get("truncated", 0)
-    paused = bool(state.blocked)
-    return TableActivity(
-        state.table, state.last_instant, state.last_commit_at, state.services_since, paused, deleted, services
-    )
-
-
 def due_tables(
     configuration: Configuration,
     states: Iterable[TableState],
@@ -47,7 +37,9 @@ def due_tables(
         config = config_by_pinned_topic(configuration, state.table, state.pinned)
         if config is None:
             continue
-        services = due(facts_of(state, latest.get((config.lane, state.table), {})), config, now)
+        requests = latest.get((config.lane, state.table), {})
+        facts = {name: _service_facts(state, name, requests.get(name)) for name in (CATALOG, *IN_TURN)}
+        services = due(state, facts, config, now)
         if services:
             tables.append(DueTable(config, state, services))
     return tuple(tables)
@@ -79,7 +71,6 @@ def next_pause_s(pause_s: int) -> int:
 
 
 def by_table(requests: Sequence[ServiceRequest]) -> dict[tuple[str, str], dict[str, ServiceRequest]]:
-    """Requests by lane and table, then by service."""
     requests_by_table: dict[tuple[str, str], dict[str, ServiceRequest]] = {}
     for request in requests:
         requests_by_table.setdefault((request.lane, request.table), {})[request.service] = request

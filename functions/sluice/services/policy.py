@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sluice.batch.claim import TableState
@@ -43,30 +43,6 @@ class ServiceFacts:
     open: bool = False
 
 
-NOTHING_KNOWN = ServiceFacts()
-
-
-@dataclass(frozen=True)
-class TableActivity:
-    """Facts about one table. Times are epoch ms.
-
-    `services_since` is when its services were first planned: ages count from it until a service has succeeded.
-    `deleted` are all rows that ever became tombstones. `services` are by name and include `catalog`.
-    """
-
-    table: str
-    last_instant: str | None = None
-    last_commit_at: int | None = None
-    services_since: int | None = None
-    paused: bool = False
-    deleted: int = 0
-    services: Mapping[str, ServiceFacts] = field(default_factory=dict, hash=False)
-
-    def service(self, name: str) -> ServiceFacts:
-        """The facts of one service."""
-        return self.services.get(name, NOTHING_KNOWN)
-
-
 @dataclass(frozen=True)
 class Due:
     """A service that is due on a table, and the reason for the log."""
@@ -76,16 +52,16 @@ class Due:
     reason: str
 
 
-def due(facts: TableActivity, config: TableConfig, now: int) -> tuple[Due, ...]:
-    """The services to request now: the catalog's, then Spark's in their order.
+def due(state: TableState, services: Mapping[str, ServiceFacts], config: TableConfig, now: int) -> tuple[Due, ...]:
+    """The services to request now: the catalog's, then Spark's in their order. `services` has the facts by name.
 
-    None while the table has no data or is paused. Left out are services that are switched off (by `services: off`, the
-    catalog's by `catalog: off`), have nothing to do, are open, or ended less than the policy's interval ago.
+    None while the table has no data, is paused or blocked. Left out are services that are switched off (by `services:
+    off`, the catalog's by `catalog: off`), have nothing to do, are open, or ended less than the policy's interval ago.
     """
-    if facts.last_instant is None or facts.paused or config.paused:
+    if state.last_instant is None or state.blocked or config.paused:
         return ()
-    reasons = ((service, _reason(service, facts, config, now)) for service in (CATALOG, *SERVICES))
-    return tuple(Due(facts.table, service, reason) for service, reason in reasons if reason is not None)
+    reasons = ((service, _reason(service, state, services, config, now)) for service in (CATALOG, *SERVICES))
+    return tuple(Due(state.table, service, reason) for service, reason in reasons if reason is not None)
 
 
 def earliest(service: str, facts: ServiceFacts, policy: ServicePolicy) -> int:
@@ -100,24 +76,26 @@ def earliest(service: str, facts: ServiceFacts, policy: ServicePolicy) -> int:
     return facts.ended_at + interval * 1000
 
 
-def _reason(service: str, table: TableActivity, config: TableConfig, now: int) -> str | None:
-    facts, policy = table.service(service), config.services
+def _reason(
+    service: str, state: TableState, services: Mapping[str, ServiceFacts], config: TableConfig, now: int
+) -> str | None:
+    facts, policy = services.get(service, ServiceFacts()), config.services
     if facts.open or not applies_to(service, config) or now < earliest(service, facts, policy):
         return None
     if service == CATALOG:
         # A cleaning removes the Iceberg metadata that the catalog has named since.
-        served = config.iceberg and any((one.done_at or 0) > (facts.done_at or 0) for one in table.services.values())
+        served = config.iceberg and any((one.done_at or 0) > (facts.done_at or 0) for one in services.values())
         return _commits(facts.commits) if facts.commits > 0 else "a service since the last run" if served else None
     pace = policy.pace(service)
     if not policy.on or not pace.on:
         return None
     if service == PURGE:
-        return _purge_reason(table, facts, policy, now)
+        return _purge_reason(state, facts, policy, now)
     if facts.commits <= 0:
         return None
     if facts.commits >= pace.commits:
         return _commits(facts.commits)
-    since = facts.done_at if facts.done_at is not None else table.services_since
+    since = facts.done_at if facts.done_at is not None else state.services_since
     age = policy.age_s(service)
     if since is not None and now - since >= age * 1000:
         return f"{_commits(facts.commits)}, {age} s ago or longer"
@@ -144,23 +122,24 @@ def applies_to(service: str, config: TableConfig) -> bool:
     return applies.get(service, False)
 
 
-def _purge_reason(table: TableActivity, facts: ServiceFacts, policy: ServicePolicy, now: int) -> str | None:
+def _purge_reason(state: TableState, facts: ServiceFacts, policy: ServicePolicy, now: int) -> str | None:
     """The reason for a purge. Deleted rows pass the horizon without a commit, so it depends on time.
 
     There are none to purge where the last purge came after the horizon of the last commit, and nothing was deleted
     since.
     """
-    if table.deleted <= 0:
+    deleted = state.totals.get("deleted", 0) + state.totals.get("truncated", 0)  # all that ever became tombstones
+    if deleted <= 0:
         return None
     horizon, age = policy.purge_horizon_s * 1000, policy.age_s(PURGE) * 1000
     if facts.done_at is None:
-        if table.services_since is None or now - table.services_since < horizon:
+        if state.services_since is None or now - state.services_since < horizon:
             return None
-        return f"{table.deleted} deleted rows, the first {policy.purge_horizon_s} s ago or longer"
-    all_gone = facts.deleted <= 0 and (table.last_commit_at or 0) + horizon <= facts.done_at
+        return f"{deleted} deleted rows, the first {policy.purge_horizon_s} s ago or longer"
+    all_gone = facts.deleted <= 0 and (state.last_commit_at or 0) + horizon <= facts.done_at
     if all_gone or now - facts.done_at < age:
         return None
-    return f"{table.deleted} deleted rows, and the last purge {policy.age_s(PURGE)} s ago or longer"
+    return f"{deleted} deleted rows, and the last purge {policy.age_s(PURGE)} s ago or longer"
 
 
 @dataclass(frozen=True)

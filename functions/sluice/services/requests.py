@@ -62,11 +62,9 @@ class ServiceReport:
 
     @property
     def seconds(self) -> float:
-        """Duration in seconds."""
         return self.ms / 1000
 
     def plus(self, other: ServiceReport) -> ServiceReport:
-        """The sum of this and a later slice."""
         more = {name: self.more.get(name, 0) + other.more.get(name, 0) for name in sorted({*self.more, *other.more})}
         counts = {of.name: getattr(self, of.name) + getattr(other, of.name) for of in fields(self) if of.default == 0}
         return ServiceReport(**counts, instant=other.instant or self.instant, more=more)
@@ -203,7 +201,6 @@ def start(state: ServiceRequest, run: str, now: int, seen: Mapping[str, int]) ->
 
 
 def slice_done(state: ServiceRequest, run: str, report: ServiceReport, now: int) -> Result:
-    """A slice succeeded, and more is left."""
     if state.state != RUNNING or state.run != run:
         return RequestRefusal("slice_done", f"the request is {state.state} under run {state.run}", state)
     return replace(
@@ -218,7 +215,6 @@ def slice_done(state: ServiceRequest, run: str, report: ServiceReport, now: int)
 
 
 def finish(state: ServiceRequest, run: str, report: ServiceReport, now: int) -> Result:
-    """The last slice succeeded."""
     after = slice_done(state, run, report, now)
     if isinstance(after, RequestRefusal):
         return replace(after, transition="finish")
@@ -249,7 +245,6 @@ def _failed(state: ServiceRequest, error: ServiceError, now: int, limit: int) ->
 
 
 def withdraw(state: ServiceRequest, error: ServiceError, now: int) -> Result:
-    """End a request that can't be carried out."""
     if state.state != REQUESTED:
         return RequestRefusal("withdraw", f"the request is {state.state}", state)
     return replace(state, state=FAILED, ended_at=now, error=replace(error, message=error.message[:MESSAGE_CHARACTERS]))

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Callable
 
 from sluice.admission.notices import LISTING, Notice
-from sluice.admission.partial_batch_response import Unfinished
 from sluice.admission.routing import AVRO, CHANGE_FILE, Route, by_time, identities, route_of
+from sluice.admission.sqs_event import Unfinished
 from sluice.admission.verdict import (
     FORGET_AFTER_MS,
     LATE_NOTICE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from botocore.exceptions import ClientError
 
-from sluice.admission.partial_batch_response import Unfinished
+from sluice.admission.sqs_event import Unfinished
 
 DEADLINE = "deadline"
 MAX_REASON = 500  # characters; an error may quote a whole request

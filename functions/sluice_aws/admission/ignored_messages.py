@@ -8,8 +8,7 @@ from typing import Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sluice.admission.inbox import Message
-from sluice.admission.partial_batch_response import Unfinished
+from sluice.admission.sqs_event import Message, Unfinished
 from sluice.errors import SluiceError
 from sluice.ports import Report
 from sluice_aws.admission.failures import unfinished

@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from sluice.catalog.columns import columns_of_commit, shown_columns
-from sluice.catalog.iceberg_table import iceberg_table
 from sluice.catalog.partitions import PartitionChange, partition_change, partition_input, retyped, touched, values_of
 from sluice.catalog.plan import CatalogPlan, TablePlan
 from sluice.catalog.table_change import is_current, synced_until, table_change
-from sluice.catalog.tables import LAST_COMMIT, METADATA_LOCATION, Wish, names_of, wished_table
+from sluice.catalog.tables import LAST_COMMIT, METADATA_LOCATION, Wish, iceberg_table, names_of, wished_table
 from sluice.catalog.views import wished_view
 from sluice.config.catalog import CatalogNames
 from sluice.config.table import TableConfig

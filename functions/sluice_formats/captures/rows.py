@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.changes.capture_marks import is_before_image
+from sluice.config.table import TableConfig
 from sluice.errors import Unordered
 from sluice.schema.avro import WriterSchema
 from sluice.schema.capture_order import before_capture, encode_capture_order, encode_load_order
 from sluice.schema.columns import Column
-from sluice_formats.records import ReaderPlan
 
 _EMPTY = (None, "", b"")
 _LACKS_PLACE = (
@@ -34,11 +34,11 @@ class MarkedRows:
 
 
 def marked_rows(
-    rows: Sequence[Any], ops: Sequence[Any] | None, writer: WriterSchema, plan: ReaderPlan
+    rows: Sequence[Any], ops: Sequence[Any] | None, writer: WriterSchema, config: TableConfig
 ) -> MarkedRows | None:
     """What the column that marks deletions says of rows, or of their operations; None where no column does."""
-    rule = plan.delete_when
-    if plan.append_only or not rule.marks or rule.column is None:
+    rule = config.marks_of_rows
+    if config.append_only or not rule.marks or rule.column is None:
         return None
     name, marks = rule.column, ops
     if ops is None or writer.dialect.holds_rows or rule.column != writer.meta.op:
@@ -61,7 +61,7 @@ def capture_positions(
     places: Sequence[tuple[Any, ...]],
     offsets: Sequence[int],
     ordering: Sequence[Column],
-    plan: ReaderPlan,
+    config: TableConfig,
     marks: MarkedRows | None,
     *,
     of_loads: Sequence[bool],
@@ -72,16 +72,16 @@ def capture_positions(
     values are of the time at which it was written. Raises Unordered for a row that has no place.
     """
     if marks is None:
-        return [encode_capture_order(plan.generation, ordering, place, at) for place, at in zip(places, offsets)]
+        return [encode_capture_order(config.generation, ordering, place, at) for place, at in zip(places, offsets)]
     positions = []
     of_rows = zip(places, offsets, marks.deleted, marks.before, marks.loaded, of_loads)
     for place, offset, deleted, before, is_loaded, of_load in of_rows:
         loaded = is_loaded or of_load
         lacking = [column.name for column, value in zip(ordering, place) if value in _EMPTY]
         if loaded and not deleted and lacking:
-            positions.append(before_capture(plan.generation, len(ordering), offset))
+            positions.append(before_capture(config.generation, len(ordering), offset))
         elif loaded and not deleted and of_load:
-            positions.append(encode_load_order(plan.generation, ordering, place, offset))
+            positions.append(encode_load_order(config.generation, ordering, place, offset))
         elif deleted and lacking:
             raise Unordered(
                 f"A deletion has no value of the position column {lacking[0]}, so nothing says which changes of its "
@@ -91,5 +91,5 @@ def capture_positions(
                 next_step=_LACKS_PLACE,
             )
         else:
-            positions.append(encode_capture_order(plan.generation, ordering, place, offset, before=before))
+            positions.append(encode_capture_order(config.generation, ordering, place, offset, before=before))
     return positions

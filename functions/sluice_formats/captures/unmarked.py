@@ -16,12 +16,13 @@ from sluice.changes.capture_marks import (
     other_deletions,
 )
 from sluice.config.delete_when import written_marks
+from sluice.config.table import TableConfig
 from sluice.names import stored_name
 from sluice.schema.avro import WriterSchema
 from sluice.schema.concealment import ruled
 from sluice_formats.captures.wrapped import changes_in, nested_rows
 from sluice_formats.errors import DeletionsUnmarked
-from sluice_formats.records import ReaderPlan, Record
+from sluice_formats.records import Record
 
 _MOST_OPERATIONS, _DATA = 100, ""  # a column with more values holds data; empty text is no operation
 _FIRST = 100  # records of a chunk that are looked at
@@ -30,8 +31,8 @@ _FIRST = 100  # records of a chunk that are looked at
 class UnmarkedDeletions:
     """Watches an object for columns of other captures by which rows are deleted, where the table's rule sees none."""
 
-    def __init__(self, plan: ReaderPlan) -> None:
-        self._plan = plan
+    def __init__(self, config: TableConfig) -> None:
+        self._config = config
         self._values: dict[str, set[str | None]] = {}
         self._named: dict[str, set[str | None]] = {}  # the column of the rule itself
         self._marking: set[str] = set()  # columns of captures by their names
@@ -39,10 +40,10 @@ class UnmarkedDeletions:
 
     def take(self, records: Sequence[Record], writer: WriterSchema) -> None:
         """Add one chunk. Raises DeletionsUnmarked for operations that Debezium doesn't write, and for nested rows."""
-        rule = self._plan.delete_when
-        if self._plan.append_only or not rule.on or writer.dialect.holds_rows:
+        rule = self._config.marks_of_rows
+        if self._config.append_only or not rule.on or writer.dialect.holds_rows:
             return
-        column = ruled(writer.row, self._plan.rules).column(rule.column or "")
+        column = ruled(writer.row, self._config.columns).column(rule.column or "")
         first: dict[str, Any] = next((record for record in records if isinstance(record, dict)), {})
         wrapped = nested_rows(writer, append_only=False, rule=rule, fields=tuple(first))
         if wrapped is not None:
@@ -83,7 +84,7 @@ class UnmarkedDeletions:
         for name, values in self._values.items():
             _refuse_unmarked(name, deletion_marks(name, values, named=name in self._marking), values)
         for name, values in self._named.items():
-            others = other_deletions(name, values, self._plan.delete_when.values)
+            others = other_deletions(name, values, self._config.marks_of_rows.values)
             if others:
                 raise DeletionsUnmarked(
                     f"The column {name} holds {', '.join(others)[:100]}, which `delete_when` doesn't name: deleted "

@@ -24,11 +24,12 @@ from sluice.schema.avro import MESSAGES, WriterForm, WriterSchema, read_writer_s
 from sluice.schema.avro_types import NamedTypes
 from sluice.schema.capture_order import clock_count, day_count, moment_count, moment_nanos
 from sluice.schema.columns import (
+    DATE,
+    SEMANTIC_TYPES,
     TIME_MICROS,
     TIME_MILLIS,
     TIME_NANOS,
-    TIMESTAMP_MICROS,
-    TIMESTAMP_MILLIS,
+    TIMESTAMP_KINDS,
     TIMESTAMP_NANOS,
     ZONED_TIMESTAMP,
 )
@@ -162,18 +163,6 @@ def _understood(text: str, shape: WriterForm) -> tuple[WriterSchema, RecordForm]
 
 
 _Convert = Callable[[Any], Any]
-_DATES = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
-_MOMENTS = {
-    "io.debezium.time.Timestamp": TIMESTAMP_MILLIS,
-    "io.debezium.time.MicroTimestamp": TIMESTAMP_MICROS,
-    "io.debezium.time.NanoTimestamp": TIMESTAMP_NANOS,
-}
-_CLOCKS = {
-    "io.debezium.time.Time": TIME_MILLIS,
-    "io.debezium.time.MicroTime": TIME_MICROS,
-    "io.debezium.time.NanoTime": TIME_NANOS,
-}
-_ZONED = "io.debezium.time.ZonedTimestamp"
 _WRITTEN = re.compile(r"[+-]?\d{4,9}-\d\d-\d\dT.*(?:Z|[+-]\d\d:\d\d)|-?infinity", re.S)  # as Debezium writes it
 MAX_EXPONENT = 400  # of a number that becomes a decimal: more can't fit, and 10 ** 10**9 takes forever
 
@@ -218,21 +207,20 @@ class RecordForm:
             return bytes_reader(avro) if self._untyped else _octets
         if base in ("float", "double"):
             return _float
+        kind = SEMANTIC_TYPES.get((base, avro.get("connect.name", "")))
         if base in ("int", "long"):
-            if self._untyped and avro.get("connect.name") in _MOMENTS:
-                kind = _MOMENTS[avro["connect.name"]]
-                return lambda value: moment_count(_fourteen_digits(value) or str(_integer(value)), kind)
-            if self._untyped and avro.get("connect.name") in _CLOCKS:
-                clock = _CLOCKS[avro["connect.name"]]
-                return lambda value: clock_count(_integer(value), clock)
-            if avro.get("connect.name") in _DATES:
+            if self._untyped and kind in TIMESTAMP_KINDS:
+                return lambda value: moment_count(_fourteen_digits(value) or str(_integer(value)), str(kind))
+            if self._untyped and kind in (TIME_MILLIS, TIME_MICROS, TIME_NANOS):
+                return lambda value: clock_count(_integer(value), str(kind))
+            if kind == DATE:
                 return _declared_days if self._untyped else _days
             return _integer
         if base == "boolean":
             return _boolean
         if avro.get("connect.name") == METADATA:
             return None
-        if base == "string" and self._untyped and avro.get("connect.name") == _ZONED:
+        if self._untyped and kind == ZONED_TIMESTAMP:
             return _moment
         if base == "string":
             return _text if avro.get("connect.name") in (JSON_TEXT, NUMBER_TEXT) else _string

@@ -95,20 +95,17 @@ class Inference:
 
     def _fields(self, seen: Mapping[str, int]) -> list[dict[str, Any]]:
         """The fields with a type. A column that is null everywhere is left out; a metadata field needs no type."""
-        fields = []
         metadata = frozenset() if self._shape == PLAIN else metadata_names(tuple(seen))
-        for name, kinds in seen.items():
-            declared = self._types.get(name) or self._types.get(stored_name(name))
-            if declared:
-                avro_type = declared_type(declared)
-            elif name in metadata:
-                avro_type = _AS_IT_IS
-            elif kinds:
-                avro_type = _type(name, kinds)
-            else:
-                continue
-            fields.append({"name": name, "type": ["null", avro_type]})
-        return fields
+        types = {
+            name: told_type(name, self._types, metadata) or kinds and _type(name, kinds) for name, kinds in seen.items()
+        }
+        return [{"name": name, "type": ["null", kind]} for name, kind in types.items() if kind]
+
+
+def told_type(name: str, types: Mapping[str, str], metadata: Collection[str]) -> Any:
+    """The type of a field that the table's `types` declare, or that is metadata; None for any other."""
+    declared = types.get(name) or types.get(stored_name(name))
+    return declared_type(declared) if declared else _AS_IT_IS if name in metadata else None
 
 
 def is_envelope(record: Mapping[str, Any]) -> bool:

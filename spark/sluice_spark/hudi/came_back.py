@@ -9,7 +9,7 @@ from typing import Any
 from sluice.config.table import MOR
 from sluice.hudi import options as hudi_options
 from sluice.hudi import own_metadata
-from sluice.hudi.came_back import TOO_LATE, UNDO, Written, suspects, verdict
+from sluice.hudi.stopped_writers import TOO_LATE, UNDO, Written, suspects, verdict
 from sluice.hudi.timeline import ROLLBACK, instant_ms, instant_of_ms
 from sluice.ports import Log
 from sluice_spark.errors import InstantCameBack

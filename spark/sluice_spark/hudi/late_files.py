@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 from sluice.config.table import MOR
 from sluice.hudi.file_slices import data_file
-from sluice.hudi.late_files import looked_at, undone_for_good, unnamed
+from sluice.hudi.stopped_writers import looked_at, undone_for_good, unnamed
 from sluice.hudi.timeline import Timeline
 from sluice_spark.hudi.jvm import PLANNING_THREADS, completion_times, instants, written_files
 from sluice_spark.hudi.table import HudiTable

@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 from sluice.config.table import MOR
 from sluice.hudi import options as hudi_options
-from sluice.hudi.came_back import UNDO, verdict
+from sluice.hudi.stopped_writers import UNDO, verdict
 from sluice.hudi.timeline import COMPACTION, COMPLETED, REQUESTED, WRITING, Instant, Timeline
 from sluice_spark.errors import LaneLost, WriteUndone
 from sluice_spark.hudi.came_back import written_since

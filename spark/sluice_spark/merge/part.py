@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import COMMIT_STAGE, COMMITTED, QUARANTINED, Outcome, Stage
-from sluice.batch.unexpected import unexpected_note
+from sluice.batch.part_counts import unexpected_note
 from sluice.changes.outdated import OUTDATED, outdated_note
 from sluice.config.rules.expectations import REPORT
 from sluice.hudi.timeline import instant_ms

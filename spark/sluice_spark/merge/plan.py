@@ -42,7 +42,7 @@ from sluice.schema.table_row import known_types, row_with_types
 from sluice.schema.union import merge_schemas
 from sluice_formats.captures.wrapped import nested_rows
 from sluice_formats.errors import DeletionsUnmarked
-from sluice_formats.records import ReaderPlan, reader_plan
+from sluice_formats.records import ReaderPlan
 
 _NUMBERS = (IntegerType(), LongType(), FloatType(), DoubleType())
 _TYPES: dict[str, DataType] = {
@@ -131,15 +131,15 @@ def plan_read(
     own = hidden_columns.HIDDEN if stored is None else ()
     if names_source and hidden_columns.SOURCE not in target:
         own = (*own, hidden_columns.SOURCE_COLUMN)
-    plan = reader_plan(
-        config,
-        batch=batch,
-        columns=agreed.columns,
-        inferred=inferred or {},
-        hash_key=hash_key,
+    unsent = tuple(name for name in config.null_is_unchanged if name in target)
+    plan = ReaderPlan(
+        replace(config, null_is_unchanged=unsent),
+        batch,
+        agreed.columns,
+        inferred or {},
+        hash_key,
         sources=names_source or hidden_columns.SOURCE in target,
     )
-    plan = replace(plan, null_is_unchanged=tuple(name for name in config.null_is_unchanged if name in target))
     if any(writer.meta.sent for writer in writers):
         brought = {*agreed.names, *hidden_columns.NAMES, hidden_columns.ROW}
         plan = replace(plan, lacking=tuple(name for name in target if name not in brought))

@@ -70,8 +70,8 @@ def balanced(objects: Sequence[ManifestObject], tasks: int) -> list[tuple[Manife
 def _read_share(
     s3: Objects, share: Sequence[ManifestObject], plan: ReaderPlan, silver_bucket: str, seen: SeenObjects
 ) -> Iterator[pa.RecordBatch]:
-    aside = Aside(s3, silver_bucket, plan.batch, plan.table, plan.attempt)
-    for item, decoded in decode_each(bodies(s3, share, plan.limits.object_bytes), plan):
+    aside = Aside(s3, silver_bucket, plan.batch, plan.config.table, plan.attempt)
+    for item, decoded in decode_each(bodies(s3, share, plan.config.limits.object_bytes), plan):
         if isinstance(decoded, SluiceError):
             aside.refuse(ObjectError.of(item.id.hash, decoded))
             continue

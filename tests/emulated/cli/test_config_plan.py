@@ -135,35 +135,17 @@ def parked_of(stack, topic, number=1):
         stack.park(waits, topic, format="parquet")
 
 
-@pytest.mark.parametrize(
-    ("topic", "warning"),
-    [
-        pytest.param(
-            "crm.public.usr",
-            "topic crm.public.usr: no object waits for it; did you mean crm.public.user "
-            "(2 objects wait without a table)?",
-            id="like",
-        ),
-        pytest.param(
-            "'crm.publc.*'",
-            "topic crm.publc.*: no object waits for it; did you mean crm.public.user (2 objects wait without a table)?",
-            id="pattern",
-        ),
-        pytest.param(
-            "sales",
-            "topic sales: no object waits for it, and 3 objects of 2 topics wait without a table: "
-            "crm.public.user, hr.staff",
-            id="unlike",
-        ),
-    ],
-)
-def test_a_topic_that_no_object_has_is_warned_of_while_others_wait(stack, push, capsys, topic, warning):
+@pytest.mark.parametrize("topic", ["crm.public.usr", "crm.publc.*", "sales"])
+def test_a_topic_that_no_object_has_is_warned_of_while_others_wait(stack, push, capsys, topic):
     parked_of(stack, "crm.public.user", 2)
     parked_of(stack, "hr.staff")
-    text = TABLES.replace("crm.public.user", topic).replace("crm.user", "'crm.{1}'" if "*" in topic else "crm.user")
+    text = TABLES.replace("crm.public.user", f"'{topic}'").replace(
+        "crm.user", "'crm.{1}'" if "*" in topic else "crm.user"
+    )
+    warning = f"topic {topic}: no object waits for it, and 3 objects of 2 topics wait without a table: "
     for verb, options in (("check", ["--waiting"]), ("plan", []), ("push", [])):
         push(text, *options, verb=verb)
-        assert f"warning: {warning}\n" in capsys.readouterr().err, verb
+        assert f"warning: {warning}crm.public.user, hr.staff\n" in capsys.readouterr().err, verb
 
 
 def test_a_topic_of_an_open_batch_a_table_or_quarantine_is_known(stack, push, capsys):

@@ -8,8 +8,8 @@ import botocore.session
 import pytest
 from botocore.validate import ParamValidator
 
-from sluice.admission.inbox import open_inbox
 from sluice.admission.notices import parse_body
+from sluice.admission.sqs_event import open_inbox
 from sluice.config.lane import LaneConfig
 from sluice.lane.job_policy import Scope
 from sluice.lane.job_request import JobEnvironment, start_job_run

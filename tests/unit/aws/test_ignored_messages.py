@@ -2,9 +2,8 @@
 
 from botocore.exceptions import ClientError
 
-from sluice.admission.inbox import Message
 from sluice.admission.notices import IgnoredMessage
-from sluice.admission.partial_batch_response import Unfinished
+from sluice.admission.sqs_event import Message, Unfinished
 from sluice_aws.admission.ignored_messages import IgnoredMessages
 
 

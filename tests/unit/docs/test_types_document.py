@@ -41,7 +41,7 @@ def test_a_source_type_becomes_what_the_document_says(row):
 
 def test_every_type_with_a_meaning_of_its_own_is_in_the_document():
     described = {item for row in ROWS for item in described_types(row[1])}
-    with_meaning = {f"{base} {name}" for table in (kinds._SEMANTIC_TYPES, kinds._LOGICAL_TYPES) for base, name in table}
+    with_meaning = {f"{base} {name}" for table in (kinds.SEMANTIC_TYPES, kinds._LOGICAL_TYPES) for base, name in table}
     assert with_meaning - described == set()
     assert {column_of(item).kind for item in described} | {
         column_of(item).element.kind for item in described if column_of(item).element

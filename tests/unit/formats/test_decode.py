@@ -889,6 +889,6 @@ def test_a_small_object_takes_no_time_of_those_held_with_it(monkeypatch: pytest.
     bodies.append(avro_object(schema, [change(op="u", lsn=-1, id=29)]))  # a row to set aside: each is decoded alone
     items = [replace(ITEM, key=f"x+0+{n}.avro", offset=500 + n) for n in range(len(bodies))]
     plan = batch_plan(CONFIG, schema).plan
-    plan = replace(plan, limits=replace(plan.limits, object_seconds=10))
+    plan = replace(plan, config=replace(CONFIG, limits=replace(CONFIG.limits, object_seconds=10)))
     held = decode_each(zip(items, (partial(bytes, body) for body in bodies)), plan)
     assert not [result for _, result in held if isinstance(result, SluiceError)]

@@ -21,7 +21,7 @@ from sluice.errors import UnusableSchema
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode, schemas_of
 from sluice_formats.errors import DeletionsUnmarked
-from sluice_formats.records import reader_plan
+from sluice_formats.records import ReaderPlan
 
 
 def maxwell(op: str, at: int | None, data: Any, old: Any = None, **more: Any) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def test_several_rows_of_one_record_have_its_offset() -> None:
     table = config()
     (schema,), _ = schemas_of(body, "json", table)
     at = item("json", offset=500)
-    plan = reader_plan(table, batch="b", columns=(), inferred={at.id.hash: json.dumps(schema)})
+    plan = ReaderPlan(table, batch="b", columns=(), inferred={at.id.hash: json.dumps(schema)})
     assert decode(body, at, plan).seen.last == 501
 
 

@@ -12,7 +12,7 @@ import pytest
 from support.builders import avro_object, change, flattened
 from support.shapes import item
 
-from sluice.batch.unexpected import unexpected_in, unexpected_note
+from sluice.batch.part_counts import unexpected_in, unexpected_note
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
 from sluice.config.table import TableConfig

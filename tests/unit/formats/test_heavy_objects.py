@@ -18,7 +18,7 @@ from sluice.config.limits import DEFAULTS
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit
 from sluice_formats.decode import decode
-from sluice_formats.records import reader_plan
+from sluice_formats.records import ReaderPlan
 
 TESTS = Path(__file__).resolve().parents[2]
 MIB = 1024**2
@@ -77,7 +77,7 @@ def json_object(text: bytes, **limits: int) -> tuple[bytes, ManifestObject, obje
     from sluice.schema.avro import read_writer_schema
 
     columns = read_writer_schema(schema).row.columns
-    return text, item, reader_plan(config, batch="b", columns=columns, inferred={item.id.hash: json.dumps(schema)})
+    return text, item, ReaderPlan(config, batch="b", columns=columns, inferred={item.id.hash: json.dumps(schema)})
 
 
 def test_blank_lines_count_as_no_record():

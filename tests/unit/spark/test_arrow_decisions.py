@@ -19,7 +19,7 @@ from sluice.changes import hidden_columns as hidden
 from sluice.changes.source_tables import Floors
 from sluice.config.table import TableConfig
 from sluice_aws.s3.objects import ObjectSource
-from sluice_formats.records import reader_plan
+from sluice_formats.records import ReaderPlan
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.logs import RECORD_KEY
 from sluice_spark.merge.by_arrow.covers import check_changes, check_table
@@ -76,7 +76,7 @@ def decided(*changes: dict[str, Any], stored: dict[Any, StoredRow] | None = None
 
 def plan_of(*, lineage: Any = hidden.LINEAGE_WORDS, batch: str = "b-1", **settings: Any) -> LoadPlan:
     config = table(**settings)
-    reader = reader_plan(config, batch=batch, columns=(), inferred={})
+    reader = ReaderPlan(config, batch=batch, columns=(), inferred={})
     source = ObjectSource("eu-west-1", "silver")
     return LoadPlan(reader, TARGET, "s3://silver/db/t", source, config.keep_deleted_values, lineage)
 

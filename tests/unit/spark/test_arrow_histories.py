@@ -17,7 +17,7 @@ from sluice.changes import hidden_columns as hidden
 from sluice.changes.row_history import Change, Row, row_after
 from sluice.config.table import IGNORE, SOFT, TableConfig
 from sluice_aws.s3.objects import ObjectSource
-from sluice_formats.records import reader_plan
+from sluice_formats.records import ReaderPlan
 from sluice_spark.merge.by_arrow.decide import KEY
 from sluice_spark.merge.by_arrow.driver_merge import decided_by_key, with_keys
 from sluice_spark.merge.by_arrow.keyed_rows import Key, StoredRow, as_counts, from_counts
@@ -40,7 +40,7 @@ class Table:
         schema = rows_schema(TARGET)
         table = pa.Table.from_pylist([_raw(key, change) for key, change in changes], schema)
         keyed, wanted = with_keys(table, ("id",))
-        reader = reader_plan(self.config, batch="b-1", columns=(), inferred={})
+        reader = ReaderPlan(self.config, batch="b-1", columns=(), inferred={})
         own: Any = {"ignore_deletes": self.config.delete_mode == IGNORE}
         plan = LoadPlan(reader, TARGET, "", ObjectSource("eu-west-1", "silver"), False, hidden.LINEAGE_WORDS, **own)
         decided = decided_by_key(keyed, wanted, self._by_index(wanted.rows), plan, read_values=self._values)

@@ -13,6 +13,7 @@ import pytest
 from support.meanings import EXAMPLES
 
 from sluice.changes import hidden_columns as hidden
+from sluice.config.table import TableConfig
 from sluice.schema import columns as kinds
 from sluice.schema.columns import SPARK_TYPES, Column, array_column, as_raw, decimal_column, plain_column
 from sluice.schema.meaning import MEANINGS, stored_value
@@ -22,6 +23,7 @@ from sluice_read.values import rows_of
 from sluice_spark.merge.plan import column_types, data_type
 from sluice_spark.merge.rows import LeftToSpark, arrow_rows
 
+CONFIG = TableConfig("db.t", "db", "t", "t", ("id",))
 ROWS = 60
 COUNTS = {
     kind: [low, low - 1, low + 1, high, high - 1, high + 1, 0, -1, 1, 999, 1_000, -1_000, -1_001]
@@ -137,7 +139,7 @@ def as_text(value: Any) -> Any:
 
 def batch_of(columns: tuple[Column, ...], values: dict[str, list[Any]]) -> tuple[pa.RecordBatch, ReaderPlan]:
     """A decoded batch of the columns, with hidden columns, and its plan."""
-    plan, rows = ReaderPlan("b", "db.t", (), 0, columns), len(values[columns[0].name])
+    plan, rows = ReaderPlan(CONFIG, "b", columns), len(values[columns[0].name])
     own: dict[str, list[Any]] = {column.name: [None] * rows for column in hidden.HIDDEN}
     own[hidden.POSITION] = [f"{number:05d}" for number in range(rows)]
     own[hidden.DELETED] = [number % 3 == 0 for number in range(rows)]
@@ -189,9 +191,9 @@ def test_a_column_without_a_conversion_is_left_to_spark() -> None:
     batches: list[pa.RecordBatch] = []
     for target in ({"c": "int"}, {"c": "string"}, {}):
         with pytest.raises(LeftToSpark) as left:
-            arrow_rows(batches, plan=ReaderPlan("b", "db.t", (), 0, (column,)), target=target)
+            arrow_rows(batches, plan=ReaderPlan(CONFIG, "b", (column,)), target=target)
         assert left.value.reason == "column"
-    assert arrow_rows(batches, plan=ReaderPlan("b", "db.t", (), 0, (column,)), target={"c": "bigint"}).num_rows == 0
+    assert arrow_rows(batches, plan=ReaderPlan(CONFIG, "b", (column,)), target={"c": "bigint"}).num_rows == 0
 
 
 def test_the_types_of_arrow_rows_are_the_tables_own() -> None:
@@ -199,7 +201,7 @@ def test_the_types_of_arrow_rows_are_the_tables_own() -> None:
 
     kinds_of = ["boolean", "int", "date", "timestamp", "binary", "decimal(12,2)", "array<array<timestamp>>"]
     schema = StructType([StructField(f"c{number}", data_type(kind)) for number, kind in enumerate(kinds_of)])
-    made = arrow_rows([], plan=ReaderPlan("b", "db.t", (), 0, ()), target=column_types(schema)).schema
+    made = arrow_rows([], plan=ReaderPlan(CONFIG, "b", ()), target=column_types(schema)).schema
     timestamp = pa.timestamp("us", "UTC")
     plain = [pa.bool_(), pa.int32(), pa.date32(), timestamp, pa.binary(), pa.decimal128(12, 2)]
     assert made.types[:7] == [*plain, pa.list_(pa.list_(timestamp))]

@@ -16,7 +16,7 @@ from sluice.config.table import TableConfig
 from sluice.schema.columns import Column, array_column, plain_column
 from sluice_aws.s3.objects import ObjectSource
 from sluice_formats.arrow_batches import batch_schema
-from sluice_formats.records import ReaderPlan, reader_plan
+from sluice_formats.records import ReaderPlan
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.own_files import NewFiles
 from sluice_spark.merge.by_arrow.base_file import partition_paths
@@ -46,9 +46,7 @@ def config(**settings: Any) -> TableConfig:
 
 
 def load_plan(*columns: Column, uri: str = "s3://silver/db/t", settings: Any = None, **more: Any) -> LoadPlan:
-    reader: ReaderPlan = reader_plan(
-        config(**(settings or {})), batch="b-1", columns=columns or (ID, NAME), inferred={}
-    )
+    reader = ReaderPlan(config(**(settings or {})), batch="b-1", columns=columns or (ID, NAME), inferred={})
     target = {column.name: column.spark_type for column in (*reader.columns, *hidden.HIDDEN)}
     return LoadPlan(reader, target, uri, ObjectSource("eu-west-1", "silver"), False, hidden.LINEAGE_WORDS, **more)
 

@@ -26,7 +26,7 @@ from sluice.hudi.file_slices import Committed, FileSlice, data_file, slices_as_o
 from sluice.schema.columns import plain_column
 from sluice_aws.s3.objects import ObjectSource
 from sluice_formats.arrow_batches import batch_schema
-from sluice_formats.records import reader_plan
+from sluice_formats.records import ReaderPlan
 from sluice_spark.hudi.own_files import NewFiles
 from sluice_spark.hudi.table_files import files_below
 from sluice_spark.merge.by_arrow.keyed_rows import from_counts
@@ -111,7 +111,7 @@ class Table:
 
     def merge(self, changes: Iterable[tuple[int | None, Change]]) -> dict[str, int]:
         """Merge changes of keys; of no key for truncates. Returns the counts. Raises LeftToSpark."""
-        reader = reader_plan(self.config, batch="b-1", columns=READER, inferred={}, sources=True)
+        reader = ReaderPlan(self.config, batch="b-1", columns=READER, inferred={}, sources=True)
         ignore = self.config.delete_mode == "ignore"
         plan = LoadPlan(
             reader,

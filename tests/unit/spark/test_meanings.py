@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from sluice.changes.hidden_columns import INEXACT, UNCHANGED
+from sluice.config.table import TableConfig
 from sluice.schema.columns import SPARK_TYPES, Column, plain_column
 from sluice.schema.union import merge_columns
 from sluice_formats.arrow_columns import raw_array
@@ -24,7 +25,7 @@ def plain(name: str, kind: str) -> Column:
 
 def meant(columns: tuple[Column, ...], arrays: list[pa.Array]) -> tuple[list[list[Any]], list[int]]:
     """The stored values of each column, times as counts, and how many of each row are inexact."""
-    plan = ReaderPlan("b", "db.t", ("day",), 0, columns)
+    plan = ReaderPlan(TableConfig("db.t", "db", "t", "t", ("day",)), "b", columns)
     unchanged = pa.nulls(len(arrays[0]), pa.list_(pa.string()))
     batch = pa.RecordBatch.from_arrays([*arrays, unchanged], [*(column.name for column in columns), UNCHANGED])
     found = arrow_rows([batch], plan=plan, target={column.name: column.spark_type for column in columns})

@@ -158,8 +158,8 @@ def test_plain_rows_are_divided_only_where_no_column_may_mark_deletions(monkeypa
     bucket, item = Bucket(body, monkeypatch), replace(ITEM, size=len(body))
     plan = plan_of(schema)
     assert bucket.divided(item, plan, 300) == ([], [item])
-    assert bucket.divided(item, replace(plan, delete_when=DeleteWhen(on=False)), 300)[0]
-    assert bucket.divided(item, replace(plan, append_only=True), 300)[0]
+    assert bucket.divided(item, replace(plan, config=config(delete_when=DeleteWhen(on=False))), 300)[0]
+    assert bucket.divided(item, replace(plan, config=config(append_only=True)), 300)[0]
 
 
 def test_a_piece_with_a_row_that_cannot_be_merged_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,8 @@ def test_an_object_beyond_its_limits_or_of_another_form_is_read_whole(
 ) -> None:
     body = avro_object(SCHEMA, [change(id=number, note=b"n" * 50) for number in range(500)], block=500)
     item = replace(item, size=len(body))
-    plan = replace(plan_of(), **settings)
+    plan = plan_of()
+    plan = replace(plan, config=replace(plan.config, **settings))
     assert Bucket(body, monkeypatch).divided(item, plan, size) == ([], [item])
 
 

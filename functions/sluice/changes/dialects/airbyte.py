@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from sluice.changes.dialects.nested import Reading, Record, TypedForm, change, nanos, placed, whole
+from sluice.changes.dialects.nested import CaptureDialect, Reading, Record, TypedForm, change, nanos, placed, whole
 from sluice.changes.hidden_columns import DELETE, SNAPSHOT_READ, UPDATE
 from sluice.changes.position import NUMBER_FIELD, STEP_FIELD
 
@@ -56,7 +56,7 @@ def _is_metadata(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Airbyte:
+class Airbyte(CaptureDialect):
     """The dialect. Columns of Airbyte's own are left out of the row: its metadata, and what its capture adds."""
 
     name: str = "airbyte"
@@ -78,7 +78,6 @@ class Airbyte:
         return isinstance(data, dict) or isinstance(data, str) and data.startswith("{")
 
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
-        """The change."""
         data = record.get(_DATA, record)
         captured = reading.parse(data) if isinstance(data, str) else data
         row = {name: value for name, value in captured.items() if not _is_metadata(name)}

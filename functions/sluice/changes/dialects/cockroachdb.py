@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.changes.dialects.nested import Reading, Record, TypedForm, at, change, clock, placed
+from sluice.changes.dialects.nested import CaptureDialect, Reading, Record, TypedForm, at, change, clock, placed
 from sluice.changes.hidden_columns import DELETE, MESSAGE, UPDATE
 from sluice.changes.position import NUMBER_FIELD, STEP_FIELD
 from sluice.errors import UnusableSchema
@@ -19,7 +19,7 @@ _WRAPPED = frozenset("after before key updated mvcc_timestamp topic crdb_region"
 
 
 @dataclass(frozen=True)
-class Changefeed:
+class Changefeed(CaptureDialect):
     """The dialect. `enriched` needs the property `source`. `wrapped` is known by the clock in `updated`, or by a rule.
 
     Deletions have their key in `key` where they have no row before: as a rule names the record key, if it is a list.

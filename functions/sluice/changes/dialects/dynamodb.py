@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.changes.dialects.nested import ChangePaths, JsonOnly, Reading, Record, at, placed, whole
+from sluice.changes.dialects.nested import CaptureDialect, ChangePaths, Reading, Record, at, placed, whole
 from sluice.changes.hidden_columns import CREATE, DELETE, SNAPSHOT_READ, UPDATE
 from sluice.errors import UnusableSchema
 
@@ -83,9 +83,7 @@ def _of_stream(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     return {**source, **({"table": table} if table else {}), **placed(time if number is None else number)}
 
 
-_FULL = ChangePaths(
-    "dynamodb_export", frozenset(("Item",)), row="Item", place=_of_export, decoded=_item, operation="", operations={}
-)
+_FULL = ChangePaths("dynamodb_export", frozenset(("Item",)), row="Item", place=_of_export, decoded=_item)
 _INCREMENTAL = ChangePaths(
     "dynamodb_export",
     frozenset(("Metadata", "Keys")),
@@ -109,7 +107,7 @@ _STREAM = ChangePaths(
 
 
 @dataclass(frozen=True)
-class Exports(JsonOnly):
+class Exports(CaptureDialect):
     """The dialect of exports, full and incremental."""
 
     name: str = "dynamodb_export"
@@ -122,7 +120,6 @@ class Exports(JsonOnly):
         return _is_typed(record.get("Keys")) and _INCREMENTAL.recognises(record)
 
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
-        """The item or the change."""
         if "Item" not in record:
             return _INCREMENTAL.changes(record, reading)
         return [{**made, "op": SNAPSHOT_READ} for made in _FULL.changes(record, reading)]
@@ -135,7 +132,7 @@ def _is_typed(item: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Streams(JsonOnly):
+class Streams(CaptureDialect):
     """The dialect of streams; a record may be a list of changes, as Lambda functions take them."""
 
     name: str = "dynamodb_stream"

@@ -9,7 +9,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sluice.changes.dialects.nested import BY_WORDS, ChangePaths, Reading, Record, TypedForm, placed, whole
+from sluice.changes.dialects.nested import (
+    BY_WORDS,
+    CaptureDialect,
+    ChangePaths,
+    Reading,
+    Record,
+    TypedForm,
+    placed,
+    whole,
+)
 from sluice.changes.hidden_columns import CREATE, DELETE, TRUNCATE, UPDATE
 from sluice.errors import UnusableSchema
 
@@ -59,7 +68,7 @@ _OPERATIONS = ChangePaths(
 
 
 @dataclass(frozen=True)
-class GoldenGate:
+class GoldenGate(CaptureDialect):
     """The dialect: operations with `before` and `after`, and rows with their metadata where a rule names it."""
 
     name: str = _OPERATIONS.name

@@ -1,9 +1,14 @@
-"""Changes whose row and operation are declared by paths: messages of AWS DMS and Qlik, records of PeerDB and Estuary.
+"""Changes whose row and operation are declared by paths.
 
+They are messages of AWS DMS and Qlik, records of PeerDB and Estuary, and changes of MySQL as Maxwell's daemon writes
+them in JSON, and Canal in flat messages; TiCDC writes those of TiDB in Canal's form (canal-json).
 https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.Kinesis.html
 https://help.qlik.com/en-US/replicate/Content/Global_Common/Content/SharedReplicateHDD/Kafka/Kafka_message_format.htm
 https://docs.peerdb.io
 https://docs.estuary.dev/concepts/collections/
+https://maxwells-daemon.io/dataformat/
+https://github.com/alibaba/canal/wiki/Canal-Kafka-RocketMQ-QuickStart
+https://docs.pingcap.com/tidb/stable/ticdc-canal-json
 """
 
 from __future__ import annotations
@@ -148,4 +153,82 @@ ESTUARY = EstuaryDocuments(
     operations={"c": CREATE, "u": UPDATE, "d": DELETE},
     row="document",
     place=_of_estuary,
+)
+
+
+_CANAL_DDL = "create alter erase rename query cindex dindex gtid xacommit xarollback mheartbeat tidb_watermark".split()
+_WHOLE_TYPES = frozenset("tinyint smallint mediumint int integer bigint year".split())
+
+
+def _of_canal(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+    """TiDB's commit timestamp, where TiCDC has `enable-tidb-extension`; Canal's messages name no place in the log."""
+    if at(record, "_tidb.onlyHandleKey") or at(record, "_tidb.claimCheckLocation"):
+        raise UnusableSchema(
+            "A message of TiCDC holds the key alone, since it was larger than Kafka takes",
+            next_step="Raise max-message-bytes of the changefeed, or let it write to the storage itself",
+        )
+    return placed(whole(at(record, "_tidb.commitTs") or at(record, "_tidb.watermarkTs")))
+
+
+def _typed(row: Any, record: Mapping[str, Any], reading: Reading) -> Any:
+    """The row with numbers for whole numbers, by MySQL's types. Other values stay text, as the message has all."""
+    types = record.get("mysqlType")
+    if not isinstance(types, Mapping) or not isinstance(row, Mapping):
+        return row
+    return {name: _typed_value(value, str(types.get(name, ""))) for name, value in row.items()}
+
+
+def _typed_value(value: Any, kind: str) -> Any:
+    words = kind.lower().replace("(", " ").split()
+    is_whole = isinstance(value, str) and words and words[0] in _WHOLE_TYPES
+    return int(value) if is_whole and value.lstrip("-").isdecimal() and len(value) <= 20 else value
+
+
+CANAL = ChangePaths(
+    "canal",
+    fields=frozenset(("database", "table", "type", "isDdl", "data")),
+    operation="type",
+    operations={**BY_WORDS, "truncate": TRUNCATE, **dict.fromkeys(_CANAL_DDL, MESSAGE)},
+    row="data",
+    old="old",
+    source={"db": "database", "table": "table", "ts_ms": "es"},
+    place=_of_canal,
+    decoded=_typed,
+    several=True,
+    partial=True,  # with binlog_row_image=MINIMAL or NOBLOB
+)
+
+
+_MAXWELL_STATEMENTS = (
+    *("bootstrap-start", "bootstrap-complete", "table-create", "table-alter", "table-drop"),
+    *("database-create", "database-alter", "database-drop"),
+)
+
+
+def _of_maxwell(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+    """The binlog's place, with `output_binlog_position`: the changes of one statement share it, in order."""
+    file, _, pos = str(record.get("position") or "").rpartition(":")
+    source = {"ts_ms": record["ts"] * 1000} if type(record.get("ts")) is int else {}
+    return {**source, "file": file, "pos": int(pos), "row": 0} if file and pos.isdecimal() else source
+
+
+@dataclass(frozen=True)
+class MaxwellChanges(ChangePaths):
+    """The dialect. Rows of Maxwell's own table of bootstraps, which every stream has, are messages."""
+
+    def _op(self, part: Record) -> str | None:
+        own = part.get("table") == "bootstrap" and at(part, "data.inserted_rows") is not None
+        return MESSAGE if own else super()._op(part)
+
+
+MAXWELL = MaxwellChanges(
+    "maxwell",
+    fields=frozenset(("database", "type", "ts")),
+    operation="type",
+    operations={**BY_WORDS, "bootstrap-insert": SNAPSHOT_READ, **dict.fromkeys(_MAXWELL_STATEMENTS, MESSAGE)},
+    row="data",
+    old="old",
+    source={"db": "database", "table": "table", "server_id": "server_id", "gtid": "gtid"},
+    place=_of_maxwell,
+    partial=True,  # with binlog_row_image=MINIMAL or NOBLOB
 )

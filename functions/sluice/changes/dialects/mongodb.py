@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sluice.changes.dialects.nested import BY_WORDS, ChangePaths, JsonOnly, Reading, Record, at, change, whole
+from sluice.changes.dialects.nested import BY_WORDS, CaptureDialect, ChangePaths, Reading, Record, at, change, whole
 from sluice.changes.hidden_columns import DELETE, MESSAGE, UPDATE
 from sluice.errors import UnusableSchema
 
@@ -96,7 +96,7 @@ _UPDATED = replace(_EVENTS, operations={"update": UPDATE}, before="", partial=Tr
 
 
 @dataclass(frozen=True)
-class MongoDb(JsonOnly):
+class MongoDb(CaptureDialect):
     """The dialect. An update without its document has the fields that changed, unless one lies within another."""
 
     name: str = "mongodb"

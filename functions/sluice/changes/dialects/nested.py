@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Callable, Protocol
+from typing import Any, Callable
 
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, TRUNCATE, UPDATE
 from sluice.changes.position import NUMBER_FIELD, STEP_FIELD
@@ -58,36 +58,23 @@ class TypedForm:
     own: Callable[[str], bool] = _never
 
 
-class CaptureDialect(Protocol):
+class CaptureDialect:
     """A form of changes. `name` is the word for it in a rule's `format`; a record has the fields of one of `shapes`."""
 
-    def __hash__(self) -> int: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def shapes(self) -> tuple[frozenset[str], ...]: ...
+    name: str
+    shapes: tuple[frozenset[str], ...]
 
     def typed(self, names: Collection[str]) -> TypedForm | None:
         """How records with these fields are read where they bring types (Avro, Parquet); None where only JSON is."""
-        ...
+        return None
 
     def recognises(self, record: Record, *, named: bool = False) -> bool:
         """Whether a record, by its fields and their values, is a change in this form, or one if a rule `named` it."""
-        ...
+        raise NotImplementedError
 
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
         """The changes in a record of this form, in Debezium's envelope. Raises UnusableSchema."""
-        ...
-
-
-class JsonOnly:
-    """A dialect that is read from JSON alone."""
-
-    def typed(self, names: Collection[str]) -> TypedForm | None:
-        """None."""
-        return None
+        raise NotImplementedError
 
 
 def at(record: Record, path: str) -> Any:
@@ -185,7 +172,7 @@ def _nowhere(record: Record, reading: Reading) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True)
-class ChangePaths:
+class ChangePaths(CaptureDialect):
     """A dialect whose records hold their changes at paths.
 
     `fields` are those that every record has, unless a rule names the dialect. `listed` is the path of a list of
@@ -221,8 +208,7 @@ class ChangePaths:
     typed_rows: bool = False
 
     @property
-    def shapes(self) -> tuple[frozenset[str], ...]:
-        """The fields of every record."""
+    def shapes(self) -> tuple[frozenset[str], ...]:  # type: ignore[override]  # `fields` of a form of one shape
         return (self.fields,)
 
     def typed(self, names: Collection[str]) -> TypedForm | None:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Callable
 
 from sluice.changes.dialects.airbyte import AIRBYTE
-from sluice.changes.dialects.canal import CANAL
-from sluice.changes.dialects.cloud_events import CLOUD_EVENTS
 from sluice.changes.dialects.cockroachdb import COCKROACHDB
 from sluice.changes.dialects.dynamodb import DYNAMODB_EXPORTS, DYNAMODB_STREAMS
 from sluice.changes.dialects.goldengate import GOLDENGATE
-from sluice.changes.dialects.maxwell import MAXWELL
-from sluice.changes.dialects.messages import DMS_MESSAGES, ESTUARY, PEERDB, QLIK_MESSAGES
+from sluice.changes.dialects.messages import CANAL, DMS_MESSAGES, ESTUARY, MAXWELL, PEERDB, QLIK_MESSAGES
 from sluice.changes.dialects.mongodb import MONGODB_EVENTS
 from sluice.changes.dialects.nested import UNTOLD, CaptureDialect, Reading, in_order
 from sluice.changes.dialects.salesforce import SALESFORCE
-from sluice.changes.dialects.varied_envelopes import CASSANDRA, SCYLLADB, SPANNER, TICDC_CHANGES, YUGABYTEDB
+from sluice.changes.dialects.varied_envelopes import (
+    CASSANDRA,
+    CLOUD_EVENTS,
+    SCYLLADB,
+    SPANNER,
+    TICDC_CHANGES,
+    YUGABYTEDB,
+)
 from sluice.changes.dialects.wal2json import WAL2JSON
 from sluice.errors import UnusableSchema
 
@@ -32,7 +36,7 @@ DIALECTS = {dialect.name: dialect for dialect in _ALL}
 OF_DEBEZIUM = tuple(dialect.name for dialect in _VARIED)
 
 # The field with the row as JSON text, by the dialects that have it in other formats too, and these formats.
-_TEXTS = {
+_TEXTS: Mapping[Any, tuple[str, tuple[str, ...]]] = {
     PEERDB: ("_peerdb_data", ("avro", "parquet", "csv")),
     AIRBYTE: ("_airbyte_data", ("csv",)),
     MONGODB_EVENTS: ("fullDocument", ("avro", "parquet")),

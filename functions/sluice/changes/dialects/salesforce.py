@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.changes.dialects.nested import SENT, JsonOnly, Reading, Record, at, change, placed, whole
+from sluice.changes.dialects.nested import SENT, CaptureDialect, Reading, Record, at, change, placed, whole
 from sluice.changes.hidden_columns import CREATE, DELETE, UPDATE
 from sluice.errors import UnusableSchema
 
@@ -20,14 +20,13 @@ _OPERATIONS = {"CREATE": CREATE, "UNDELETE": CREATE, "UPDATE": UPDATE, "DELETE":
 
 
 @dataclass(frozen=True)
-class ChangeEvents(JsonOnly):
+class ChangeEvents(CaptureDialect):
     """The dialect: the fields of a record that changed beside a header, with the ids of all records of the change."""
 
     name: str = "salesforce"
     shapes: tuple[frozenset[str], ...] = tuple(frozenset(path.split(".")[:1]) for path in (_HEADER, *_AROUND))
 
     def recognises(self, record: Record, *, named: bool = False) -> bool:
-        """Whether a record has the header of a change."""
         event = _event(record)
         ids, kind = at(event, f"{_HEADER}.recordIds"), at(event, f"{_HEADER}.changeType")
         return isinstance(ids, list) and isinstance(kind, str) and all(isinstance(id, str) for id in ids)

@@ -1,9 +1,11 @@
 """Debezium's envelope as the connectors of YugabyteDB, Cassandra and ScyllaDB vary it, with a record for each column,
-and those of Spanner and TiCDC.
+those of Spanner and TiCDC, and Debezium's own in CloudEvents' envelope: there the row lies in `data`, the operation
+and its place beside it.
 
 https://docs.yugabyte.com/stable/additional-features/change-data-capture/using-yugabytedb-grpc-replication/debezium-connector-yugabytedb/
 https://debezium.io/documentation/reference/3.5/connectors/cassandra.html, .../connectors/spanner.html
 https://github.com/scylladb/scylla-cdc-source-connector, https://docs.pingcap.com/tidb/stable/ticdc-debezium
+https://debezium.io/documentation/reference/3.5/integrations/cloudevents.html
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from sluice.changes.dialects.nested import SENT, JsonOnly, Reading, Record, at, change, placed, whole
+from sluice.changes.dialects.nested import SENT, CaptureDialect, Reading, Record, at, change, placed, whole
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, UPDATE
 from sluice.errors import UnusableSchema
 
@@ -21,7 +23,7 @@ NEXT_STEP = "Let the connector's transform YBExtractNewRecordState write the row
 
 
 @dataclass(frozen=True)
-class CellsOfColumns(JsonOnly):
+class CellsOfColumns(CaptureDialect):
     """The dialect. A column that isn't set in an update was left alone, as in Cassandra's inserts, which may be one."""
 
     name: str = "yugabytedb"
@@ -37,7 +39,6 @@ class CellsOfColumns(JsonOnly):
         return bool(cells) and all(isinstance(cell, dict) and cell.keys() == _CELL | self.beside for cell in cells)
 
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
-        """The change with plain rows."""
         before, after = (_row(record.get(side)) for side in ("before", "after"))
         source = record["source"] if isinstance(record["source"], dict) else {}
         # Its places in the log are text of a tablet's: the Kafka offset orders the changes of a row.
@@ -53,7 +54,7 @@ def _row(row: Any) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True)
-class NamedEnvelopes(JsonOnly):
+class NamedEnvelopes(CaptureDialect):
     """The dialect of a connector that its source names, in the record or in a field `around` it.
 
     `made` gives the change. It raises UnusableSchema for one that may lack values.
@@ -70,7 +71,6 @@ class NamedEnvelopes(JsonOnly):
         return any(at(record, f"{around}source.connector") == self.connector for around in self.around)
 
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
-        """The change. Raises UnusableSchema."""
         return [self.made(record)]
 
 
@@ -124,6 +124,55 @@ def _of_ticdc(record: Record) -> dict[str, Any]:
     return change(made.get("op", MESSAGE), made.get("before"), made.get("after"), source)
 
 
+_CLOUD_TYPE = "io.debezium."
+_CLOUD_EXTENSION = "iodebezium"
+_CLOUD_OP = f"{_CLOUD_EXTENSION}op"
+# Fields of the source block that order changes or name where they are from, by the attribute's name: CloudEvents has
+# names of lower-case letters and digits.
+_CLOUD_SOURCE = (
+    "connector name ts_ms ts_us ts_ns snapshot db sequence schema table collection lsn file pos row thread server_id "
+    "gtid change_lsn commit_lsn event_serial_no scn commit_scn rs_id ssn rs ord"
+).split()
+_CLOUD_FIELDS = {f"{_CLOUD_EXTENSION}{name.replace('_', '')}": name for name in _CLOUD_SOURCE}
+# Numbers of the source block, which are text in an attribute.
+_CLOUD_NUMBERS = frozenset("lsn pos row thread server_id event_serial_no ts_ms ts_us ts_ns ord ssn".split())
+
+
+@dataclass(frozen=True)
+class CloudEvents(CaptureDialect):
+    """The dialect: any event of Debezium, whose operation must be in the envelope."""
+
+    name: str = "cloudevents"
+    shapes: tuple[frozenset[str], ...] = (frozenset(("specversion", "data", "type")),)
+
+    def recognises(self, record: Record, *, named: bool = False) -> bool:
+        """Whether a record, not a row of one who stores CloudEvents, is a change of Debezium."""
+        return self.shapes[0] <= record.keys() and str(record["type"]).startswith(_CLOUD_TYPE)
+
+    def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
+        """Debezium's change. Raises UnusableSchema for an event whose operation isn't in the envelope."""
+        data = record["data"]
+        if isinstance(data, dict) and data.keys() == {"schema", "payload"}:
+            data = data["payload"]
+        op = record.get(_CLOUD_OP)
+        if not isinstance(data, dict) or not isinstance(op, str):
+            raise UnusableSchema(
+                "The records are CloudEvents of Debezium without the operation or the row",
+                next_step="Let the connector write its own envelope or flattened rows (JsonConverter, AvroConverter), "
+                "or set extension.attributes.enable",
+                column=_CLOUD_OP,
+            )
+        source = {name: _attribute(name, record[field]) for field, name in _CLOUD_FIELDS.items() if field in record}
+        return [change(op, data.get("before"), data.get("after"), source)]
+
+
+def _attribute(name: str, value: Any) -> Any:
+    number = (
+        name in _CLOUD_NUMBERS and isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20
+    )
+    return int(value) if number else value
+
+
 TICDC = "TiCDC"
 _WHOLE_ROWS = ("NEW_ROW", "NEW_ROW_AND_OLD_VALUES")
 _AROUND = (frozenset(("source", "op")), frozenset(("payload",)))
@@ -131,3 +180,4 @@ YUGABYTEDB, CASSANDRA = CellsOfColumns(), CellsOfColumns("cassandra", beside=fro
 SCYLLADB = NamedEnvelopes("scylladb", "scylla", _of_scylla)
 SPANNER = NamedEnvelopes("spanner", "spanner", _of_spanner)
 TICDC_CHANGES = NamedEnvelopes("ticdc", TICDC, _of_ticdc, _AROUND, ("", "payload."))
+CLOUD_EVENTS = CloudEvents()

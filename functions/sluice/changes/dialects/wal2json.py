@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sluice.changes.dialects.nested import BY_WORDS, ChangePaths, JsonOnly, Reading, Record, lsn, nanos, placed
+from sluice.changes.dialects.nested import BY_WORDS, CaptureDialect, ChangePaths, Reading, Record, lsn, nanos, placed
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, TRUNCATE, UPDATE
 from sluice.errors import UnusableSchema
 
@@ -57,7 +57,7 @@ _OF_MESSAGE = frozenset("transactional prefix content".split()) | _OF_TRANSACTIO
 
 
 @dataclass(frozen=True)
-class Wal2Json(JsonOnly):
+class Wal2Json(CaptureDialect):
     """The dialect, in both versions of its format."""
 
     name: str = "wal2json"

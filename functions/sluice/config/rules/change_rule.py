@@ -66,22 +66,26 @@ class ChangeRule:
 
     def dialect(self, rule: DeleteWhen) -> ChangePaths | None:
         """The dialect of records with these paths, and deletions by a `rule` whose column is one; None without any."""
-        if self.row is None:
-            return None
-        return ChangePaths(
-            "change",
-            fields=frozenset(),
-            row=self.row,
-            listed=self.listed or "",
-            before=self.before or "",
-            key=self.key or "",
-            place=partial(_place, self.order),
-            order=self.order,
-            is_deletion=partial(_is_deletion, rule) if rule.marks else None,
-            partial=self.partial,
-            texts=True,
-            several=True,
-        )
+        return None if self.row is None else _dialect(self, rule)
+
+
+@lru_cache(maxsize=64)
+def _dialect(paths: ChangeRule, rule: DeleteWhen) -> ChangePaths:
+    """The same for the same rules: what readers keep of a schema is found by it."""
+    return ChangePaths(
+        "change",
+        fields=frozenset(),
+        row=paths.row or "",
+        listed=paths.listed or "",
+        before=paths.before or "",
+        key=paths.key or "",
+        place=partial(_place, paths.order),
+        order=paths.order,
+        is_deletion=partial(_is_deletion, rule) if rule.marks else None,
+        partial=paths.partial,
+        texts=True,
+        several=True,
+    )
 
 
 def _is_deletion(rule: DeleteWhen, record: Record) -> bool:

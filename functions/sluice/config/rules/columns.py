@@ -104,7 +104,6 @@ class ColumnRules:
         return column.lower() in _lower(self.exclude)
 
     def hashes(self, column: str) -> bool:
-        """True if the table stores a hash of a source's column."""
         return column.lower() in _lower(self.hash)
 
     def mask_of(self, column: str) -> int | None:
@@ -112,7 +111,6 @@ class ColumnRules:
         return next((shown for name, shown in self.mask.items() if name.lower() == column.lower()), None)
 
     def table_name(self, column: str) -> str:
-        """The table's name of a source's column."""
         return next((new for name, new in self.rename.items() if name.lower() == column.lower()), column)
 
     def hashed(self, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -158,11 +158,9 @@ class Expectations:
 
     @property
     def quarantines(self) -> bool:
-        """True if rows with other values are set aside."""
         return bool(self.columns) and self.failures == QUARANTINE
 
     def all(self) -> tuple[Expectation, ...]:
-        """The expectations, one per column."""
         return tuple(
             Expectation(
                 name,

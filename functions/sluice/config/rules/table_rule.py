@@ -75,7 +75,6 @@ class TableRule(TableSettings, _RuleTable):
             yield replace(name, topic=name.topic or self.topic)
 
     def takes(self, topic: str) -> bool:
-        """Whether the rule's pattern matches a topic."""
         return _compiled(self.pattern).fullmatch(topic) is not None
 
     @property

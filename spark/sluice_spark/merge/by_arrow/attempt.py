@@ -9,9 +9,8 @@ from functools import partial
 from sluice.batch.dumps import floors_of, refusal_of
 from sluice.batch.kafka_watch import KafkaWatch, watched
 from sluice.batch.manifest import ManifestObject
-from sluice.batch.merged_again import merged_again
 from sluice.batch.outcome import HISTORY_CHANGES, HISTORY_STAGE, READ_STAGE
-from sluice.batch.unexpected import unexpected_in
+from sluice.batch.part_counts import merged_again, unexpected_in
 from sluice.changes.log_restart import SeenObject
 from sluice_spark.hudi.facts import CommitResult
 from sluice_spark.log import failure_place

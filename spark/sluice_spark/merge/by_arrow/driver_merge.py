@@ -16,8 +16,8 @@ from pyspark.sql.types import StructType
 
 from sluice.batch.kafka_watch import KafkaWatch, watched
 from sluice.batch.manifest import ManifestObject
-from sluice.batch.merged_again import merged_again
 from sluice.batch.outcome import HISTORY_CHANGES
+from sluice.batch.part_counts import merged_again
 from sluice.changes import hidden_columns as hidden
 from sluice_formats.records import ReaderPlan
 from sluice_spark.hudi.facts import TableFacts
@@ -80,7 +80,7 @@ def _history(table: TableRows, plan: LoadPlan, *, changes: pa.Table, work: Calla
     """The changes that the history table doesn't hold. Raises LeftToSpark."""
     if table.facts.empty:
         raise LeftToSpark("first_load")
-    key, keep = plan.reader.record_key, plan.keep_deleted_values
+    key, keep = plan.reader.config.record_key, plan.keep_deleted_values
     return _merged(table, plan, changes_as_rows(changes, target=plan.target, record_key=key, keep=keep), work=work)
 
 

@@ -88,10 +88,10 @@ def _read(
     decoded: list[Decoded] = []
     errors: list[ObjectError] = []
     size = 0
-    for item, body in bodies(objects, items, plan.limits.object_bytes):
+    for item, body in bodies(objects, items, plan.config.limits.object_bytes):
         try:
-            limits = for_driver(plan.limits, format=item.format, objects=len(items), in_tasks=in_tasks)
-            decoded.append(decode(body(), item, replace(plan, limits=limits)))
+            limits = for_driver(plan.config.limits, format=item.format, objects=len(items), in_tasks=in_tasks)
+            decoded.append(decode(body(), item, replace(plan, config=replace(plan.config, limits=limits))))
         except SluiceError as error:
             if error.retriable or isinstance(error, (ExpansionLimit, TooManyBadRows)):  # the table's limits are wider
                 return _Read(left=("object", error.code))

@@ -12,9 +12,8 @@ from sluice.admission.routing import MARKER
 from sluice.batch.dumps import REFUSED, floors_of, incomplete, is_of_dump, refusal_of
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import ManifestObject
-from sluice.batch.merged_again import merged_again
 from sluice.batch.outcome import HISTORY_CHANGES, READ_STAGE, ObjectError
-from sluice.batch.unexpected import unexpected_in
+from sluice.batch.part_counts import merged_again, unexpected_in
 from sluice.changes.log_restart import LOG_RESTARTED, SeenObject
 from sluice.errors import SluiceError
 from sluice_spark.hudi.facts import CommitResult

@@ -1,8 +1,14 @@
 """The messages that admit asks for again, and its answer to SQS."""
 
-from sluice.admission.inbox import Inbox, Message
 from sluice.admission.notices import IgnoredMessage
-from sluice.admission.partial_batch_response import FailedMessage, Unfinished, failed_messages, partial_batch_response
+from sluice.admission.sqs_event import (
+    FailedMessage,
+    Inbox,
+    Message,
+    Unfinished,
+    failed_messages,
+    partial_batch_response,
+)
 from sluice.objects import ObjectId
 
 FIRST, SECOND = (ObjectId("bronze", key, "v1") for key in ("a", "b"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
-from sluice.batch.merged_again import changes_of_table, merged_again, new_changes, new_objects
+from sluice.batch.part_counts import changes_of_table, merged_again, new_changes, new_objects
 from sluice.changes.log_restart import SeenObject
 
 NEW = ManifestObject("b", "new", "v", 1, None, "avro", "t", 0, 0, 5)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluice.hudi.came_back import KEEP, TOO_LATE, UNDO, Written, suspects, verdict
+from sluice.hudi.stopped_writers import KEEP, TOO_LATE, UNDO, Written, suspects, verdict
 from sluice.hudi.timeline import COMMIT, DELTA_COMMIT, REPLACE_COMMIT
 
 BACK = Written("2", COMMIT, "b-1")

@@ -3,7 +3,7 @@
 import pytest
 
 from sluice.hudi.file_slices import data_file
-from sluice.hudi.late_files import Undone, looked_at, undone_for_good, unnamed
+from sluice.hudi.stopped_writers import Undone, looked_at, undone_for_good, unnamed
 from sluice.hudi.timeline import Timeline
 
 

@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from sluice.batch.claim import TableState
 from sluice.config.catalog import CatalogRule
 from sluice.config.document import Configuration
 from sluice.config.services import Pace, ServicePolicy
 from sluice.config.setting import with_differences
 from sluice.config.table import TableConfig
-from sluice.services.policy import CATALOG, ServiceFacts, TableActivity, due
+from sluice.services import policy
+from sluice.services.policy import CATALOG, ServiceFacts
 from sluice.services.requests import COMPACTION, SERVICES
 from sluice_cli.config.source import read_tables
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
@@ -28,15 +30,15 @@ CONFIG = TableConfig(
 )
 
 
+STATE = TableState("shop.orders", NOW - HOUR, "20240101", services_since=NOW - 40 * DAY)
+
+
 def facts(service, *, deleted=0, **known):
-    return TableActivity(
-        "shop.orders",
-        "20240101",
-        NOW - HOUR,
-        NOW - 40 * DAY,
-        deleted=deleted,
-        services={service: ServiceFacts(**known)},
-    )
+    return replace(STATE, totals={"deleted": deleted}), {service: ServiceFacts(**known)}
+
+
+def due(known, config, now):
+    return policy.due(*known, config, now)
 
 
 def names(found):
@@ -69,13 +71,9 @@ def test_fewer_commits_make_it_due_with_age_and_none_never(service, age):
 
 
 def test_the_age_of_a_service_that_never_ran_counts_from_the_tables_first_look():
-    one = facts(COMPACTION, commits=1)
-    assert names(due(replace(one, services_since=NOW - HOUR), CONFIG, NOW)) == [COMPACTION]
-    assert (
-        names(due(replace(one, services_since=NOW - HOUR + 1), CONFIG, NOW))
-        == names(due(replace(one, services_since=None), CONFIG, NOW))
-        == []
-    )
+    state, services = facts(COMPACTION, commits=1)
+    for since, wanted in ((NOW - HOUR, [COMPACTION]), (NOW - HOUR + 1, []), (None, [])):
+        assert names(due((replace(state, services_since=since), services), CONFIG, NOW)) == wanted
 
 
 def test_a_service_waits_for_its_interval_and_an_hour_after_a_failure():
@@ -99,7 +97,7 @@ def test_the_catalog_of_an_iceberg_table_is_due_after_any_service():
     iceberg = replace(CONFIG, table_type="cow", iceberg=True)
     for service, seconds, wanted in (("cleaning", 1, [CATALOG]), ("forgetting", 1, [CATALOG]), ("cleaning", -1, [])):
         done = ServiceFacts(done_at=NOW - HOUR + seconds, ended_at=NOW - HOUR + seconds)
-        both = replace(facts(CATALOG), services={CATALOG: synced, service: done})
+        both = STATE, {CATALOG: synced, service: done}
         assert names(due(both, iceberg, NOW)) == wanted and names(due(both, CONFIG, NOW)) == []
 
 
@@ -137,7 +135,8 @@ def test_a_service_can_be_off_or_of_no_use_to_a_table(change):
 def test_a_table_without_data_or_that_is_paused_gets_no_service():
     known = facts(COMPACTION, commits=99)
     assert names(due(known, CONFIG, NOW)) == [COMPACTION]
-    assert due(replace(known, last_instant=None), CONFIG, NOW) == due(replace(known, paused=True), CONFIG, NOW) == ()
+    for change in ({"last_instant": None}, {"blocked": {"code": "table_went_back"}}):
+        assert due((replace(known[0], **change), known[1]), CONFIG, NOW) == ()
 
 
 def test_without_columns_there_is_no_clustering():
@@ -150,8 +149,8 @@ def test_deleted_rows_are_purged_after_the_first_passes_the_horizon_and_then_dai
     never = facts("purge", deleted=5)
     assert names(due(never, CONFIG, NOW)) == ["purge"]
     assert (
-        due(replace(never, services_since=NOW - 14 * DAY + 1), CONFIG, NOW)
-        == due(replace(never, deleted=0), CONFIG, NOW)
+        due((replace(never[0], services_since=NOW - 14 * DAY + 1), never[1]), CONFIG, NOW)
+        == due(facts("purge"), CONFIG, NOW)
         == ()
     )
     assert due(never, replace(CONFIG, delete_mode="soft"), NOW) == ()
@@ -160,17 +159,14 @@ def test_deleted_rows_are_purged_after_the_first_passes_the_horizon_and_then_dai
 
 
 def test_a_purge_that_left_nothing_behind_is_the_last_until_rows_are_deleted_again():
-    quiet = replace(facts("purge", deleted=5, done_at=NOW - 2 * DAY), last_commit_at=NOW - 17 * DAY)
-    assert due(quiet, CONFIG, NOW) == ()
-    assert names(
-        due(replace(quiet, services={"purge": ServiceFacts(deleted=1, done_at=NOW - 2 * DAY)}), CONFIG, NOW)
-    ) == ["purge"]
+    quiet = replace(STATE, totals={"deleted": 5}, last_commit_at=NOW - 17 * DAY)
+    assert due((quiet, {"purge": ServiceFacts(done_at=NOW - 2 * DAY)}), CONFIG, NOW) == ()
+    deleted_since = {"purge": ServiceFacts(deleted=1, done_at=NOW - 2 * DAY)}
+    assert names(due((quiet, deleted_since), CONFIG, NOW)) == ["purge"]
 
 
 def test_all_due_services_come_together_the_catalog_first_each_with_a_reason():
-    known = replace(
-        facts(CATALOG), deleted=1, services={name: ServiceFacts(commits=99) for name in (CATALOG, *SERVICES)}
-    )
+    known = facts(CATALOG, deleted=1)[0], {name: ServiceFacts(commits=99) for name in (CATALOG, *SERVICES)}
     services = due(known, CONFIG, NOW)
     assert names(services) == [CATALOG, *SERVICES] and services[1].reason == "99 commits since the last run"
 

@@ -101,7 +101,7 @@ class LargeMerge:
             files = written_files(routed, self._plan, new, number=0, token="0-0-0", places=self._places)
         written = sum(file.updated + (file.inserted if isinstance(file, BaseFile) else 0) for file in files)
         if written != self.rows:
-            table = self._plan.reader.table
+            table = self._plan.reader.config.table
             raise RowsDiffer(
                 f"{table}: {written:,} rows were written, and {self.rows:,} counted",
                 table=table,
@@ -286,7 +286,7 @@ def _counted(messages: Iterable[Message], plan: LoadPlan) -> list[Any]:
     stored = stored_of(bodies, plan)
     empty = to_count(rows_schema(plan.target).empty_table(), plan)
     rows = pa.concat_tables([empty, *(read_ipc(body) for _, body in changes)])
-    watched = not plan.reader.append_only and not plan.reader.position and not plan.history
+    watched = not plan.reader.config.append_only and not plan.reader.config.position_columns and not plan.history
     try:
         decided = decided_part(rows, stored, plan, source_clock=plan.source_clock if watched else None)
     except LeftToSpark as left:

@@ -46,7 +46,7 @@ def messages_of(batches: Iterable[pa.RecordBatch], plan: LoadPlan, parts: int) -
             gathered = changes_as_rows(
                 gathered.filter(pc.invert(no_row)),
                 target=plan.target,
-                record_key=plan.reader.record_key,
+                record_key=plan.reader.config.record_key,
                 keep=plan.keep_deleted_values,
             ).combine_chunks()
         if _is_partition_unknown(gathered, plan):

@@ -90,9 +90,9 @@ def _read_piece(s3: Objects, piece: ObjectPiece, plan: ReaderPlan, seen: SeenObj
 
 def _is_divisible(item: ManifestObject, plan: ReaderPlan, size: int) -> bool:
     """Whether the object's records can be numbered by counting those before them, as far as its name and size tell."""
-    by_name = plan.key_pattern is not None or classify(item.key, item.size).offset_is == LAST
-    is_plain = not by_name and item.replaces is None and text_field(plan.form, AVRO) is None
-    return item.format == AVRO and is_plain and 2 * size < item.size <= plan.limits.object_bytes
+    by_name = plan.config.key_pattern is not None or classify(item.key, item.size).offset_is == LAST
+    is_plain = not by_name and item.replaces is None and text_field(plan.config.form, AVRO) is None
+    return item.format == AVRO and is_plain and 2 * size < item.size <= plan.config.limits.object_bytes
 
 
 def _pieces(s3: Objects, item: ManifestObject, plan: ReaderPlan, size: int) -> list[ObjectPiece]:
@@ -100,11 +100,11 @@ def _pieces(s3: Objects, item: ManifestObject, plan: ReaderPlan, size: int) -> l
     try:
         if not s3.has_ranges(item.id):
             return []
-        header, data, runs = block_runs(s3.chunks(item.id), plan.limits, size)
-        writer = read_writer_schema(header.schema, plan.form)
+        header, data, runs = block_runs(s3.chunks(item.id), plan.config.limits, size)
+        writer = read_writer_schema(header.schema, plan.config.form)
     except SluiceError:  # whoever reads the object says why
         return []
-    if not writer.of_changes and plan.delete_when.on and not plan.append_only:
+    if not writer.of_changes and plan.config.marks_of_rows.on and not plan.config.append_only:
         return []  # whether a column marks deletions follows from all of its values (`UnmarkedDeletions`)
     firsts = accumulate((run.records for run in runs), initial=0)
     return [ObjectPiece(item, data, run.start, run.end, first) for run, first in zip(runs, firsts)]

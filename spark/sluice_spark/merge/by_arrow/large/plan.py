@@ -61,17 +61,17 @@ class LoadPlan:
     @property
     def record_key(self) -> tuple[str, ...]:
         """The columns of the record key."""
-        return (*self.reader.record_key, hidden.POSITION) if self.history else self.reader.record_key
+        return (*self.reader.config.record_key, hidden.POSITION) if self.history else self.reader.config.record_key
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
         """The columns of the partition. A history table has none."""
-        return () if self.history else self.reader.partition_columns
+        return () if self.history else self.reader.config.partition_columns
 
     @property
     def append_only(self) -> bool:
         """Whether each change is a row of its own, known by its place. Those of a history table have keys."""
-        return self.reader.append_only and not self.history
+        return self.reader.config.append_only and not self.history
 
     @property
     def second_shuffle(self) -> bool:

@@ -135,7 +135,7 @@ def written_files(
         for at, (place, own) in enumerate(shares.items())
     ]
     objects = task_objects(plan.source)
-    of_table: Any = {"table": plan.reader.table, "table_uri": plan.table_uri, "alone": False}
+    of_table: Any = {"table": plan.reader.config.table, "table_uri": plan.table_uri, "alone": False}
     written: list[BaseFile | LogFile] = []
 
     def rewrite(at: int, place: Place, rows: pa.Table, own: Sequence[Routed]) -> BaseFile | LogFile:
@@ -178,7 +178,7 @@ def _rewritten(
     path = f"{plan.table_uri}/{item.base.path}"
     files = FileRows(path, own, keys.combine_chunks(), updates, place.partition, removed)
     return write_base(
-        objects, token, number, files, table=plan.reader.table, table_uri=plan.table_uri, new=new, alone=False
+        objects, token, number, files, table=plan.reader.config.table, table_uri=plan.table_uri, new=new, alone=False
     )
 
 

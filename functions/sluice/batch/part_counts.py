@@ -1,10 +1,12 @@
-"""Counts what a part merged again, so that objects and changes that came twice count once.
+"""Counts of a part: what it merged again, and rows that were merged though they aren't as the table's `expect` says.
 
-Objects come again where they were replayed, retried for rows that were set aside, or merged for a rebuilt table.
+Objects come again where they were replayed, retried for rows that were set aside, or merged for a rebuilt table. They
+and their changes count once.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from sluice.batch.manifest import ManifestObject
@@ -42,3 +44,22 @@ def new_objects(counts: Mapping[str, int]) -> int:
     """The objects of a part that no batch had committed before, without those that were set aside."""
     aside = counts.get("quarantined_objects", 0) + counts.get("parked_objects", 0)
     return max(0, counts.get("objects", 0) - counts.get(OBJECTS_AGAIN, 0) - aside)
+
+
+_NAMED = 5  # rules of a note
+
+
+def unexpected_in(seen: Iterable[SeenObject]) -> Mapping[str, int]:
+    """How many rows of the objects failed each rule, by `column rule`."""
+    totals: Counter[str] = Counter()
+    for item in seen:
+        totals.update(dict(item.unexpected))
+    return dict(totals)
+
+
+def unexpected_note(rows_by_rule: Mapping[str, int], batch: str) -> str:
+    """What to tell operators, the rules that most rows failed first."""
+    most = sorted(rows_by_rule.items(), key=lambda entry: (-entry[1], entry[0]))
+    rules = ", ".join(f"{rule}: {rows:,}" for rule, rows in most[:_NAMED])
+    more = f", and {len(most) - _NAMED} more rules" if len(most) > _NAMED else ""
+    return f"rows of batch {batch} aren't as the table's `expect` says: {rules}{more}"

@@ -1,4 +1,4 @@
-"""Decides which messages of an SQS event Lambda delivers again, and builds the answer that says so.
+"""The messages of one SQS event: the objects they announce, what in them is ignored, and which must be delivered again.
 
 Lambda deletes every message of the event that the answer doesn't list (`ReportBatchItemFailures`).
 https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html
@@ -8,9 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sluice.admission.inbox import Inbox
+from sluice.admission.notices import IgnoredMessage, Notice, parse_body
 from sluice.objects import ObjectId
+
+
+@dataclass(frozen=True)
+class Message:
+    """One SQS message: its id, the objects it announces, and the parts of it that are ignored."""
+
+    id: str
+    objects: tuple[ObjectId, ...]
+    ignored: tuple[IgnoredMessage, ...]
+
+
+@dataclass(frozen=True)
+class Inbox:
+    """The messages of one invocation. `notices` holds each object once, even when several messages announce it."""
+
+    messages: tuple[Message, ...]
+    notices: tuple[Notice, ...]
+
+
+def open_inbox(event: Mapping[str, Any]) -> Inbox:
+    """Parse every message of an SQS event."""
+    messages = []
+    notices: dict[ObjectId, Notice] = {}
+    for record in event.get("Records", ()):
+        parsed = parse_body(record["body"])
+        for notice in parsed.notices:
+            notices.setdefault(notice.id, notice)
+        messages.append(Message(record["messageId"], tuple(notice.id for notice in parsed.notices), parsed.ignored))
+    return Inbox(tuple(messages), tuple(notices.values()))
 
 
 @dataclass(frozen=True)
