@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
 from emulation.ledger_table_schema import create_ledger_table
-from emulation.stack import describe
 
 from sluice.batch.manifest import Manifest, TablePart
 from sluice.batch.outcome import ObjectError, Outcome, RowErrorCount
@@ -15,7 +14,6 @@ from sluice.config.rules.table_rule import TableRule
 from sluice.ledger.recovery import Recovery
 from sluice.silver_keys import manifest_key
 from sluice_aws.ledger.ledger import Ledger
-from sluice_cli.main import run
 
 TABLES = ("shop.orders", "shop.customers", "shop.lines")
 # What only notices and people knew; and the generation that a part was claimed under which returned: the manifest of
@@ -216,9 +214,9 @@ def test_an_object_that_its_batch_may_not_have_merged_is_merged_again(simulated)
     assert [third[identity].state for identity in taken + left] == expected
 
 
-def test_the_command_refills_an_empty_ledger_and_refuses_while_a_lane_may_run(stack, invoked, tmp_path, capsys):
+def test_the_command_refills_an_empty_ledger_and_refuses_while_a_lane_may_run(stack, invoked, tmp_path, sluice):
     (tmp_path / "tables.yaml").write_text("tables: [{topic: crm.public.user, table: crm.user, record_key: id}]")
-    assert run(["config", "push", str(tmp_path / "tables.yaml")]) == 0
+    sluice("config push", str(tmp_path / "tables.yaml"))
     merged, fresh, again = stack.write("merged"), stack.write("fresh"), stack.write("again")
     batch(stack, "b-1", "crm.user", (merged,), at=10)
     batch(stack, "b-2", "crm.other", (again,), at=10)
@@ -239,9 +237,7 @@ def test_the_command_refills_an_empty_ledger_and_refuses_while_a_lane_may_run(st
             }
         ).encode(),
     )
-    capsys.readouterr()
-    assert run(["rebuild", "ledger", "--dry-run", "--json"]) == 0
-    document = describe(capsys)
+    document = sluice.json("rebuild ledger --dry-run")
     assert document == {
         "changed": False,
         "objects": {"missing": 2, "older": 0, "right": 0, "unknown": 1, "raced": 0},
@@ -250,12 +246,17 @@ def test_the_command_refills_an_empty_ledger_and_refuses_while_a_lane_may_run(st
         "lanes_that_may_run": ["main"],
         "skipped_documents": [],
     }
-    assert run(["rebuild", "ledger", "--yes"]) == 1
-    assert "sluice pause main" in capsys.readouterr().err and stack.ledger.objects.get([merged]) == {}
-    assert run(["pause", "main"]) == 0
-    capsys.readouterr()
-    assert run(["rebuild", "ledger", "--yes", "--json"]) == 0
-    assert describe(capsys)["objects"] == {"missing": 2, "older": 0, "right": 0, "unknown": 1, "raced": 0}
+    assert (
+        "sluice pause main" in sluice("rebuild ledger --yes", code=1).err and stack.ledger.objects.get([merged]) == {}
+    )
+    sluice("pause main")
+    assert sluice.json("rebuild ledger --yes")["objects"] == {
+        "missing": 2,
+        "older": 0,
+        "right": 0,
+        "unknown": 1,
+        "raced": 0,
+    }
     records = stack.ledger.objects.get([merged, fresh, again])
     assert {identity.key: (record.state, record.batch, bool(record.etag)) for identity, record in records.items()} == {
         "merged": ("committed", "b-1", True),

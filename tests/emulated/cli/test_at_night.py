@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from emulation.deployment import s3_body
-from emulation.stack import NOW, SHARED, cloudformation, describe
+from emulation.stack import NOW, SHARED, cloudformation
 
 from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome
@@ -14,7 +14,6 @@ from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
 from sluice.silver_keys import manifest_key
 from sluice_aws.s3.objects import Objects
-from sluice_cli.main import run
 from sluice_read.moments import iso
 
 CONFIG = TableConfig("crm.user", "crm", "user", "crm.public.user", ("id",))
@@ -80,13 +79,12 @@ class TestRuns:
         ],
         ids=["overlapping", "within one", "while it starts", "still under way", "begun before"],
     )
-    def test_runs_are_found_by_the_time_at_which_they_were_under_way(self, three, capsys, since, before, found):
+    def test_runs_are_found_by_the_time_at_which_they_were_under_way(self, three, sluice, since, before, found):
         times = (("--since", since), ("--before", before))
         given = [word for name, at in times if at is not None for word in (name, iso(NOW + at * 1000))]
-        assert run(["ops", "runs", "--json", *given]) == 0
-        assert [one["run"] for one in describe(capsys)["runs"]] == found
+        assert [one["run"] for one in sluice.json("ops runs", *given)["runs"]] == found
 
-    def test_the_batches_of_runs_long_ago_are_counted_behind_any_number_of_newer_ones(self, stack, monkeypatch, capsys):
+    def test_the_batches_of_runs_long_ago_are_counted_behind_any_number_of_newer_ones(self, stack, monkeypatch, sluice):
         monkeypatch.setattr("sluice_cli.ops.runs.MANIFESTS_READ", 1)
         put_at = {}
         for name, began in (("run-1", NOW), ("run-2", NOW + 3_600_000)):
@@ -100,8 +98,7 @@ class TestRuns:
         monkeypatch.setattr(
             Objects, "documents", lambda *given: (replace(batch, put_at=put_at[batch.key]) for batch in listed(*given))
         )
-        assert run(["ops", "runs", "--before", iso(NOW + 60_000), "--json"]) == 0
-        document = describe(capsys)
+        document = sluice.json("ops runs --before", iso(NOW + 60_000))
         assert [(one["run"], one["batches"]) for one in document["runs"]] == [("run-1", 1)]
         assert document["batches_unread"] == 0
 
@@ -123,9 +120,8 @@ class TestLogs:
     @pytest.mark.parametrize(
         "named", [[], ["run-1"], ["job-1"], ["run-"]], ids=["newest", "run", "job run", "beginning"]
     )
-    def test_a_runs_events_are_readable_and_have_times(self, logged, named, capsys):
-        assert run(["ops", "logs", *named]) == 0
-        assert capsys.readouterr().out.splitlines() == [
+    def test_a_runs_events_are_readable_and_have_times(self, logged, named, sluice):
+        assert sluice("ops logs", *named).out.splitlines() == [
             "-- 2023-11-14 UTC, run run-1",
             "22:13:20.000 held arrivals=2",
             '22:13:21.500 ERROR part_failed table="a b"',
@@ -136,31 +132,35 @@ class TestLogs:
 
 
 class TestDeadLetters:
-    def test_notices_are_listed_with_keys_and_the_state_of_each_object(self, stack, queues, capsys):
+    def test_notices_are_listed_with_keys_and_the_state_of_each_object(self, stack, queues, sluice):
         known, unknown = stack.admit(stack.write("a")), stack.write("b")
         send(queues["DeadLetterQueueUrl"], s3_body(known), s3_body(unknown), "{}")
-        assert run(["ops", "dlq", "list", "notices", "--json"]) == 1
-        answer = describe(capsys)["notices"]
+        answer = sluice.json("ops dlq list notices", code=1)["notices"]
         assert answer["messages"] == 3
         expected = {"a": items.PENDING, "b": None}
         assert {one["key"]: one["state"] for letter in answer["shown"] for one in letter["objects"]} == expected
         assert [letter["text"] for letter in answer["shown"] if not letter["objects"]] == ["unknown_message: {}"]
-        assert run(["ops", "dlq", "list"]) == 1
-        assert "unknown\tb" in capsys.readouterr().out
+        assert "unknown\tb" in sluice("ops dlq list", code=1).out
         assert len(held(queues["DeadLetterQueueUrl"])) == 3, "listing leaves the messages"
 
-    def test_notices_go_back_to_the_queue_that_admit_reads(self, stack, queues, capsys):
+    def test_notices_go_back_to_the_queue_that_admit_reads(self, stack, queues, sluice):
         bodies = [s3_body(stack.write(key)) for key in ("a", "b", "c")]
         send(queues["DeadLetterQueueUrl"], *bodies)
-        assert run(["ops", "dlq", "redrive", "notices", "--dry-run"]) == 0
-        assert "3 messages of notices would be redriven, at 50 a second" in capsys.readouterr().out
+        assert (
+            "3 messages of notices would be redriven, at 50 a second" in sluice("ops dlq redrive notices --dry-run").out
+        )
         assert held(queues["QueueUrl"]) == []
-        assert run(["ops", "dlq", "redrive", "notices", "--count", "2", "--rate", "1000", "--json"]) == 0
-        assert describe(capsys) == {"queue": "notices", "messages": 3, "wanted": 2, "redriven": 2, "left": 1}
-        assert run(["ops", "dlq", "redrive", "notices"]) == 0
+        assert sluice.json("ops dlq redrive notices --count 2 --rate 1000") == {
+            "queue": "notices",
+            "messages": 3,
+            "wanted": 2,
+            "redriven": 2,
+            "left": 1,
+        }
+        sluice("ops dlq redrive notices")
         assert held(queues["QueueUrl"]) == sorted(bodies) and held(queues["DeadLetterQueueUrl"]) == []
 
-    def test_events_are_removed_once_their_batches_are_announced(self, stack, queues, invoked, capsys):
+    def test_events_are_removed_once_their_batches_are_announced(self, stack, queues, invoked, sluice):
         stack.dynamodb.put_item(
             TableName="s-ledger",
             Item={
@@ -175,12 +175,11 @@ class TestDeadLetters:
         )
         before, after = given_up("2023-11-14T22:00:00Z"), given_up("2023-11-14T22:30:00Z")
         send(queues["UnannouncedQueueUrl"], before, after)
-        assert run(["ops", "dlq", "list", "events"]) == 1
-        assert "2 records until 2023-11-14T22:00:00Z: RetryAttemptsExhausted" in capsys.readouterr().out
-        assert run(["ops", "dlq", "redrive", "events", "--json"]) == 0
-        assert (describe(capsys)["redriven"], invoked) == (1, [("s-reconcile", "Event")])
+        assert (
+            "2 records until 2023-11-14T22:00:00Z: RetryAttemptsExhausted" in sluice("ops dlq list events", code=1).out
+        )
+        assert (sluice.json("ops dlq redrive events")["redriven"], invoked) == (1, [("s-reconcile", "Event")])
         SHARED.client("sqs").purge_queue(QueueUrl=queues["UnannouncedQueueUrl"])
         send(queues["UnannouncedQueueUrl"], after)
         assert stack.ledger.batches.mark_announced("b", NOW)
-        assert run(["ops", "dlq", "redrive", "events", "--json"]) == 0
-        assert (describe(capsys)["redriven"], len(invoked)) == (1, 1)
+        assert (sluice.json("ops dlq redrive events")["redriven"], len(invoked)) == (1, 1)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
-from emulation.stack import NOW, describe
+from emulation.stack import NOW
 
 from sluice.batch.manifest import Manifest, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
@@ -27,17 +27,17 @@ tables:
 """
 
 
-def push(tmp_path, key="id"):
+def push(sluice, tmp_path, key="id", code=0):
     path = tmp_path / "tables.yaml"
     path.write_text(TABLES.replace("KEY", key))
-    return run(["config", "push", str(path)])
+    return sluice("config push", str(path), code=code)
 
 
 class Merged:
     """A table that two batches made, the first under generation 0, and what else there is of its topic."""
 
-    def __init__(self, stack, tmp_path):
-        assert push(tmp_path) == 0
+    def __init__(self, stack, tmp_path, sluice):
+        push(sluice, tmp_path)
         self.stack = stack
         self.old, self.new = (
             stack.admit(stack.write("old"), items.COMMITTED),
@@ -77,31 +77,27 @@ class Merged:
 
 
 @pytest.fixture
-def merged(stack, tmp_path, capsys):
-    result = Merged(stack, tmp_path)
-    capsys.readouterr()
-    return result
+def merged(stack, tmp_path, sluice):
+    return Merged(stack, tmp_path, sluice)
 
 
 @pytest.mark.parametrize("catalog", ["", ", catalog: off"])
-def test_a_rebuild_names_what_other_partitions_must_drop_in_glue(merged, tmp_path, capsys, catalog):
+def test_a_rebuild_names_what_other_partitions_must_drop_in_glue(merged, tmp_path, sluice, catalog):
     (tmp_path / "tables.yaml").write_text(TABLES.replace("KEY", f"id{catalog}"))
-    assert run(["config", "push", "--yes", str(tmp_path / "tables.yaml")]) == 0
+    sluice("config push --yes", str(tmp_path / "tables.yaml"))
     merged.stack.ledger.lanes.pause("main", "test")
-    capsys.readouterr()
-    assert run(["rebuild", "table", TABLE, "--dry-run", "--json"]) == 0
-    assert ("aws glue delete-table" in (describe(capsys)["drop_in_glue"] or "")) is not bool(catalog)
-    assert run(["rebuild", "table", TABLE, "--yes"]) == 0
-    said = capsys.readouterr().err.replace("\n", " ")
+    assert (
+        "aws glue delete-table" in (sluice.json("rebuild table", TABLE, "--dry-run")["drop_in_glue"] or "")
+    ) is not bool(catalog)
+    said = sluice("rebuild table", TABLE, "--yes").err.replace("\n", " ")
     drop = "before `sluice resume main`, drop the table in Glue (its data stays), or its sync fails: `aws glue "
     assert (drop in said and "--database-name crm --name user_all`" in said) is not bool(catalog)
 
 
-def test_a_dry_run_shows_steps_and_obstacles_and_changes_nothing(merged, capsys):
+def test_a_dry_run_shows_steps_and_obstacles_and_changes_nothing(merged, sluice):
     before = merged.silver()
     merged.stack.s3.delete_object(Bucket="s-bronze", Key="new", VersionId=merged.new.version)
-    assert run(["rebuild", "table", TABLE, "--dry-run", "--json"]) == 0
-    document = describe(capsys)
+    document = sluice.json("rebuild table", TABLE, "--dry-run")
     expected = {"replayed": 1, "pending_already": 1, "quarantined": 1, "parked": 0, "gone": 1, "archived": 0}
     assert document["objects"] == expected
     expected = (2, len("crm/user/.hoodie/hoodie.properties") + len("crm/user/a.parquet"), False, "main")
@@ -109,8 +105,7 @@ def test_a_dry_run_shows_steps_and_obstacles_and_changes_nothing(merged, capsys)
     assert document["gone"] == [{"key": "new", "version": merged.new.version}]
     idle, gone = document["obstacles"]
     assert "lane main is idle" in idle and "no longer in bronze" in gone
-    assert run(["rebuild", "table", TABLE, "--yes"]) == 1
-    out, err = capsys.readouterr()
+    out, err = sluice("rebuild table", TABLE, "--yes", code=1)
     assert "gone\tnew\t" in out and "Nothing was changed" in err
     assert out.count("obstacle: ") == 2 and "can't be rebuilt now: 2 obstacles" in err and "lane main" not in err
     assert merged.silver() == before and merged.record(merged.old).state == "committed"
@@ -146,7 +141,7 @@ def test_an_unfinished_batch_and_its_lane_are_one_obstacle_with_its_steps(state,
     assert all(part in obstacle for part in said)
 
 
-def test_a_rebuild_looks_for_archived_objects_before_it_moves_anything(merged, capsys):
+def test_a_rebuild_looks_for_archived_objects_before_it_moves_anything(merged, sluice):
     s3 = merged.stack.s3
     cold, warm, aside = (
         merged.stack.admit(
@@ -163,12 +158,10 @@ def test_a_rebuild_looks_for_archived_objects_before_it_moves_anything(merged, c
     )
     before = merged.silver()
     merged.stack.ledger.lanes.pause("main")
-    assert run(["rebuild", "table", TABLE, "--yes"]) == 1
-    out, err = capsys.readouterr()
+    out, err = sluice("rebuild table", TABLE, "--yes", code=1)
     assert f"archived\tcold\t{cold.version}" in out and "1 object is part of crm.user and archived" in out
     assert merged.silver() == before and merged.record(warm).state == "committed"
-    assert run(["rebuild", "table", TABLE, "--dry-run", "--without-gone", "--json"]) == 0
-    document = describe(capsys)
+    document = sluice.json("rebuild table", TABLE, "--dry-run", "--without-gone")
     assert (document["archived"], document["obstacles"]) == ([{"key": "cold", "version": cold.version}], [])
 
 
@@ -189,15 +182,12 @@ def test_an_object_is_archived_until_it_is_restored(answer, archived):
     assert Objects(s3).is_archived(ObjectId("b", "k", "v")) is archived
 
 
-def test_a_rebuild_moves_the_data_and_makes_every_object_pending_as_it_was_merged(merged, tmp_path, invoked, capsys):
+def test_a_rebuild_moves_the_data_and_makes_every_object_pending_as_it_was_merged(merged, tmp_path, invoked, sluice):
     ledger = merged.stack.ledger
-    assert push(tmp_path, key="uid") == 1
-    assert "sluice rebuild table" in capsys.readouterr().err
+    assert "sluice rebuild table" in push(sluice, tmp_path, key="uid", code=1).err
     ledger.lanes.pause("main")
-    assert run(["rebuild", "table", TABLE]) == 2  # nobody to ask
-    capsys.readouterr()
-    assert run(["rebuild", "table", TABLE, "--yes", "--json"]) == 0
-    kept = describe(capsys)["kept_in"].removeprefix("s3://s-silver/")
+    sluice("rebuild table", TABLE, code=2)  # nobody to ask
+    kept = sluice.json("rebuild table", TABLE, "--yes")["kept_in"].removeprefix("s3://s-silver/")
     assert merged.silver() == {
         f"{kept}table/.hoodie/hoodie.properties",
         f"{kept}table/a.parquet",
@@ -224,8 +214,8 @@ def test_a_rebuild_moves_the_data_and_makes_every_object_pending_as_it_was_merge
         "quarantined",
         "committed",
     ]
-    assert push(tmp_path, key="uid") == 0
-    assert run(["resume", "main"]) == 0
+    push(sluice, tmp_path, key="uid")
+    sluice("resume main")
 
 
 HISTORY = ("crm/user_history/.hoodie/hoodie.properties", "crm/user_history/a.parquet", stored_key(f"{TABLE}_history"))
@@ -240,40 +230,34 @@ def kept(merged):
     return merged
 
 
-def test_a_rebuild_leaves_the_history_table_which_may_hold_more_than_bronze(kept):
-    assert run(["rebuild", "table", TABLE, "--yes"]) == 0
+def test_a_rebuild_leaves_the_history_table_which_may_hold_more_than_bronze(kept, sluice):
+    sluice("rebuild table", TABLE, "--yes")
     assert set(HISTORY) <= kept.silver()
 
 
-def test_a_rebuild_that_was_begun_with_its_history_table_moves_that_too(kept, monkeypatch, capsys):
-    assert run(["rebuild", "table", TABLE, "--history", "--dry-run", "--json"]) == 0
-    assert describe(capsys)["history"] is True
+def test_a_rebuild_that_was_begun_with_its_history_table_moves_that_too(kept, monkeypatch, sluice):
+    assert sluice.json("rebuild table", TABLE, "--history", "--dry-run")["history"] is True
     with monkeypatch.context() as patched:
         patched.setattr(Mover, "_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises((KeyboardInterrupt, SystemExit)):
             raise SystemExit(run(["rebuild", "table", TABLE, "--history", "--yes"]))
-    capsys.readouterr()
-    assert run(["rebuild", "table", TABLE, "--yes", "--json"]) == 0
-    moved = describe(capsys)["kept_in"].removeprefix("s3://s-silver/")
+    moved = sluice.json("rebuild table", TABLE, "--yes")["kept_in"].removeprefix("s3://s-silver/")
     wanted = {"history/.hoodie/hoodie.properties", "history/a.parquet", "history_stored.json", "table/a.parquet"}
     assert {f"{moved}{name}" for name in wanted} <= kept.silver() and not set(HISTORY) & kept.silver()
 
 
-def test_a_rebuild_allows_objects_of_another_table_and_refuses_lost_records(merged, capsys):
+def test_a_rebuild_allows_objects_of_another_table_and_refuses_lost_records(merged, sluice):
     merged.stack.ledger.lanes.pause("main")
     merged.batch("b-3", merged.other, generation=1, at=NOW + 2)  # it went to crm.other between plan and claim
-    capsys.readouterr()
-    assert run(["rebuild", "table", TABLE, "--dry-run", "--json"]) == 0
-    document = describe(capsys)
+    document = sluice.json("rebuild table", TABLE, "--dry-run")
     assert (document["gone"], document["obstacles"]) == ([], [])
     merged.batch("b-4", merged.stack.write("lost record"), generation=1, at=NOW + 3)
-    assert run(["rebuild", "table", TABLE, "--dry-run", "--json"]) == 0
-    (obstacle,) = describe(capsys)["obstacles"]
+    (obstacle,) = sluice.json("rebuild table", TABLE, "--dry-run")["obstacles"]
     assert "1 object of crm.user in bronze is not in the ledger: `sluice rebuild ledger` first" in obstacle
 
 
 @pytest.mark.parametrize("dies", ["while files are moved", "while objects become pending"])
-def test_a_rebuild_that_was_cut_off_keeps_its_lane_from_being_resumed_and_goes_on(merged, monkeypatch, capsys, dies):
+def test_a_rebuild_that_was_cut_off_keeps_its_lane_from_being_resumed_and_goes_on(merged, monkeypatch, sluice, dies):
     ledger, was = merged.stack.ledger, merged.silver()
     ledger.lanes.pause("main")
     broken, method = (Mover, "_copy") if dies == "while files are moved" else (RebuildLedger, "replay")
@@ -281,14 +265,12 @@ def test_a_rebuild_that_was_cut_off_keeps_its_lane_from_being_resumed_and_goes_o
         patched.setattr(broken, method, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises((KeyboardInterrupt, SystemExit)):
             raise SystemExit(run(["rebuild", "table", TABLE, "--yes"]))
-    assert run(["resume", "main"]) == 1
-    assert "continues it, then `sluice resume main`" in capsys.readouterr().err
-    assert run(["status", "--json"]) == 0
-    assert [table["notes"] for table in describe(capsys)["tables"] if table["table"] == TABLE][0][0].startswith(
+    assert "continues it, then `sluice resume main`" in sluice("resume main", code=1).err
+    assert [table["notes"] for table in sluice.json("status")["tables"] if table["table"] == TABLE][0][0].startswith(
         "its data is being moved aside"
     )
     assert not ledger.pending.oldest("main", 1) or ledger.tables.get(TABLE).rebuild
-    assert run(["rebuild", "table", TABLE, "--yes"]) == 0
+    sluice("rebuild table", TABLE, "--yes")
     assert "crm/user/a.parquet" in was and not any(key.startswith("crm/user/") for key in merged.silver())
     assert len({key.split("/")[3] for key in merged.silver() if "/replaced/" in key}) == 1  # in one place
     assert {item.id for item in ledger.pending.oldest("main", 10)} == {merged.old, merged.new, merged.waits}
