@@ -53,7 +53,7 @@ def put_users(stack, *, aside, schema=None):
     stack.ledger.tables.pin(TABLE, {"topic": TOPIC})
     items = []
     for number, id in enumerate((7, 8)):
-        body = avro_object(flattened(COLUMNS), [change(op="c", lsn=number + 1, id=id, name="n")])
+        body = avro_object(flattened(COLUMNS), [change(lsn=number + 1, id=id, name="n")])
         identity = stack.write(OBJECT.format(number), body)
         items.append(stack.listed(identity, schema=schema, offset=number))
     manifest = open_manifest("main", "run-1", NOW, "c", {TABLE: TablePart(CONFIG.to_dict(), tuple(items))})
