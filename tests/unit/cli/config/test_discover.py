@@ -509,14 +509,42 @@ def test_repetitions_and_other_snapshots_make_no_key_look_shared():
     )
 
 
-def test_a_configuration_is_warned_of_columns_that_no_waiting_object_has():
-    table = TableConfig("e.s", "e", "s", "x", ("salesid",), partition_by=("dateidd",), position="at")
+MISSPELT = {
+    "mask": ("columns: {mask: {emaill: 3}}", "columns"),
+    "hash": ("columns: {hash: emaill, key: s/k}", "columns"),
+    "exclude": ("columns: {exclude: emaill}", "columns"),
+    "rename": ("columns: {rename: {emaill: mail}}", "columns"),
+    "record_key": ("record_key: emaill", "record_key"),
+    "partition_by": ("partition_by: emaill", "partition_by"),
+    "transform": ("partition_by: day(emaill)", "partition_by"),
+    "position": ("position: emaill", "position"),
+    "expect": ("expect: {columns: {emaill: {not_null: true}}}", "expect"),
+    "delete_when": ("delete_when: {column: emaill, values: [D]}", "delete_when"),
+    "clustering": ("services: {clustering: {by: emaill}}", "services.clustering.by"),
+}
+
+
+@pytest.mark.parametrize(("written", "setting"), MISSPELT.values(), ids=MISSPELT)
+def test_a_configuration_is_warned_of_columns_that_no_object_and_no_table_has(written, setting):
+    text = f"defaults: {{record_key: [id]}}\ntables: [{{topic: x, table: e.s, {written}}}]"
+    table = read_tables(text).table_for_topic("x")
+    waiting = sample([{"id": 1, "email": "a"}], schema(("id", "int"), ("email", "string"), meta=[]))
+    lacks = f"{setting}: emaill is not a column of {{}} (did you mean email?)"
+    (of_objects,) = [misfit for misfit in fit.misfits(waiting, table) if "emaill is not" in misfit.text]
+    assert (of_objects.text, of_objects.setting) == (lacks.format("the objects that wait"), setting)
+    stored = ("id", "email")
+    of_a_table = [misfit.text for misfit in fit.unknown_in_table(stored, stored, table, before=None)]
+    assert of_a_table == [lacks.format("the table")]
+    assert fit.unknown_in_table(stored, stored, table, before=table) == () or setting == "expect"
+
+
+def test_a_configuration_is_warned_of_a_position_that_the_log_has_in_its_place():
+    table = TableConfig("e.s", "e", "s", "x", ("salesid",), position="at")
     assert misfits(sample(sales(3)), table) == (
-        "partition_by: dateidd is not a column of the objects that wait (did you mean dateid?)",
         "position: at can't order changes of a log, which have a source position (leave it out)",
     )
     rows = schema(("salesid", "int"), ("at", "long"), meta=[])
-    assert misfits(sample([{"salesid": 1, "at": 1}], rows), replace(table, partition_by=())) == ()
+    assert misfits(sample([{"salesid": 1, "at": 1}], rows), table) == ()
 
 
 def test_a_column_of_operations_that_a_full_load_lacks_needs_no_yes():
