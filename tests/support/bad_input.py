@@ -371,10 +371,7 @@ VALUE = [
     *cases(
         "avro",
         "unordered_change",
-        {
-            "no log position": lambda: two_bad(lsn=None),
-            "a negative log position": lambda: two_bad(lsn=-4),
-        },
+        {"no log position": lambda: two_bad(lsn=None), "a negative log position": lambda: two_bad(lsn=-4)},
         rows=1,
     ),
     Case(

@@ -518,12 +518,7 @@ def test_a_denied_call_is_reported_with_the_next_step(catalog, monkeypatch):
 
     def denied(**_):
         raise ClientError(
-            {
-                "Error": {
-                    "Code": "AccessDeniedException",
-                    "Message": "Insufficient Lake Formation permissions",
-                }
-            },
+            {"Error": {"Code": "AccessDeniedException", "Message": "Insufficient Lake Formation permissions"}},
             "CreateTable",
         )
 

@@ -97,10 +97,7 @@ def test_a_history_table_is_synced_shown_and_declared_as_its_table_is(moma, slui
         "moma.artists",
         f"moma.{name}",
     ]
-    assert {entry["is"] for entry in sluice.json("ops catalog show", f"moma.{name}")["entries"]} == {
-        "table",
-        "view",
-    }
+    assert {entry["is"] for entry in sluice.json("ops catalog show", f"moma.{name}")["entries"]} == {"table", "view"}
     for engine in ("spark", "redshift", "athena"):
         shown = sluice("table ddl", f"moma.{name}", "--engine", engine).out
         assert "is_current" in shown and f"{name}_all" in shown

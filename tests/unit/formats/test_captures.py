@@ -290,12 +290,7 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
     "mongodb, values of extended JSON": (
         [
             {"operationType": "drop", "ns": {"db": "s", "coll": "cust"}},
-            mongo(
-                "insert",
-                1,
-                1,
-                {"_id": 1, "id": {"$oid": "65a"}, "n": {"$numberLong": "9"}, "at": {"$date": 0}},
-            ),
+            mongo("insert", 1, 1, {"_id": 1, "id": {"$oid": "65a"}, "n": {"$numberLong": "9"}, "at": {"$date": 0}}),
         ],
         [{"_id": 1, "id": "65a", "n": 9, "at": "1970-01-01T00:00:00.000Z"}],
     ),
@@ -314,7 +309,7 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
                     stream("INSERT", 1, NewImage=typed(**WIDE)),
                     stream("MODIFY", 2, NewImage=typed(id=1, name="b")),
                 ]
-            },
+            }
         ],
         [{"id": 1, "name": "b", "note": None, "n": None}],
     ),
@@ -463,11 +458,7 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
     "yugabytedb, an update without columns that it left alone": (
         [
             debezium("yugabytedb", "c", cells(**WIDE)),
-            debezium(
-                "yugabytedb",
-                "u",
-                {**dict.fromkeys(WIDE), **cells(id=1, n=8)},
-            ),
+            debezium("yugabytedb", "u", {**dict.fromkeys(WIDE), **cells(id=1, n=8)}),
         ],
         [{**WIDE, "n": 8}],
     ),

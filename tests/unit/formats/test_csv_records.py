@@ -134,7 +134,7 @@ def test_unquoted_empty_text_is_null_and_quoted_empty_text_is_empty():
     assert picked(rows('id,v\n1,""\n2,\n'), "v") == [("",), (None,)]
     dms = config(csv=CsvForm(null_text="NULL"), json_types={"n": "long"})
     assert picked(rows('id,v,n\n1,NULL,NULL\n2,,\n3,"NULL",1\n', dms), "v", "n") == [
-        *((None, None), ("", None), ("NULL", 1)),
+        *((None, None), ("", None), ("NULL", 1))
     ]
 
 
@@ -172,8 +172,7 @@ def test_an_append_only_object_without_a_header_is_refused_by_its_values():
 
 
 @pytest.mark.parametrize(
-    "text, row, found",
-    [("id,v\n1,a\n2\n", 3, 1), ("id,v\n1,a,b\n", 2, 3), ('id,v\n1,"x\ny"\n2\n', 3, 1)],
+    "text, row, found", [("id,v\n1,a\n2\n", 3, 1), ("id,v\n1,a,b\n", 2, 3), ('id,v\n1,"x\ny"\n2\n', 3, 1)]
 )
 def test_a_row_of_another_length_refuses_the_object_with_its_number(text, row, found):
     error = refused(text)
@@ -277,7 +276,7 @@ def test_quotes_that_spark_escapes_need_the_rule_to_say_so():
     assert isinstance(refused('id,v\n1,"say \\"hi\n', spark), NotCsv), "the value isn't closed"
     # Spark escapes nothing in values that it doesn't quote, at the end of a line either.
     assert picked(rows('id,v\n1,C:\\\n2,a\\b\n3,"x,\\\\"\n4,""\n', spark), "v") == [
-        *(("C:\\",), ("a\\b",), ("x,\\",), ("",)),
+        *(("C:\\",), ("a\\b",), ("x,\\",), ("",))
     ]
 
 

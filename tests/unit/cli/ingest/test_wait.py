@@ -213,10 +213,7 @@ def test_objects_that_still_wait_are_listed_by_state_and_table():
             {"last_commit_at": NOW - 37_000, "pinned": None},  # its rows were all quarantined
             "crm.user commits at most every 1 min (freshness); next in 23 s",
         ),
-        (
-            {"last_commit_at": NOW - 37_000, "backoff_until": NOW + 30_000},
-            "crm.user failed; retrying in 30 s",
-        ),
+        ({"last_commit_at": NOW - 37_000, "backoff_until": NOW + 30_000}, "crm.user failed; retrying in 30 s"),
     ],
 )
 def test_progress_shows_why_and_how_long_a_table_holds_its_objects_back(state, words):

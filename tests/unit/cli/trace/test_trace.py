@@ -236,11 +236,7 @@ TRIED = ("wait", 400, 1_600, "until a batch set it aside")
         (
             T + 8_000,
             {"b-0": T + 2_000},
-            [
-                TRIED,
-                IN_QUARANTINE,
-                ("merged before", 5_000, 3_000, "retried and merged, until its table was rebuilt"),
-            ],
+            [TRIED, IN_QUARANTINE, ("merged before", 5_000, 3_000, "retried and merged, until its table was rebuilt")],
         ),
         (
             T + 1_000,

@@ -71,9 +71,7 @@ def parked(*batches: list[SeenObject], generation: int = 0) -> list[str]:
 
 
 @pytest.mark.parametrize("split", [False, True])
-def test_rising_offsets_with_falling_positions_park_new_objects_but_not_late_ones(
-    split: bool,
-) -> None:
+def test_rising_offsets_with_falling_positions_park_new_objects_but_not_late_ones(split: bool) -> None:
     before, after = (
         [pg(0, 40 * GB, 100), pg(20, 41 * GB, 200)],
         [pg(30, 2 * GB, 300), pg(10, 40 * GB, 150), pg(40, 3 * GB, 400)],

@@ -6,14 +6,7 @@ from datetime import date, timedelta
 import pytest
 from support.meanings import EXAMPLES
 
-from sluice.schema.columns import (
-    SPARK_TYPES,
-    VARIABLE_DECIMAL,
-    array_column,
-    decimal_column,
-    json_column,
-    plain_column,
-)
+from sluice.schema.columns import SPARK_TYPES, VARIABLE_DECIMAL, array_column, decimal_column, json_column, plain_column
 from sluice.schema.meaning import (
     MEANINGS,
     Unrepresentable,
