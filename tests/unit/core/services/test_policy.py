@@ -16,71 +16,43 @@ from sluice_cli.config.yaml_lines import ConfigurationMistakes
 
 SECOND, HOUR, DAY = 1_000, 3_600_000, 86_400_000
 NOW = 100 * DAY
-CONFIG = TableConfig(
-    "shop.orders",
-    "shop",
-    "orders",
-    "shop.orders",
-    ("id",),
-    table_type="mor",
-    delete_mode="hard",
-    services=ServicePolicy(cluster_by=("day",)),
-)
+SETTINGS = {"table_type": "mor", "delete_mode": "hard", "services": ServicePolicy(cluster_by=("day",))}
+CONFIG = TableConfig("shop.orders", "shop", "orders", "shop.orders", ("id",), **SETTINGS)
 
 
-def facts(service, *, deleted=0, **known):
-    return TableActivity(
-        "shop.orders",
-        "20240101",
-        NOW - HOUR,
-        NOW - 40 * DAY,
-        deleted=deleted,
-        services={service: ServiceFacts(**known)},
-    )
+def facts(service, *, deleted=0, **of_service):
+    services = {service: ServiceFacts(**of_service)}
+    return TableActivity("shop.orders", "20240101", NOW - HOUR, NOW - 40 * DAY, deleted=deleted, services=services)
 
 
-def names(found):
-    return [service.service for service in found]
+def names(activity, config=CONFIG):
+    """The services that are due."""
+    return [service.service for service in due(activity, config, NOW)]
 
 
 @pytest.mark.parametrize("service", ["compaction", "clustering", "cleaning", "archival"])
 def test_a_service_is_due_by_commits_and_not_before(service):
-    pace = CONFIG.services.pace(service)
-    assert names(
-        due(facts(service, commits=pace.commits, done_at=NOW - 700 * SECOND, ended_at=NOW - 700 * SECOND), CONFIG, NOW)
-    ) == [service]
-    assert (
-        names(
-            due(
-                facts(service, commits=pace.commits - 1, done_at=NOW - 700 * SECOND, ended_at=NOW - 700 * SECOND),
-                CONFIG,
-                NOW,
-            )
-        )
-        == []
-    )
+    commits, before = CONFIG.services.pace(service).commits, NOW - 700 * SECOND
+    assert names(facts(service, commits=commits, done_at=before, ended_at=before)) == [service]
+    assert names(facts(service, commits=commits - 1, done_at=before, ended_at=before)) == []
 
 
 @pytest.mark.parametrize(("service", "age"), [("compaction", HOUR), ("cleaning", DAY)])
 def test_fewer_commits_make_it_due_with_age_and_none_never(service, age):
-    assert names(due(facts(service, commits=1, done_at=NOW - age, ended_at=NOW - age), CONFIG, NOW)) == [service]
-    assert names(due(facts(service, commits=1, done_at=NOW - age + 1, ended_at=NOW - age), CONFIG, NOW)) == []
-    assert names(due(facts(service, commits=0, done_at=NOW - 90 * DAY), CONFIG, NOW)) == []
+    assert names(facts(service, commits=1, done_at=NOW - age, ended_at=NOW - age)) == [service]
+    assert names(facts(service, commits=1, done_at=NOW - age + 1, ended_at=NOW - age)) == []
+    assert names(facts(service, commits=0, done_at=NOW - 90 * DAY)) == []
 
 
 def test_the_age_of_a_service_that_never_ran_counts_from_the_tables_first_look():
     one = facts(COMPACTION, commits=1)
-    assert names(due(replace(one, services_since=NOW - HOUR), CONFIG, NOW)) == [COMPACTION]
-    assert (
-        names(due(replace(one, services_since=NOW - HOUR + 1), CONFIG, NOW))
-        == names(due(replace(one, services_since=None), CONFIG, NOW))
-        == []
-    )
+    assert names(replace(one, services_since=NOW - HOUR)) == [COMPACTION]
+    assert names(replace(one, services_since=NOW - HOUR + 1)) == names(replace(one, services_since=None)) == []
 
 
 def test_a_service_waits_for_its_interval_and_an_hour_after_a_failure():
     def at(ended, failed):
-        return names(due(facts(COMPACTION, commits=99, ended_at=NOW - ended * SECOND, failed=failed), CONFIG, NOW))
+        return names(facts(COMPACTION, commits=99, ended_at=NOW - ended * SECOND, failed=failed))
 
     assert at(599, False) == [] and at(600, False) == [COMPACTION]
     assert at(3_599, True) == [] and at(3_600, True) == [COMPACTION]
@@ -88,10 +60,9 @@ def test_a_service_waits_for_its_interval_and_an_hour_after_a_failure():
 
 @pytest.mark.parametrize(("failed", "seconds"), [(False, 60), (True, 600)])
 def test_the_catalog_waits_a_minute_and_after_a_failure_the_interval(failed, seconds):
-    assert names(due(facts(CATALOG, commits=1, ended_at=NOW - seconds * SECOND + 1, failed=failed), CONFIG, NOW)) == []
-    assert names(due(facts(CATALOG, commits=1, ended_at=NOW - seconds * SECOND, failed=failed), CONFIG, NOW)) == [
-        CATALOG
-    ]
+    ended = NOW - seconds * SECOND
+    assert names(facts(CATALOG, commits=1, ended_at=ended + 1, failed=failed)) == []
+    assert names(facts(CATALOG, commits=1, ended_at=ended, failed=failed)) == [CATALOG]
 
 
 def test_the_catalog_of_an_iceberg_table_is_due_after_any_service():
@@ -100,25 +71,17 @@ def test_the_catalog_of_an_iceberg_table_is_due_after_any_service():
     for service, seconds, wanted in (("cleaning", 1, [CATALOG]), ("forgetting", 1, [CATALOG]), ("cleaning", -1, [])):
         done = ServiceFacts(done_at=NOW - HOUR + seconds, ended_at=NOW - HOUR + seconds)
         both = replace(facts(CATALOG), services={CATALOG: synced, service: done})
-        assert names(due(both, iceberg, NOW)) == wanted and names(due(both, CONFIG, NOW)) == []
+        assert names(both, iceberg) == wanted and names(both) == []
 
 
 def test_the_catalog_is_due_after_any_commit_and_switched_off_by_its_own_key():
     one = facts(CATALOG, commits=1, done_at=NOW - HOUR, ended_at=NOW - HOUR)
-    assert (
-        names(due(one, CONFIG, NOW))
-        == names(due(one, replace(CONFIG, services=ServicePolicy(on=False)), NOW))
-        == [CATALOG]
-    )
-    assert (
-        due(one, replace(CONFIG, catalog=CatalogRule(sync=False)), NOW)
-        == due(facts(CATALOG, commits=0), CONFIG, NOW)
-        == ()
-    )
+    assert names(one) == names(one, replace(CONFIG, services=ServicePolicy(on=False))) == [CATALOG]
+    assert names(one, replace(CONFIG, catalog=CatalogRule(sync=False))) == names(facts(CATALOG, commits=0)) == []
 
 
 def test_what_is_open_is_not_asked_for_again():
-    assert due(facts(COMPACTION, commits=99, open=True), CONFIG, NOW) == ()
+    assert names(facts(COMPACTION, commits=99, open=True)) == []
 
 
 @pytest.mark.parametrize(
@@ -131,48 +94,42 @@ def test_what_is_open_is_not_asked_for_again():
     ],
 )
 def test_a_service_can_be_off_or_of_no_use_to_a_table(change):
-    assert due(facts(COMPACTION, commits=99), replace(CONFIG, **change), NOW) == ()
+    assert names(facts(COMPACTION, commits=99), replace(CONFIG, **change)) == []
 
 
 def test_a_table_without_data_or_that_is_paused_gets_no_service():
-    known = facts(COMPACTION, commits=99)
-    assert names(due(known, CONFIG, NOW)) == [COMPACTION]
-    assert due(replace(known, last_instant=None), CONFIG, NOW) == due(replace(known, paused=True), CONFIG, NOW) == ()
+    activity = facts(COMPACTION, commits=99)
+    assert names(activity) == [COMPACTION]
+    assert names(replace(activity, last_instant=None)) == names(replace(activity, paused=True)) == []
 
 
 def test_without_columns_there_is_no_clustering():
-    known = facts("clustering", commits=99)
-    assert names(due(known, CONFIG, NOW)) == ["clustering"]
-    assert due(known, replace(CONFIG, services=ServicePolicy()), NOW) == ()
+    activity = facts("clustering", commits=99)
+    assert names(activity) == ["clustering"]
+    assert names(activity, replace(CONFIG, services=ServicePolicy())) == []
 
 
 def test_deleted_rows_are_purged_after_the_first_passes_the_horizon_and_then_daily():
     never = facts("purge", deleted=5)
-    assert names(due(never, CONFIG, NOW)) == ["purge"]
-    assert (
-        due(replace(never, services_since=NOW - 14 * DAY + 1), CONFIG, NOW)
-        == due(replace(never, deleted=0), CONFIG, NOW)
-        == ()
-    )
-    assert due(never, replace(CONFIG, delete_mode="soft"), NOW) == ()
-    assert names(due(facts("purge", deleted=5, done_at=NOW - DAY), CONFIG, NOW)) == ["purge"]
-    assert due(facts("purge", deleted=5, done_at=NOW - DAY + 1), CONFIG, NOW) == ()
+    assert names(never) == ["purge"]
+    assert names(replace(never, services_since=NOW - 14 * DAY + 1)) == names(replace(never, deleted=0)) == []
+    assert names(never, replace(CONFIG, delete_mode="soft")) == []
+    assert names(facts("purge", deleted=5, done_at=NOW - DAY)) == ["purge"]
+    assert names(facts("purge", deleted=5, done_at=NOW - DAY + 1)) == []
 
 
 def test_a_purge_that_left_nothing_behind_is_the_last_until_rows_are_deleted_again():
     quiet = replace(facts("purge", deleted=5, done_at=NOW - 2 * DAY), last_commit_at=NOW - 17 * DAY)
-    assert due(quiet, CONFIG, NOW) == ()
-    assert names(
-        due(replace(quiet, services={"purge": ServiceFacts(deleted=1, done_at=NOW - 2 * DAY)}), CONFIG, NOW)
-    ) == ["purge"]
+    assert names(quiet) == []
+    again = {"purge": ServiceFacts(deleted=1, done_at=NOW - 2 * DAY)}
+    assert names(replace(quiet, services=again)) == ["purge"]
 
 
 def test_all_due_services_come_together_the_catalog_first_each_with_a_reason():
-    known = replace(
-        facts(CATALOG), deleted=1, services={name: ServiceFacts(commits=99) for name in (CATALOG, *SERVICES)}
-    )
-    services = due(known, CONFIG, NOW)
-    assert names(services) == [CATALOG, *SERVICES] and services[1].reason == "99 commits since the last run"
+    all_services = {name: ServiceFacts(commits=99) for name in (CATALOG, *SERVICES)}
+    services = due(replace(facts(CATALOG), deleted=1, services=all_services), CONFIG, NOW)
+    assert [service.service for service in services] == [CATALOG, *SERVICES]
+    assert services[1].reason == "99 commits since the last run"
 
 
 WRITTEN = """
