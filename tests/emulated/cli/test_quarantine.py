@@ -44,9 +44,20 @@ def configured(stack, invoked, tmp_path, sluice):
 
 
 def put(stack, n, body=None):
-    return stack.write(
-        KEY.format(n), avro_object(SCHEMA, [{"id": n, "__op": "c", "__lsn": n}]) if body is None else body
-    )
+    return stack.write(KEY.format(n), body or avro_object(SCHEMA, [{"id": n, "__op": "c", "__lsn": n}]))
+
+
+def record_of(stack, identity):
+    return stack.ledger.objects.get([identity])[identity]
+
+
+def states_of(stack, *objects):
+    return [record.state for record in stack.ledger.objects.get(objects).values()]
+
+
+def facts(of, names):
+    """What an entry or a record holds under these names."""
+    return tuple(of[name] if isinstance(of, dict) else getattr(of, name) for name in names.split())
 
 
 def settled(stack, objects, *, bad=(), rows=None, parked=(), attempt=0):
@@ -54,20 +65,14 @@ def settled(stack, objects, *, bad=(), rows=None, parked=(), attempt=0):
     `rows` by object set aside.
     """
     rows = rows or {}
-    manifest = open_manifest(
-        "main",
-        "run-1",
-        NOW,
-        "c",
-        {"crm.user": TablePart(CONFIG.to_dict(), tuple(stack.listed(item, attempt=attempt) for item in objects))},
-    )
+    part = TablePart(CONFIG.to_dict(), tuple(stack.listed(item, attempt=attempt) for item in objects))
+    manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": part})
     stack.hold()
     stack.claim(manifest)
     kept = []
     for identity, entry in rows.items():
-        stack.s3.put_object(
-            Bucket="s-silver", Key=rows_key(manifest.batch, "crm.user", identity.hash), Body=to_lines(entry).encode()
-        )
+        key = rows_key(manifest.batch, "crm.user", identity.hash)
+        stack.s3.put_object(Bucket="s-silver", Key=key, Body=to_lines(entry).encode())
         codes = {code: sum(row.code == code for row in entry) for code in {row.code for row in entry}}
         kept.append(RowErrorCount(identity.hash, len(entry), codes))
     outcome = Outcome(
@@ -77,9 +82,7 @@ def settled(stack, objects, *, bad=(), rows=None, parked=(), attempt=0):
         NOW,
         instant="20260101000000000",
         counts={"read": 3, "quarantined_rows": sum(count.rows for count in kept)},
-        quarantined=tuple(
-            ObjectError(item.hash, "corrupt_object", "the Avro container ends inside a block") for item in bad
-        ),
+        quarantined=tuple(ObjectError(item.hash, "corrupt_object", "it ends inside a block") for item in bad),
         quarantined_rows=tuple(kept),
         parked=tuple(ObjectError(item.hash, LOG_RESTARTED, "the positions are of another kind") for item in parked),
         parked_generation=0 if parked else None,
@@ -103,28 +106,14 @@ def totals(stack):
 
 def test_whole_objects_and_rows_of_objects_are_listed_with_why_and_where(configured, sluice):
     good, bad, holed = (configured.admit(put(configured, n)) for n in range(3))
-    unread = configured.admit(
-        put(configured, 9, b"{}"),
-        items.QUARANTINED,
-        None,
-        code="not_avro",
-        reason="The object is not an Avro container file",
-    )
+    unread = configured.admit(put(configured, 9, b"{}"), items.QUARANTINED, None, code="not_avro", reason="no")
     batch = settled(configured, [good, bad, holed], bad=[bad], rows={holed: [a_row(1), a_row(4)]})
 
     entries = {entry["key"]: entry for entry in sluice.json("quarantine list")["entries"]}
     assert set(entries) == {bad.key, holed.key, unread.key}
-    assert (
-        entries[bad.key]["kind"],
-        entries[bad.key]["codes"],
-        entries[bad.key]["batch"],
-        entries[bad.key]["table"],
-    ) == ("object", ["corrupt_object"], batch, "crm.user")
-    assert (entries[holed.key]["kind"], entries[holed.key]["rows"], entries[holed.key]["rows_by_code"]) == (
-        "rows",
-        2,
-        {"null_record_key": 2},
-    )
+    expected = ("object", ["corrupt_object"], batch, "crm.user")
+    assert facts(entries[bad.key], "kind codes batch table") == expected
+    assert facts(entries[holed.key], "kind rows rows_by_code") == ("rows", 2, {"null_record_key": 2})
     assert [entry["id"] for entry in sluice.json("quarantine list --code not_avro")["entries"]] == [unread.hash]
     document = sluice.json("quarantine list --table crm.user --limit 1")
     assert len(document["entries"]) == 1 and document["more"] is True
@@ -183,7 +172,7 @@ def good_again(configured):
     damaged = {"code": "corrupt_object", "reason": "It ends inside a block"}
     bad = configured.admit(put(configured, 1, b"bad"), items.QUARANTINED, sequencer="A2", etag="bad", **damaged)
     again = configured.admit(put(configured, 1), sequencer="A3", etag="good")
-    assert configured.ledger.objects.get([again])[again].state == items.SUPERSEDED
+    assert record_of(configured, again).state == items.SUPERSEDED
     return bad, again
 
 
@@ -205,24 +194,21 @@ def test_a_retried_object_keeps_its_age_and_goes_to_another_batch(configured, in
     before = settled(configured, [bad], bad=[bad])
     arrivals = configured.ledger.lanes.get("main").arrivals
 
-    assert [
-        entry["id"]
-        for entry in sluice.json("quarantine retry", bad.hash[:12], "--note", "release 2 reads it")["retried"]
-    ] == [bad.hash]
-    record = configured.ledger.objects.get([bad])[bad]
-    expected = ("pending", 1, NOW, None, None, None)
-    assert (record.state, record.attempt, record.admitted_at, record.batch, record.code, record.listed_at) == expected
+    retried = sluice.json("quarantine retry", bad.hash[:12], "--note", "release 2 reads it")["retried"]
+    assert [entry["id"] for entry in retried] == [bad.hash]
+    record, expected = record_of(configured, bad), ("pending", 1, NOW, None, None, None)
+    assert facts(record, "state attempt admitted_at batch code listed_at") == expected
     (waiting,) = configured.ledger.pending.oldest("main", 10)
     assert (waiting.id, waiting.attempt, waiting.table, waiting.schema) == (bad, 1, "crm.user", record.schema)
     assert configured.ledger.lanes.get("main").arrivals == arrivals + 1 and invoked
     (decision,) = configured.ledger.quarantine.decisions_about(bad)
     expected = ("retried", before, "corrupt_object", "release 2 reads it")
-    assert (decision.verb, decision.batch, decision.code, decision.note) == expected
+    assert facts(decision, "verb batch code note") == expected
     assert decision.command == f"sluice quarantine retry {bad.hash[:12]} --note 'release 2 reads it' --json"
     assert decision.by.startswith("arn:aws:")
 
     after = settled(configured, [bad], attempt=1)
-    record = configured.ledger.objects.get([bad])[bad]
+    record = record_of(configured, bad)
     assert (record.state, record.batch, record.code) == ("committed", after, None) and after != before
     assert totals(configured) == {"objects": 1}
     sluice("wait --strict --timeout 0")
@@ -234,14 +220,11 @@ def test_an_object_is_retried_for_its_rows_and_counted_once(configured, invoked,
     batch = settled(configured, [holed], rows={holed: [a_row(0), a_row(1)]})
     assert totals(configured)["quarantined_rows"] == 2
     sluice("quarantine retry --code null_record_key")
-    record = configured.ledger.objects.get([holed])[holed]
+    record = record_of(configured, holed)
     assert (record.state, record.quarantined_rows, record.attempt) == ("pending", 0, 1)
     (waiting,) = configured.ledger.pending.oldest("main", 10)
-    assert (
-        (waiting.merged, waiting.rows_aside)
-        == (record.merged, record.rows_aside)
-        == (True, rows_key(batch, "crm.user", holed.hash))
-    )
+    expected = (True, rows_key(batch, "crm.user", holed.hash))
+    assert facts(waiting, "merged rows_aside") == facts(record, "merged rows_aside") == expected
     settled(configured, [holed], rows={holed: [a_row(1)]}, attempt=1)
     assert totals(configured) == {"objects": 1, "quarantined_rows": 1}
     assert "\nretried at 20" in sluice("quarantine show", holed.hash).out
@@ -253,11 +236,11 @@ def test_unmerged_rows_are_known_until_a_batch_reports_them_again(configured, in
     sluice("quarantine retry", holed.hash)
     settled(configured, [holed], bad=[holed], attempt=1)  # the whole object this time: the same rows are still missing
     sluice("quarantine retry", holed.hash)
-    record = configured.ledger.objects.get([holed])[holed]
+    record = record_of(configured, holed)
     assert (record.merged, record.rows_aside) == (True, rows_key(first, "crm.user", holed.hash))
     third = settled(configured, [holed], rows={holed: [a_row(1)]}, attempt=2)
     sluice("quarantine retry", holed.hash)
-    assert configured.ledger.objects.get([holed])[holed].rows_aside == rows_key(third, "crm.user", holed.hash)
+    assert record_of(configured, holed).rows_aside == rows_key(third, "crm.user", holed.hash)
 
 
 def test_rows_are_retried_under_the_generation_of_their_object(configured, invoked, tmp_path, sluice):
@@ -268,18 +251,17 @@ def test_rows_are_retried_under_the_generation_of_their_object(configured, invok
 
     assert f"the manifest of its batch {batch} is gone" in sluice("quarantine retry", holed.hash, "--json", code=1).out
     listed = configured.listed(holed), configured.listed(other)
-    manifest = open_manifest(
-        "main", "run-1", NOW, "c", {"crm.user": TablePart(replace(CONFIG, generation=1).to_dict(), listed)}
-    )
+    part = TablePart(replace(CONFIG, generation=1).to_dict(), listed)
+    manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": part})
     assert manifest.batch == batch
     configured.put_documents(manifest)
     sluice("quarantine retry", holed.hash)
 
-    record = configured.ledger.objects.get([holed])[holed]
+    record = record_of(configured, holed)
     (waiting,) = configured.ledger.pending.oldest("main", 10)
     assert (record.generation, waiting.generation, waiting.id) == (1, 1, holed)
     # Another table has none of its rows: what that merges is merged as new.
-    record = configured.ledger.objects.get([other])[other]
+    record = record_of(configured, other)
     decision = Decision(other, "retried", NOW, "sluice quarantine retry", "me", record.state, batch=record.batch)
     assert configured.ledger.quarantine.retry(record, replace(record, table="crm.people", generation=1), decision)
     (waiting,) = [item for item in configured.ledger.pending.oldest("main", 10) if item.table == "crm.people"]
@@ -287,14 +269,13 @@ def test_rows_are_retried_under_the_generation_of_their_object(configured, invok
 
 
 def test_a_retried_object_that_is_still_unusable_stays_quarantined(configured, invoked, sluice):
-    garbage = configured.admit(
-        put(configured, 1, b"Obj\x01garbage"), items.QUARANTINED, code="corrupt_object", reason="damaged"
-    )
+    damaged = put(configured, 1, b"Obj\x01garbage")
+    garbage = configured.admit(damaged, items.QUARANTINED, code="corrupt_object", reason="damaged")
     lost = configured.admit(put(configured, 2), items.QUARANTINED, code="lost_before_read", reason="gone")
     configured.s3.delete_object(Bucket="s-bronze", Key=lost.key, VersionId=lost.version)
     left = {entry["key"]: entry["because"] for entry in sluice.json("quarantine retry --all", code=1)["left"]}
     assert set(left) == {garbage.key, lost.key} and "gone" in left[lost.key]
-    assert {record.state for record in configured.ledger.objects.get([garbage, lost]).values()} == {"quarantined"}
+    assert states_of(configured, garbage, lost) == ["quarantined"] * 2
     assert configured.ledger.quarantine.decisions_about(garbage) == [] and not invoked
 
 
@@ -321,12 +302,8 @@ def test_no_higher_generation_admits_a_discarded_object_of_a_restarted_log(confi
     assert sluice.json("quarantine list")["entries"] == []
     entries = {entry["key"]: entry for entry in sluice.json("quarantine list --code log_restarted")["entries"]}
     assert set(entries) == {odd.key, behind.key}
-    assert (
-        entries[odd.key]["kind"],
-        entries[odd.key]["codes"],
-        entries[odd.key]["batch"],
-        entries[odd.key]["parked_at"],
-    ) == ("parked", ["log_restarted"], batch, NOW)
+    expected = ("parked", ["log_restarted"], batch, NOW)
+    assert facts(entries[odd.key], "kind codes batch parked_at") == expected
     expected = {odd.key: ["log_restarted"], behind.key: ["log_restarted"], untaken.key: []}
     parked = sluice.json("quarantine list --parked")["entries"]
     assert {entry["key"]: entry["codes"] for entry in parked} == expected
@@ -334,13 +311,13 @@ def test_no_higher_generation_admits_a_discarded_object_of_a_restarted_log(confi
 
     before = totals(configured)
     sluice("quarantine discard --yes", odd.hash[:12], "--note", "not of this connector")
-    record = configured.ledger.objects.get([odd])[odd]
+    record = record_of(configured, odd)
     assert (record.state, record.rule, record.code) == ("ignored", "discarded", "log_restarted")
     assert totals(configured) == {**before, "objects_discarded": 1}
     assert (before["objects"], before["objects_quarantined"]) == (1, 0)
     (decision,) = configured.ledger.quarantine.decisions_about(odd)
     expected = ("discarded", "parked", "log_restarted", batch, "not of this connector")
-    assert (decision.verb, decision.state, decision.code, decision.batch, decision.note) == expected
+    assert facts(decision, "verb state code batch note") == expected
     raised = Configuration((TableRule("crm.user", ("id",), topic="crm.public.user", generation=1),))
     assert unpark(configured.ledger, raised, lambda: NOW + 1) == Unparked(1, frozenset({"main"}))
     assert [item.id for item in configured.ledger.pending.oldest("main", 10)] == [behind]
@@ -350,13 +327,10 @@ def test_what_waits_for_a_rule_is_discarded_only_where_it_is_named(configured, s
     untaken = configured.admit(put(configured, 1), items.PARKED, None, topic="other", reason="no rule takes this topic")
     bad = configured.admit(put(configured, 2), items.QUARANTINED, code="not_avro", reason="no")
     sluice("quarantine discard --yes --all")
-    assert {identity: record.state for identity, record in configured.ledger.objects.get([untaken, bad]).items()} == {
-        untaken: "parked",
-        bad: "ignored",
-    }
+    assert (record_of(configured, untaken).state, record_of(configured, bad).state) == ("parked", "ignored")
     assert "kind      parked" in sluice("quarantine show", untaken.hash[:8]).out
     sluice("quarantine discard --yes", untaken.key)
-    assert configured.ledger.objects.get([untaken])[untaken].rule == "discarded"
+    assert record_of(configured, untaken).rule == "discarded"
 
 
 def test_parked_objects_are_discarded_by_topic_and_all_at_once(configured, sluice):
@@ -365,17 +339,13 @@ def test_parked_objects_are_discarded_by_topic_and_all_at_once(configured, sluic
 
     of_one, of_other = [park(n, "scratch") for n in range(3)], park(3, "other")
     bad = configured.admit(put(configured, 4), items.QUARANTINED, code="not_avro", reason="no", topic="scratch")
-
-    def states():
-        return [record.state for record in configured.ledger.objects.get([*of_one, of_other, bad]).values()]
-
     assert "error: Nothing is chosen\n" in sluice("quarantine discard --parked", code=2).err
     listed = sluice.json("quarantine list --parked --topic scratch")["entries"]
     assert {entry["key"] for entry in listed} == {item.key for item in of_one}
     sluice("quarantine discard --yes --parked --topic scratch")
-    assert sorted(states()) == ["ignored"] * 3 + ["parked", "quarantined"]
+    assert sorted(states_of(configured, *of_one, of_other, bad)) == ["ignored"] * 3 + ["parked", "quarantined"]
     sluice("quarantine discard --yes --parked --all")
-    assert sorted(states()) == ["ignored"] * 4 + ["quarantined"]
+    assert sorted(states_of(configured, *of_one, of_other, bad)) == ["ignored"] * 4 + ["quarantined"]
     sluice("wait --strict --timeout 0", code=1)
     sluice("quarantine discard --yes --all")
     sluice("wait --strict --timeout 0")
@@ -383,22 +353,21 @@ def test_parked_objects_are_discarded_by_topic_and_all_at_once(configured, sluic
 
 def test_a_parked_object_that_was_freed_meanwhile_is_not_discarded(configured):
     waiting = configured.admit(put(configured, 1), items.PARKED, None, reason="no rule takes this topic")
-    stale = configured.ledger.objects.get([waiting])[waiting]
+    stale = record_of(configured, waiting)
     assert configured.ledger.objects.unpark(stale, CONFIG, NOW + 1)
     decision = Decision(waiting, "discarded", NOW, "sluice", "me", "parked")
     assert not configured.ledger.quarantine.discard(stale, decision)
     assert not configured.ledger.quarantine.retry(stale, stale, decision)
-    assert configured.ledger.objects.get([waiting])[waiting].state == "pending"
+    assert record_of(configured, waiting).state == "pending"
     assert configured.ledger.quarantine.decisions_about(waiting) == []
 
 
 def test_two_commands_about_one_entry_decide_once(configured, sluice):
     bad = configured.admit(put(configured, 1), items.QUARANTINED, code="not_avro", reason="no")
-    stale = configured.ledger.objects.get([bad])[bad]
+    stale = record_of(configured, bad)
     sluice("quarantine discard --yes", bad.key)
-    assert not configured.ledger.quarantine.retry(
-        stale, stale, Decision(bad, "retried", NOW, "sluice", "me", "quarantined")
-    )
+    retried = Decision(bad, "retried", NOW, "sluice", "me", "quarantined")
+    assert not configured.ledger.quarantine.retry(stale, stale, retried)
     assert [decision.verb for decision in configured.ledger.quarantine.decisions_about(bad)] == ["discarded"]
     assert configured.ledger.pending.oldest("main", 10) == []
 
@@ -414,18 +383,15 @@ def test_status_and_wait_count_quarantined_rows(configured, sluice):
     settled(configured, [holed], rows={holed: [a_row(0), a_row(1, "value_out_of_range")]})
     document = sluice.json("status")
     rows = document["quarantined_rows"]
-    assert (rows["rows"], rows["objects"], rows["more"]) == (2, 1, False)
-    assert {item["reason"]: (item["code"], item["rows"], item["examples"]) for item in rows["reasons"]} == {
-        f"{code}: {a_row(0, code).reason}": (code, 1, [holed.key]) for code in ("null_record_key", "value_out_of_range")
-    }
+    assert facts(rows, "rows objects more") == (2, 1, False)
+    reasons = {item["reason"]: facts(item, "code rows examples") for item in rows["reasons"]}
+    codes = ("null_record_key", "value_out_of_range")
+    assert reasons == {f"{code}: {a_row(0, code).reason}": (code, 1, [holed.key]) for code in codes}
     expected = {"objects": 0, "rows": 2}
     assert {table["table"]: table["quarantined"] for table in document["tables"]}["crm.user"] == expected
     document = sluice.json("wait --timeout 0")
-    assert (
-        document["succeeded"],
-        document["quarantined_rows"],
-        document["with_quarantined_rows"][0]["rows_by_code"],
-    ) == (True, 2, {"null_record_key": 1, "value_out_of_range": 1})
+    assert facts(document, "succeeded quarantined_rows") == (True, 2)
+    assert document["with_quarantined_rows"][0]["rows_by_code"] == dict.fromkeys(codes, 1)
     out = sluice("wait --timeout 0 --strict", code=1).out
     assert "rows quarantined\t2 rows of 1 object from before: `sluice quarantine list`" in out
     assert "(in bronze: 1 committed, 2 rows quarantined)" in out
@@ -452,19 +418,17 @@ def test_no_verb_lets_an_objects_key_steer_the_terminal_or_break_a_line(configur
     configured.admit(configured.write(key), items.QUARANTINED, code="not_avro", reason=f"no: \x1b[2J {key}")
     waiting = configured.admit(configured.write(key + "2"))
     for arguments, code in (
-        (["wait", "--timeout", "0"], 1),
+        (["wait --timeout 0"], 1),
         (["status"], 0),
-        (["quarantine", "show", key], 0),
+        (["quarantine show", key], 0),
         (["history"], 0),
-        (["quarantine", "list"], 0),
+        (["quarantine list"], 0),
         (["trace", waiting.key], 0),
     ):
         printed = sluice(*arguments, code=code).out
         shown = [line for line in printed.splitlines() if "(x).avro" in line]
         assert shown and all("line 'q\" $(x).avro" in line for line in shown), arguments
-        assert arguments[0] == "quarantine" and arguments[1] == "list" or not {"\x1b", "\u202e"} & set(printed), (
-            arguments
-        )
+        assert arguments == ["quarantine list"] or not {"\x1b", "\u202e"} & set(printed), arguments
 
 
 @pytest.mark.parametrize("answer", [False, True], ids=["no", "yes"])
@@ -473,8 +437,7 @@ def test_a_discard_in_a_terminal_says_what_goes_and_asks_once(configured, monkey
     asked = in_a_terminal(monkeypatch, answer)
     sluice("quarantine discard --all", code=0 if answer else 1)
     assert asked == ["Discard 2 entries (2 objects) of crm.user? Their changes will be missing from the tables."]
-    states = {record.state for record in configured.ledger.objects.get(bad).values()}
-    assert states == ({items.IGNORED} if answer else {items.QUARANTINED})
+    assert states_of(configured, *bad) == [items.IGNORED if answer else items.QUARANTINED] * 2
     sluice("quarantine discard --all --yes", code=1 if answer else 0)
     assert len(asked) == 1
 
@@ -541,9 +504,7 @@ def test_a_decision_that_is_made_while_a_rebuild_counts_is_counted(configured, s
     ("key", "proposed"),
     [
         ("exports/people/2026.json", True),
-        ("drop/notes.txt", False),
-        ("notes.json", False),
-        ("topics/a b/x.json", False),
+        *((key, False) for key in ("drop/notes.txt", "notes.json", "topics/a b/x.json")),
     ],
     ids=["by its folders", "no format", "no folder", "no topic of Kafka's"],
 )

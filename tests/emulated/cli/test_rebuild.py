@@ -2,6 +2,7 @@
 
 import json
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
@@ -39,25 +40,16 @@ class Merged:
     def __init__(self, stack, tmp_path, sluice):
         push(sluice, tmp_path)
         self.stack = stack
-        self.old, self.new = (
-            stack.admit(stack.write("old"), items.COMMITTED),
-            stack.admit(stack.write("new"), items.COMMITTED),
-        )
-        self.waits, self.bad = (
-            stack.admit(stack.write("waits")),
-            stack.admit(stack.write("bad"), items.QUARANTINED, code="not_avro", reason="not Avro"),
-        )
+        self.old, self.new = (stack.admit(stack.write(key), items.COMMITTED) for key in ("old", "new"))
+        self.waits = stack.admit(stack.write("waits"))
+        self.bad = stack.admit(stack.write("bad"), items.QUARANTINED, code="not_avro", reason="not Avro")
         self.other = stack.admit(stack.write("other"), items.COMMITTED, table="crm.other", topic="crm.public.other")
         self.batch("b-1", self.old, generation=0, at=NOW)
         self.batch("b-2", self.new, generation=1, at=NOW + 1)
         stack.ledger.tables.pin(TABLE, {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": TOPIC})
         stack.ledger.tables.raise_purge_floor(TABLE, {0: "0000.9"})
-        for name in (
-            "crm/user/.hoodie/hoodie.properties",
-            "crm/user/a.parquet",
-            "crm/user_2/b.parquet",
-            stored_key(TABLE),
-        ):
+        names = ("crm/user/.hoodie/hoodie.properties", "crm/user/a.parquet", "crm/user_2/b.parquet", stored_key(TABLE))
+        for name in names:
             stack.s3.put_object(Bucket="s-silver", Key=name, Body=name.encode())
 
     def batch(self, batch, *objects, generation, at):
@@ -86,9 +78,8 @@ def test_a_rebuild_names_what_other_partitions_must_drop_in_glue(merged, tmp_pat
     (tmp_path / "tables.yaml").write_text(TABLES.replace("KEY", f"id{catalog}"))
     sluice("config push --yes", str(tmp_path / "tables.yaml"))
     merged.stack.ledger.lanes.pause("main", "test")
-    assert (
-        "aws glue delete-table" in (sluice.json("rebuild table", TABLE, "--dry-run")["drop_in_glue"] or "")
-    ) is not bool(catalog)
+    drop = sluice.json("rebuild table", TABLE, "--dry-run")["drop_in_glue"]
+    assert ("aws glue delete-table" in (drop or "")) is not bool(catalog)
     said = sluice("rebuild table", TABLE, "--yes").err.replace("\n", " ")
     drop = "before `sluice resume main`, drop the table in Glue (its data stays), or its sync fails: `aws glue "
     assert (drop in said and "--database-name crm --name user_all`" in said) is not bool(catalog)
@@ -111,24 +102,15 @@ def test_a_dry_run_shows_steps_and_obstacles_and_changes_nothing(merged, sluice)
     assert merged.silver() == before and merged.record(merged.old).state == "committed"
 
 
+STEPS = "`sluice wait`, `sluice pause main`"
+
+
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        (
-            "running",
-            [
-                "lane main is running, a batch of crm.user in it is unfinished, and",
-                "`sluice wait`, `sluice pause main`, until",
-            ],
-        ),
-        (
-            "halted",
-            [
-                "lane main is halted, a batch",
-                "write the table: `sluice resume main`, `sluice wait`, `sluice pause main`, until",
-            ],
-        ),
-        ("paused", ["is unfinished: `sluice resume main`, `sluice wait`, `sluice pause main`"]),
+        ("running", f"lane main is running, a batch of crm.user in it is unfinished, and|{STEPS}, until"),
+        ("halted", f"lane main is halted, a batch|write the table: `sluice resume main`, {STEPS}, until"),
+        ("paused", f"is unfinished: `sluice resume main`, {STEPS}"),
     ],
 )
 def test_an_unfinished_batch_and_its_lane_are_one_obstacle_with_its_steps(state, said):
@@ -138,24 +120,18 @@ def test_an_unfinished_batch_and_its_lane_are_one_obstacle_with_its_steps(state,
         batches=SimpleNamespace(unsettled=lambda lane: [pointer]),
     )
     (obstacle,) = obstacles_of_lanes(TABLE, "main", ledger=ledger, at_rest=state == "paused")
-    assert all(part in obstacle for part in said)
+    assert all(part in obstacle for part in said.split("|"))
 
 
 def test_a_rebuild_looks_for_archived_objects_before_it_moves_anything(merged, sluice):
     s3 = merged.stack.s3
-    cold, warm, aside = (
-        merged.stack.admit(
-            ObjectId(
-                "s-bronze", key, s3.put_object(Bucket="s-bronze", Key=key, Body=b"x", StorageClass=kept)["VersionId"]
-            ),
-            state,
-        )
-        for key, kept, state in (
-            ("cold", "GLACIER", items.COMMITTED),
-            ("warm", "GLACIER_IR", items.COMMITTED),
-            ("aside", "DEEP_ARCHIVE", items.PARKED),
-        )
-    )
+
+    def stored(key, kept, state=items.COMMITTED):
+        put = s3.put_object(Bucket="s-bronze", Key=key, Body=b"x", StorageClass=kept)
+        return merged.stack.admit(ObjectId("s-bronze", key, put["VersionId"]), state)
+
+    cold, warm = stored("cold", "GLACIER"), stored("warm", "GLACIER_IR")
+    stored("aside", "DEEP_ARCHIVE", items.PARKED)
     before = merged.silver()
     merged.stack.ledger.lanes.pause("main")
     out, err = sluice("rebuild table", TABLE, "--yes", code=1)
@@ -188,18 +164,10 @@ def test_a_rebuild_moves_the_data_and_makes_every_object_pending_as_it_was_merge
     ledger.lanes.pause("main")
     sluice("rebuild table", TABLE, code=2)  # nobody to ask
     kept = sluice.json("rebuild table", TABLE, "--yes")["kept_in"].removeprefix("s3://s-silver/")
-    assert merged.silver() == {
-        f"{kept}table/.hoodie/hoodie.properties",
-        f"{kept}table/a.parquet",
-        f"{kept}stored.json",
-        f"{kept}rebuild.json",
-        f"{kept}finished.json",
-        "crm/user_2/b.parquet",
-    }
-    assert (
-        json.loads(merged.stack.s3.get_object(Bucket="s-silver", Key=f"{kept}rebuild.json")["Body"].read())["table"]
-        == TABLE
-    )
+    moved = ("table/.hoodie/hoodie.properties", "table/a.parquet", "stored.json", "rebuild.json", "finished.json")
+    assert merged.silver() == {"crm/user_2/b.parquet", *(kept + name for name in moved)}
+    noted = merged.stack.s3.get_object(Bucket="s-silver", Key=f"{kept}rebuild.json")["Body"].read()
+    assert json.loads(noted)["table"] == TABLE
     state = ledger.tables.get(TABLE)
     assert (state.pinned, state.purge_floors, state.rebuild) == (None, {}, None)
     waiting = {item.id: item for item in ledger.pending.oldest("main", 10)}
@@ -208,17 +176,21 @@ def test_a_rebuild_moves_the_data_and_makes_every_object_pending_as_it_was_merge
         merged.new: (1, 1, NOW),
         merged.waits: (0, None, NOW),
     }
-    assert [merged.record(identity).state for identity in (merged.old, merged.new, merged.bad, merged.other)] == [
-        "pending",
-        "pending",
-        "quarantined",
-        "committed",
-    ]
+    states = [merged.record(identity).state for identity in (merged.old, merged.new, merged.bad, merged.other)]
+    assert states == ["pending", "pending", "quarantined", "committed"]
     push(sluice, tmp_path, key="uid")
     sluice("resume main")
 
 
 HISTORY = ("crm/user_history/.hoodie/hoodie.properties", "crm/user_history/a.parquet", stored_key(f"{TABLE}_history"))
+
+
+def interrupted(monkeypatch, owner, method, *options):
+    """A rebuild that is cut off where it calls this."""
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, method, Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises((KeyboardInterrupt, SystemExit)):
+            raise SystemExit(run(["rebuild", "table", TABLE, *options, "--yes"]))
 
 
 @pytest.fixture
@@ -237,10 +209,7 @@ def test_a_rebuild_leaves_the_history_table_which_may_hold_more_than_bronze(kept
 
 def test_a_rebuild_that_was_begun_with_its_history_table_moves_that_too(kept, monkeypatch, sluice):
     assert sluice.json("rebuild table", TABLE, "--history", "--dry-run")["history"] is True
-    with monkeypatch.context() as patched:
-        patched.setattr(Mover, "_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises((KeyboardInterrupt, SystemExit)):
-            raise SystemExit(run(["rebuild", "table", TABLE, "--history", "--yes"]))
+    interrupted(monkeypatch, Mover, "_copy", "--history")
     moved = sluice.json("rebuild table", TABLE, "--yes")["kept_in"].removeprefix("s3://s-silver/")
     wanted = {"history/.hoodie/hoodie.properties", "history/a.parquet", "history_stored.json", "table/a.parquet"}
     assert {f"{moved}{name}" for name in wanted} <= kept.silver() and not set(HISTORY) & kept.silver()
@@ -260,15 +229,10 @@ def test_a_rebuild_allows_objects_of_another_table_and_refuses_lost_records(merg
 def test_a_rebuild_that_was_cut_off_keeps_its_lane_from_being_resumed_and_goes_on(merged, monkeypatch, sluice, dies):
     ledger, was = merged.stack.ledger, merged.silver()
     ledger.lanes.pause("main")
-    broken, method = (Mover, "_copy") if dies == "while files are moved" else (RebuildLedger, "replay")
-    with monkeypatch.context() as patched:
-        patched.setattr(broken, method, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises((KeyboardInterrupt, SystemExit)):
-            raise SystemExit(run(["rebuild", "table", TABLE, "--yes"]))
+    interrupted(monkeypatch, *((Mover, "_copy") if dies == "while files are moved" else (RebuildLedger, "replay")))
     assert "continues it, then `sluice resume main`" in sluice("resume main", code=1).err
-    assert [table["notes"] for table in sluice.json("status")["tables"] if table["table"] == TABLE][0][0].startswith(
-        "its data is being moved aside"
-    )
+    (notes,) = (table["notes"] for table in sluice.json("status")["tables"] if table["table"] == TABLE)
+    assert notes[0].startswith("its data is being moved aside")
     assert not ledger.pending.oldest("main", 1) or ledger.tables.get(TABLE).rebuild
     sluice("rebuild table", TABLE, "--yes")
     assert "crm/user/a.parquet" in was and not any(key.startswith("crm/user/") for key in merged.silver())
@@ -292,35 +256,24 @@ def test_nothing_is_changed_where_the_lane_was_resumed_meanwhile(merged):
 
 def test_a_rebuilt_table_merges_objects_by_generation_lowest_first():
     with emulated_dynamodb() as client:
-        simulated = SimulatedLane(
-            client,
-            configuration(
-                rules=[TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=0, generation=1)]
-            ),
-        )
-        first, second, later = simulated.put(n=2), simulated.put(n=1), None
+        rule = TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=0, generation=1)
+        simulated = SimulatedLane(client, configuration(rules=[rule]))
+        first, second = simulated.put(n=2), simulated.put(n=1)
         assert simulated.run().batches == 1
         simulated.ledger.lanes.pause(LANE)
-        records = simulated.ledger.objects.get(first + second).values()
-        simulated.ledger.rebuilds.begin("shop.orders", LANE, {"to": "x"})
-        assert (
-            simulated.ledger.rebuilds.replay(list(records), LANE, dict.fromkeys(first, 0), simulated.clock.now_ms())
-            == 3
-        )
-        # Again, it changes nothing.
-        assert simulated.ledger.rebuilds.replay(list(records), LANE, {}, simulated.clock.now_ms()) == 0
+        records = list(simulated.ledger.objects.get(first + second).values())
+        rebuilds, now = simulated.ledger.rebuilds, simulated.clock.now_ms()
+        rebuilds.begin("shop.orders", LANE, {"to": "x"})
+        assert rebuilds.replay(records, LANE, dict.fromkeys(first, 0), now) == 3
+        assert rebuilds.replay(records, LANE, {}, now) == 0, "again, it changes nothing"
         later = simulated.put()
-        simulated.ledger.rebuilds.end("shop.orders", LANE)
+        rebuilds.end("shop.orders", LANE)
         simulated.ledger.lanes.resume(LANE)
         assert simulated.run().batches == 2
         assert simulated.states(first + second + later) == {"committed": 4}
-        manifests = sorted(
-            (Manifest.from_json(text) for key, text in simulated.documents.stored.items() if "/manifests/" in key),
-            key=lambda found: found.created_at,
-        )
-        assert [(found.tables["shop.orders"].config["generation"], len(found.objects)) for found in manifests] == [
-            (1, 3),
-            (0, 2),
-            (1, 2),
-        ]
+        stored = simulated.documents.stored
+        manifests = [Manifest.from_json(text) for key, text in stored.items() if "/manifests/" in key]
+        manifests.sort(key=lambda found: found.created_at)
+        merged = [(found.tables["shop.orders"].config["generation"], len(found.objects)) for found in manifests]
+        assert merged == [(1, 3), (0, 2), (1, 2)]
         assert len({found.batch for found in manifests}) == 3

@@ -53,9 +53,7 @@ def test_partition_values_are_the_columns_own_and_not_those_of_the_path(silver, 
 
 def test_every_type_keeps_its_value(silver):
     row = rows_by_id(read_table(silver, "moma.works"))[6]
-    assert row["born"] == dt.date(1906, 1, 2)
-    assert row["fee"] == Decimal("18.50")
-    assert row["photo"] == b"\x00\xff\x06"
+    assert (row["born"], row["fee"], row["photo"]) == (dt.date(1906, 1, 2), Decimal("18.50"), b"\x00\xff\x06")
     assert row["seen"] == dt.datetime(2024, 1, 1, 10, 0, 6, 123456, tzinfo=dt.timezone.utc)
     assert row["tags"] == ["a", None]
     assert (row["name"], row["note"]) == ("six c", "n6")
@@ -221,29 +219,20 @@ def test_a_hidden_column_that_is_asked_for_by_name_points_to_the_option(silver):
         answer(silver, "select _sluice_op from moma.works")
 
 
+NO_COLUMN, UNPARSED = 'Referenced column "nam" not found in FROM clause', "The SQL can't be parsed:"
+
+
 @pytest.mark.parametrize(
     ("sql", "said", "step"),
     [
-        (
-            "select id,\n  nam from moma.works",
-            'Referenced column "nam" not found in FROM clause',
-            'Columns with similar names: "name"',
-        ),
+        ("select id,\n  nam from moma.works", NO_COLUMN, 'Columns with similar names: "name"'),
         ("select * from work", "Table with name work does not exist", "named database.table"),
-        (
-            "select floorr(id) from moma.works",
-            "Scalar Function with name floorr does not exist",
-            'Did you mean "floor"',
-        ),
+        ("select floorr(id) from moma.works", "Scalar Function with name floorr does not", 'Did you mean "floor"'),
         ("select id, count(*) from moma.works", 'Column "id" must appear in the GROUP BY clause', "ANY_VALUE"),
         ("select id from moma.works order by 7", "ORDER term out of range - should be between 1", "describe"),
-        ("select 'ö', nam from moma.works", 'Referenced column "nam" not found in FROM clause', '"name"'),
-        (
-            "select id\nform moma.works",
-            'The SQL can\'t be parsed: Syntax error at or near "moma" (line 2, column 6)',
-            "Reserved words",
-        ),
-        ("select", "The SQL can't be parsed: SELECT clause without selection list", "Reserved words"),
+        ("select 'ö', nam from moma.works", NO_COLUMN, '"name"'),
+        ("select id\nform moma.works", f'{UNPARSED} Syntax error at or near "moma" (line 2, column 6)', "Reserved"),
+        ("select", f"{UNPARSED} SELECT clause without selection list", "Reserved words"),
     ],
 )
 def test_a_mistake_in_a_statement_is_one_line_with_its_place(silver, sql, said, step):
@@ -281,11 +270,7 @@ def on_silver(silver, monkeypatch):
 @pytest.mark.parametrize(
     "source",
     [
-        "read_csv('{file}')",
-        "read_text('{file}')",
-        "read_blob('{file}')",
-        "read_json('{file}')",
-        "read_parquet('{file}')",
+        *(f"read_{kind}('{{file}}')" for kind in ("csv", "text", "blob", "json", "parquet")),
         "sniff_csv('{file}')",
         "glob('{file}')",
         "'{file}'",
@@ -325,12 +310,7 @@ def test_what_does_not_fit_in_memory_still_spills_to_disk(monkeypatch):
 
 @pytest.mark.parametrize(
     "command",
-    [
-        ["query", "moma.seen"],
-        ["query", "select count(*) from moma.seen"],
-        ["diff", "moma.seen", "--from", "20261122180719597"],
-    ],
-    ids=lambda words: words[0],
+    [("query moma.seen",), ("query", "select count(*) from moma.seen"), ("diff moma.seen --from 20261122180719597",)],
 )
 def test_a_log_that_hudi_rs_cannot_merge_is_named_with_the_next_step(monkeypatch, sluice, command):
     monkeypatch.setattr(query_command, "chosen_target", lambda stack: SilverFolder(AVRO_LOGS))
