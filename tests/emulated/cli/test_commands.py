@@ -49,9 +49,8 @@ def test_put_keeps_paths_inside_a_folder_and_the_name_of_a_file(stack, tmp_path,
     (tmp_path / "one.avro").write_bytes(b"4")
     objects = {item["key"]: item for item in sluice.json("put in one.avro --prefix topics/")["objects"]}
     assert set(objects) == {"topics/a b/x+0+1.avro", "topics/é.avro", "topics/one.avro"}
-    answer = stack.s3.get_object(
-        Bucket="s-bronze", Key="topics/a b/x+0+1.avro", VersionId=objects["topics/a b/x+0+1.avro"]["versionId"]
-    )
+    key = "topics/a b/x+0+1.avro"
+    answer = stack.s3.get_object(Bucket="s-bronze", Key=key, VersionId=objects[key]["versionId"])
     assert answer["Body"].read() == b"12"
 
 
@@ -80,6 +79,8 @@ def test_wait_that_runs_out_of_time_fails_with_the_keys(stack, sluice, state):
 
 
 PINNED = {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": "crm.public.user"}
+PAUSED = TABLES.replace("table: crm.user}", "table: crm.user, paused: true}")
+WAITS = "and 1 object will wait\nnext step:"
 TWO_TOPICS = (
     "defaults: {record_key: [id]}\ntables: [{topic_regex: '[a-z0-9]+[.]public[.](?P<t>user)', table: 'crm.{t}'}]"
 )
@@ -88,23 +89,10 @@ TWO_TOPICS = (
 @pytest.mark.parametrize(
     ("text", "rebuild", "described_why"),
     [
-        (
-            TABLES.replace("table: crm.user}", "table: crm.user, paused: true}"),
-            False,
-            "crm.user is paused, and 1 object will wait\nnext step: Remove `paused`",
-        ),
+        (PAUSED, False, f"crm.user is paused, {WAITS} Remove `paused`"),
         (TABLES.replace("crm.public.user", "crm.public.people"), False, "which no rule takes any longer"),
-        (
-            TABLES,
-            True,
-            "crm.user is being rebuilt, and 1 object will wait\nnext step: `sluice rebuild table crm.user` continues",
-        ),
-        (
-            TWO_TOPICS,
-            False,
-            "crm.user is fed by topic db2.public.user, not crm.public.user, and 1 object will wait\nnext step: "
-            "Give the objects' topic a table of its own",
-        ),
+        (TABLES, True, f"crm.user is being rebuilt, {WAITS} `sluice rebuild table crm.user` continues"),
+        (TWO_TOPICS, False, f"by topic db2.public.user, not crm.public.user, {WAITS} Give the objects' topic a table"),
     ],
     ids=["paused", "without a rule", "being rebuilt", "another topic's"],
 )
@@ -120,9 +108,8 @@ def test_a_blocked_table_ends_the_wait_at_once_with_its_keys_and_the_next_step(
     sluice("config push", tables(text))
     stack.admit(stack.write("topics/x.avro"))
     out, err = sluice("wait --timeout 600", code=1)
-    assert (
-        "pending\tcrm.user\t1 object\ttopics/x.avro" in out and described_why in err and "Not settled within" not in err
-    )
+    assert "pending\tcrm.user\t1 object\ttopics/x.avro" in out
+    assert described_why in err and "Not settled within" not in err
     assert sluice.json("wait --timeout 600", code=1)["standing_tables"][0]["table"] == "crm.user"
 
 
@@ -201,10 +188,8 @@ def test_the_error_of_a_table_ends_with_the_objects_that_it_was_about(stack, slu
 
 def test_config_push_stores_canonical_json_and_its_history(stack, tables, sluice):
     version = sluice.json("config push", tables())["version"]
-    stored = [
-        stack.s3.get_object(Bucket="s-artifacts", Key=key)["Body"].read()
-        for key in ("config/tables.json", f"config/history/{version}.json")
-    ]
+    keys = ("config/tables.json", f"config/history/{version}.json")
+    stored = [stack.s3.get_object(Bucket="s-artifacts", Key=key)["Body"].read() for key in keys]
     assert stored[0] == stored[1]
     assert sluice("config show --json").out.strip().encode() == stored[0]
 
@@ -212,15 +197,8 @@ def test_config_push_stores_canonical_json_and_its_history(stack, tables, sluice
 def test_config_push_makes_parked_objects_pending_and_starts_their_lane(stack, tables, invoked, sluice):
     parked = stack.park(stack.write("p"), "shop.orders", reason="no rule takes this topic")
     other = stack.park(stack.write("o"), "elsewhere", reason="no rule takes this topic")
-    coded = stack.admit(
-        stack.write("r"),
-        items.PARKED,
-        table="shop.orders",
-        topic="shop.orders",
-        lane="side",
-        reason="another one",
-        code="another",
-    )
+    place = {"table": "shop.orders", "topic": "shop.orders", "lane": "side"}
+    coded = stack.admit(stack.write("r"), items.PARKED, reason="another one", code="another", **place)
     done = sluice.json("config push", tables())
     assert (done["unparked"], done["moved"], done["ignored"], done["woken"]) == (1, 0, 0, ["side"])
     records = stack.ledger.objects.get([parked, other, coded])
@@ -263,15 +241,10 @@ def test_an_invalid_file_changes_nothing_and_every_mistake_is_reported(stack, ta
 
 def test_a_pushed_configuration_that_is_gone_stops_only_what_needs_one(stack, sluice):
     stack.ledger.history.count(PUSHES)
-    for verb in (
-        ["config", "show"],
-        ["ops", "services", "run", "crm.user"],
-        ["ops", "catalog", "sync"],
-        ["ops", "replay", "--all"],
-    ):
-        assert "config/tables.json is gone, though a configuration was pushed" in sluice(*verb, code=1).err
-    for verb in (["status"], ["top"], ["wait"], ["ops", "services", "list"], ["pause", "main"], ["resume", "main"]):
-        assert "though a configuration was pushed" not in sluice(*verb).err
+    for verb in ("config show", "ops services run crm.user", "ops catalog sync", "ops replay --all"):
+        assert "config/tables.json is gone, though a configuration was pushed" in sluice(verb, code=1).err
+    for verb in ("status", "top", "wait", "ops services list", "pause main", "resume main"):
+        assert "though a configuration was pushed" not in sluice(verb).err
 
 
 @pytest.mark.parametrize(
