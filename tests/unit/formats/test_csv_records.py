@@ -28,8 +28,7 @@ def decoded(body: bytes, table: TableConfig | None = None, **place: Any) -> Deco
     table, at = table or config(), item("csv", **place)
     schemas, inferred = schemas_of(body, "csv", table)
     assert inferred
-    plan = batch_plan(table, *schemas, scanned=at).plan
-    return decode(body, at, plan)
+    return decode(body, at, batch_plan(table, *schemas, scanned=at).plan)
 
 
 def rows(
@@ -133,9 +132,8 @@ def test_quotes_line_ends_and_a_byte_order_mark_are_read_by_rfc_4180(body):
 def test_unquoted_empty_text_is_null_and_quoted_empty_text_is_empty():
     assert picked(rows('id,v\n1,""\n2,\n'), "v") == [("",), (None,)]
     dms = config(csv=CsvForm(null_text="NULL"), json_types={"n": "long"})
-    assert picked(rows('id,v,n\n1,NULL,NULL\n2,,\n3,"NULL",1\n', dms), "v", "n") == [
-        *((None, None), ("", None), ("NULL", 1))
-    ]
+    expected = [(None, None), ("", None), ("NULL", 1)]
+    assert picked(rows('id,v,n\n1,NULL,NULL\n2,,\n3,"NULL",1\n', dms), "v", "n") == expected
 
 
 def test_another_delimiter_stands_in_the_rule():
@@ -275,9 +273,8 @@ def test_quotes_that_spark_escapes_need_the_rule_to_say_so():
     assert picked(rows(text, spark), "id", "v") == [("1", 'say "hi"'), ("2", "a\\")]
     assert isinstance(refused('id,v\n1,"say \\"hi\n', spark), NotCsv), "the value isn't closed"
     # Spark escapes nothing in values that it doesn't quote, at the end of a line either.
-    assert picked(rows('id,v\n1,C:\\\n2,a\\b\n3,"x,\\\\"\n4,""\n', spark), "v") == [
-        *(("C:\\",), ("a\\b",), ("x,\\",), ("",))
-    ]
+    expected = [("C:\\",), ("a\\b",), ("x,\\",), ("",)]
+    assert picked(rows('id,v\n1,C:\\\n2,a\\b\n3,"x,\\\\"\n4,""\n', spark), "v") == expected
 
 
 def test_a_backslash_before_a_closing_quote_is_text():

@@ -143,9 +143,8 @@ def test_a_uuid_is_text() -> None:
 def test_columns_are_read_as_parquet_stores_them_despite_arrows_embedded_schema() -> None:
     """pandas and pyarrow leave it in the footer (`ARROW:schema`): other types then come out of a file than its own."""
     sixteen = pa.array([b"A" * 16], pa.binary(16))
-    nested = pa.StructArray.from_arrays(
-        [pa.ExtensionArray.from_storage(pa.uuid(), sixteen) if hasattr(pa, "uuid") else pa.array(["x"])], names=["u"]
-    )
+    named = pa.ExtensionArray.from_storage(pa.uuid(), sixteen) if hasattr(pa, "uuid") else pa.array(["x"])
+    nested = pa.StructArray.from_arrays([named], names=["u"])
     table = pa.table(
         {
             "id": pa.array([1], pa.int32()),
@@ -159,9 +158,8 @@ def test_columns_are_read_as_parquet_stores_them_despite_arrows_embedded_schema(
     body = io.BytesIO()
     pq.write_table(table, body)
     text = '{"u":"41414141-4141-4141-4141-414141414141"}' if hasattr(pa, "uuid") else '{"u":"x"}'
-    assert picked(rows_of(body.getvalue()), "took", "days", "half", "nested", "index_level") == [
-        (1_000_000, [1, None], 1.5, text, 0)
-    ]
+    expected = [(1_000_000, [1, None], 1.5, text, 0)]
+    assert picked(rows_of(body.getvalue()), "took", "days", "half", "nested", "index_level") == expected
 
 
 def test_timestamps_as_hive_and_impala_write_them_are_read_as_microseconds() -> None:
@@ -260,10 +258,11 @@ UNREAD = structs(b"\x79", MAX_VALUES // 2, b"\x15\x02\x00" * (MAX_VALUES // 2))
 @pytest.mark.parametrize(
     ("body", "error"),
     [
-        pytest.param(footer_of_structs(0)[1], UnsupportedParquet, id="values_of_the_schema"),
-        pytest.param(parquet_of(UNREAD)[1], UnsupportedParquet, id="values_that_nobody_reads"),
-        pytest.param(parquet_of(LISTS_IN_LISTS, ROWS, NO_GROUPS)[1], UnusableSchema, id="lists_in_lists"),
+        (footer_of_structs(0)[1], UnsupportedParquet),
+        (parquet_of(UNREAD)[1], UnsupportedParquet),
+        (parquet_of(LISTS_IN_LISTS, ROWS, NO_GROUPS)[1], UnusableSchema),
     ],
+    ids=["values_of_the_schema", "values_that_nobody_reads", "lists_in_lists"],
 )
 def test_a_footer_that_costs_too_much_is_refused(body: bytes, error: type[SluiceError]) -> None:
     with pytest.raises(error) as refused:

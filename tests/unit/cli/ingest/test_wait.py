@@ -94,9 +94,8 @@ def test_progress_counts_the_tables_that_are_settled_and_names_those_in_work():
 
     def seen(*states):
         of = zip(ids, states, ("crm.user", "crm.user", "crm.city", "crm.land"), strict=True)
-        return survey(
-            ids, {id: ObjectRecord(id, state, NOW, lane="main", table=table) for id, state, table in of}, lanes
-        )
+        records = {id: ObjectRecord(id, state, NOW, lane="main", table=table) for id, state, table in of}
+        return survey(ids, records, lanes)
 
     whole = seen("claimed", "claimed", "claimed", "claimed")
     some = seen("committed", "claimed", "committed", "pending")
@@ -168,10 +167,8 @@ def test_objects_of_one_table_and_reason_are_one_line_with_an_example():
 
 def test_objects_that_still_wait_are_listed_by_state_and_table():
     ids = [ObjectId("bronze", f"k{n}", "v1") for n in range(4)]
-    records = {
-        id: ObjectRecord(id, "pending", NOW, lane="main", table=table)
-        for id, table in zip(ids, ("crm.a", "crm.a", "crm.b"), strict=False)
-    }
+    of = zip(ids, ("crm.a", "crm.a", "crm.b"), strict=False)
+    records = {id: ObjectRecord(id, "pending", NOW, lane="main", table=table) for id, table in of}
     expected = ["pending\tcrm.a\t2 objects\tfor example k0", "pending\tcrm.b\t1 object\tk2", "unseen\t-\t1 object\tk3"]
     assert list(waiting_lines(survey(ids, records, []))) == expected
 
@@ -214,18 +211,14 @@ def test_settings_that_differ_from_the_data_end_it_with_the_reason(capsys):
 
 
 def test_an_object_that_arrived_meanwhile_is_waited_for_too():
-    stepping = SteppingStack(
-        {"states": {A: "pending"}},
-        {"listed": [A, B], "states": {A: "committed"}},
-        {"states": {A: "committed", B: "committed"}},
-    )
+    first, arrived = {"states": {A: "pending"}}, {"listed": [A, B], "states": {A: "committed"}}
+    stepping = SteppingStack(first, arrived, {"states": {A: "committed", B: "committed"}})
     assert stepping.wait().survey.counts == {"committed": 2}
 
 
 def test_settled_objects_are_not_asked_for_again():
-    stepping = SteppingStack(
-        {"listed": [A, B], "states": {A: "committed", B: "pending"}}, {"states": {A: "committed", B: "committed"}}
-    )
+    first = {"listed": [A, B], "states": {A: "committed", B: "pending"}}
+    stepping = SteppingStack(first, {"states": {A: "committed", B: "committed"}})
     stepping.wait()
     assert stepping.asked == [[A, B], [B]]
 
@@ -256,13 +249,14 @@ STARTING = LaneState("l", "starting", run_id="r", start_requested_at=NOW)
 RUNNING = LaneState("l", "running", run_id="r", held_at=NOW - 60_000)
 HALTED = LaneState("l", "halted", failures=5, reason="killed")
 FAILED = LaneState("l", arrivals=1, failures=1, backoff_until=NOW + 30_000)
+DUE = "a run is due with the next supervision"
 
 
 @pytest.mark.parametrize(
     ("lane", "words"),
     [
         (LaneState("l"), "idle"),
-        (LaneState("l", arrivals=1), "a run is due with the next supervision"),
+        (LaneState("l", arrivals=1), DUE),
         (LaneState("l", due_at=NOW + 30_000), "idle, due in 30 s"),
         (STARTING, "a run is requested (0 s)"),
         (replace(STARTING, job_run_id="j", pause_requested=True), "Spark is starting (0 s), then the lane pauses"),
@@ -273,10 +267,7 @@ FAILED = LaneState("l", arrivals=1, failures=1, backoff_until=NOW + 30_000)
         (HALTED, "halted after 5 failed runs: killed"),
         (replace(HALTED, backoff_until=NOW + 600_000), "halted after 5 failed runs, trying again in 10 min: killed"),
         (FAILED, "retrying in 30 s after 1 failed run"),
-        (
-            replace(FAILED, backoff_until=NOW, reason="killed"),
-            "a run is due with the next supervision after 1 failed run: killed",
-        ),
+        (replace(FAILED, backoff_until=NOW, reason="killed"), f"{DUE} after 1 failed run: killed"),
     ],
 )
 def test_a_lanes_activity_is_described_briefly(lane, words):
