@@ -13,6 +13,7 @@ from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
 from sluice.silver_keys import manifest_key
+from sluice_aws.ledger import expressions as codec
 from sluice_aws.s3.objects import Objects
 from sluice_read.moments import iso
 
@@ -42,12 +43,9 @@ def held(url):
 
 
 def given_up(until):
-    return json.dumps(
-        {
-            "requestContext": {"requestId": "r", "condition": "RetryAttemptsExhausted"},
-            "DDBStreamBatchInfo": {"batchSize": 2, "approximateArrivalOfLastRecord": until},
-        }
-    )
+    about = {"requestId": "r", "condition": "RetryAttemptsExhausted"}
+    batch = {"batchSize": 2, "approximateArrivalOfLastRecord": until}
+    return json.dumps({"requestContext": about, "DDBStreamBatchInfo": batch})
 
 
 class TestRuns:
@@ -62,9 +60,8 @@ class TestRuns:
         history.run_started("run-3", "main", NOW + 300_000)
         item = stack.listed(stack.write("a"))
         manifest = open_manifest("main", "run-1", NOW + 70_000, "c", {"crm.user": TablePart(CONFIG.to_dict(), (item,))})
-        outcome = Outcome(
-            manifest.batch, "crm.user", COMMITTED, NOW + 90_000, "1", counts={"objects": 1, "read": 42}, quarantined=()
-        )
+        counts = {"objects": 1, "read": 42}
+        outcome = Outcome(manifest.batch, "crm.user", COMMITTED, NOW + 90_000, "1", counts=counts, quarantined=())
         stack.put_documents(manifest, outcome)
         return stack
 
@@ -95,9 +92,11 @@ class TestRuns:
             stack.ledger.history.run_ended(name, "released", None, 0, began + 1_000)
             put_at[manifest_key("main", manifest.batch)] = began
         listed = Objects.documents
-        monkeypatch.setattr(
-            Objects, "documents", lambda *given: (replace(batch, put_at=put_at[batch.key]) for batch in listed(*given))
-        )
+
+        def documents(*given):
+            return (replace(batch, put_at=put_at[batch.key]) for batch in listed(*given))
+
+        monkeypatch.setattr(Objects, "documents", documents)
         document = sluice.json("ops runs --before", iso(NOW + 60_000))
         assert [(one["run"], one["batches"]) for one in document["runs"]] == [("run-1", 1)]
         assert document["batches_unread"] == 0
@@ -146,38 +145,22 @@ class TestDeadLetters:
     def test_notices_go_back_to_the_queue_that_admit_reads(self, stack, queues, sluice):
         bodies = [s3_body(stack.write(key)) for key in ("a", "b", "c")]
         send(queues["DeadLetterQueueUrl"], *bodies)
-        assert (
-            "3 messages of notices would be redriven, at 50 a second" in sluice("ops dlq redrive notices --dry-run").out
-        )
+        said = sluice("ops dlq redrive notices --dry-run").out
+        assert "3 messages of notices would be redriven, at 50 a second" in said
         assert held(queues["QueueUrl"]) == []
-        assert sluice.json("ops dlq redrive notices --count 2 --rate 1000") == {
-            "queue": "notices",
-            "messages": 3,
-            "wanted": 2,
-            "redriven": 2,
-            "left": 1,
-        }
+        done = sluice.json("ops dlq redrive notices --count 2 --rate 1000")
+        assert done == {"queue": "notices", "messages": 3, "wanted": 2, "redriven": 2, "left": 1}
         sluice("ops dlq redrive notices")
         assert held(queues["QueueUrl"]) == sorted(bodies) and held(queues["DeadLetterQueueUrl"]) == []
 
     def test_events_are_removed_once_their_batches_are_announced(self, stack, queues, invoked, sluice):
-        stack.dynamodb.put_item(
-            TableName="s-ledger",
-            Item={
-                "pk": {"S": "batch#b"},
-                "sk": {"S": "batch"},
-                "batch": {"S": "b"},
-                "state": {"S": "committed"},
-                "committed_at": {"N": str(NOW)},
-                "listed_as": {"S": items.UNANNOUNCED},
-                "listed_at": {"S": items.listed_at(NOW)},
-            },
-        )
+        batch = {"pk": "batch#b", "sk": "batch", "batch": "b", "state": "committed", "committed_at": NOW}
+        listed = {"listed_as": items.UNANNOUNCED, "listed_at": items.listed_at(NOW)}
+        stack.dynamodb.put_item(TableName="s-ledger", Item=codec.item({**batch, **listed}))
         before, after = given_up("2023-11-14T22:00:00Z"), given_up("2023-11-14T22:30:00Z")
         send(queues["UnannouncedQueueUrl"], before, after)
-        assert (
-            "2 records until 2023-11-14T22:00:00Z: RetryAttemptsExhausted" in sluice("ops dlq list events", code=1).out
-        )
+        said = sluice("ops dlq list events", code=1).out
+        assert "2 records until 2023-11-14T22:00:00Z: RetryAttemptsExhausted" in said
         assert (sluice.json("ops dlq redrive events")["redriven"], invoked) == (1, [("s-reconcile", "Event")])
         SHARED.client("sqs").purge_queue(QueueUrl=queues["UnannouncedQueueUrl"])
         send(queues["UnannouncedQueueUrl"], after)

@@ -82,13 +82,12 @@ def lane_does(stack, monkeypatch, error=None, report=REMOVED):
     def done(target):
         stack.ledger.lanes.request_start("main", "run-1", NOW)
         stack.ledger.lanes.hold("main", "run-1", "job1", 1, NOW)
-        begun = stack.ledger.services.start(
-            stack.ledger.services.get("main", TABLE, FORGETTING), "run-1", "job1", 2 * NOW
-        )
+        services = stack.ledger.services
+        begun = services.start(services.get("main", TABLE, FORGETTING), "run-1", "job1", 2 * NOW)
         if error is not None:
-            stack.ledger.services.fail(begun, "run-1", error, 2 * NOW)
-            return
-        stack.ledger.services.finish(begun, "run-1", report, 2 * NOW)
+            services.fail(begun, "run-1", error, 2 * NOW)
+        else:
+            services.finish(begun, "run-1", report, 2 * NOW)
 
     monkeypatch.setattr("sluice_cli.terminal.services.supervise_now", done)
 
@@ -135,10 +134,8 @@ def test_a_dry_run_says_whether_the_table_has_the_row(users, tmp_path, monkeypat
     out = sluice("forget", TABLE, str(id), "--dry-run").out.splitlines()
     assert [line for line in out if line.startswith(("table:", "history:"))] == lines
     assert out[0].endswith(": dry run, nothing was removed") and "quarantine: 0 records of the row" in out
-    assert sluice.json("forget", TABLE, str(id), "--dry-run")["found"] == {
-        "rows": int(id == 1),
-        "history_rows": 1 if history else 0,
-    }
+    found = sluice.json("forget", TABLE, str(id), "--dry-run")["found"]
+    assert found == {"rows": int(id == 1), "history_rows": int(history)}
 
 
 def test_the_receipt_says_what_was_removed_and_the_ledger_has_no_key(users, monkeypatch, sluice):
@@ -189,12 +186,10 @@ def test_quarantined_records_are_matched_by_their_key(row, holds):
     assert holds_key(row, CONFIG, ["7"]) == holds
 
 
-DAY, MOMENT, ZONED, PRICE = (
-    plain_column("id", kinds.DATE, False, "int"),
-    plain_column("id", kinds.TIMESTAMP_MICROS, False, "long"),
-    plain_column("id", kinds.ZONED_TIMESTAMP, False, "string"),
-    decimal_column("id", 9, 2, False, "bytes"),
-)
+DAY = plain_column("id", kinds.DATE, False, "int")
+MOMENT = plain_column("id", kinds.TIMESTAMP_MICROS, False, "long")
+ZONED = plain_column("id", kinds.ZONED_TIMESTAMP, False, "string")
+PRICE = decimal_column("id", 9, 2, False, "bytes")
 
 
 @pytest.mark.parametrize(

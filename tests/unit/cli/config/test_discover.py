@@ -346,9 +346,8 @@ def test_offsets_in_the_names_order_operations():
 
 
 def test_a_configuration_is_warned_of_operations_that_nothing_orders():
-    table = TableConfig(
-        "s.f", "s", "f", "public.film", ("film_id",), delete_when=DeleteWhen(column="Op", values=("D",))
-    )
+    marks = DeleteWhen(column="Op", values=("D",))
+    table = TableConfig("s.f", "s", "f", "public.film", ("film_id",), delete_when=marks)
     (misfit,) = fit.misfits(NUMBERED, table)
     assert misfit.consequence == (
         "delete_when: nothing orders the changes; name the column that does in `position`, such as seq: "
@@ -412,8 +411,7 @@ def test_a_configuration_is_warned_of_partitions_of_nearly_every_row():
     )
     assert misfits(sample(sales(100)), table) == (), "too few rows to tell"
     assert misfits(sample(sales(4_800)), replace(table, partition_by=("listid", "dateid"))) == ()
-    many = misfits(sample(sales(4_800)), replace(table, partition_by=("dateid", "price")))
-    assert many == (
+    assert misfits(sample(sales(4_800)), replace(table, partition_by=("dateid", "price"))) == (
         f"partition_by: dateid, price has 4,800 values in 4,800 rows: each becomes a folder, of about 1 row; {CHOOSE}",
     )
 
@@ -582,7 +580,6 @@ def test_rows_that_carry_their_kafka_offset_are_ordered_by_it():
 
 
 def test_a_group_of_the_pattern_orders_operations():
-    table = TableConfig(
-        "s.f", "s", "f", "public.film", ("film_id",), delete_when=DeleteWhen(column="Op", values=("D",))
-    )
+    marks = DeleteWhen(column="Op", values=("D",))
+    table = TableConfig("s.f", "s", "f", "public.film", ("film_id",), delete_when=marks)
     assert misfits(NUMBERED, replace(table, key_pattern="dms/(?P<order>[0-9]+)[.]csv")) == ()
