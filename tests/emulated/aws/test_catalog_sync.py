@@ -108,10 +108,8 @@ def test_default_names_are_those_of_the_design(catalog):
 
 def test_a_view_shows_the_living_rows_and_the_sources_own_columns_in_trinos_types(catalog):
     config = artists(MOR)
-    micros, decimal = (
-        {"type": "long", "logicalType": "timestamp-micros"},
-        {"type": "fixed", "name": "d", "size": 5, "logicalType": "decimal", "precision": 10, "scale": 2},
-    )
+    micros = {"type": "long", "logicalType": "timestamp-micros"}
+    decimal = {"type": "fixed", "name": "d", "size": 5, "logicalType": "decimal", "precision": 10, "scale": 2}
     columns = [
         *ARTIST,
         ("born", {"type": "int", "logicalType": "date"}),
@@ -128,16 +126,9 @@ def test_a_view_shows_the_living_rows_and_the_sources_own_columns_in_trinos_type
     assert (view["TableType"], view["Parameters"]["presto_view"], view["ViewExpandedText"]) == expected
     document = decoded(view["ViewOriginalText"])
     assert {column["name"]: column["type"] for column in document["columns"]} == {
-        "artist_id": "integer",
-        "name": "varchar",
-        "nationality": "varchar",
-        "birth_year": "integer",
-        "born": "date",
-        "seen": "timestamp(3)",
-        "worth": "decimal(10,2)",
-        "tags": "array(varchar)",
-        "raw": "varbinary",
-        "odd": "real",
+        **{"artist_id": "integer", "name": "varchar", "nationality": "varchar", "birth_year": "integer"},
+        **{"born": "date", "seen": "timestamp(3)", "worth": "decimal(10,2)", "tags": "array(varchar)"},
+        **{"raw": "varbinary", "odd": "real"},
     }
     assert (document["catalog"], document["schema"]) == ("awsdatacatalog", "moma")
     assert document["originalSql"].endswith(
@@ -145,10 +136,8 @@ def test_a_view_shows_the_living_rows_and_the_sources_own_columns_in_trinos_type
         'NOT coalesce("__deleted", false)'
     )
     real_time = decoded(catalog.table("moma", "artists_rt")["ViewOriginalText"])
-    assert (
-        """date_add('millisecond', "seen" / 1000, TIMESTAMP '1970-01-01 00:00:00.000') AS "seen\""""
-        in real_time["originalSql"]
-    )
+    seen = """date_add('millisecond', "seen" / 1000, TIMESTAMP '1970-01-01 00:00:00.000') AS "seen\""""
+    assert seen in real_time["originalSql"]
     assert real_time["columns"] == document["columns"]
     types = {name: of_columns(catalog.table("moma", f"artists_all_{name}")) for name in ("ro", "rt")}
     assert (types["ro"]["seen"], types["rt"]["seen"], types["ro"]["tags"]) == ("timestamp", "bigint", "array<string>")
@@ -212,13 +201,8 @@ def test_partitions_are_added_and_emptied_ones_dropped_by_what_commits_say(catal
     catalog.commit(config, 1, partitions=["nationality=German", "nationality=Dutch"])
     catalog.sync.sync(config)
     catalog.commit(config, 2, partitions=["nationality=C%2FD é"])
-    catalog.commit(
-        config,
-        3,
-        partitions=["nationality=German"],
-        operation="INSERT_OVERWRITE_TABLE",
-        replaced={"nationality=German": ["f"], "nationality=Dutch": ["f"], "nationality=C%2FD é": ["f"]},
-    )
+    replaced = {f"nationality={name}": ["f"] for name in ("German", "Dutch", "C%2FD é")}
+    catalog.commit(config, 3, partitions=["nationality=German"], operation="INSERT_OVERWRITE_TABLE", replaced=replaced)
     catalog.commit(config, 4, partitions=["nationality=__HIVE_DEFAULT_PARTITION__", "nationality=Dutch"])
     catalog.counting()
     catalog.sync.sync(config)
@@ -238,11 +222,8 @@ def test_a_sync_that_is_behind_the_active_timeline_lists_the_folders(catalog):
     catalog.archive(config, catalog.commit(config, 2, partitions=["nationality=Dutch"]))
     catalog.archive(config, first)
     catalog.commit(config, 3, partitions=["nationality=Danish"])
-    catalog.glue.batch_create_partition(
-        DatabaseName="moma",
-        TableName="artists_all",
-        PartitionInputList=[{"Values": ["Gone"], "StorageDescriptor": {"Location": "s3://x"}}],
-    )
+    gone = {"Values": ["Gone"], "StorageDescriptor": {"Location": "s3://x"}}
+    catalog.glue.batch_create_partition(DatabaseName="moma", TableName="artists_all", PartitionInputList=[gone])
     catalog.sync.sync(config)
     assert set(catalog.partitions("moma", "artists_all")) == {("German",), ("Dutch",), ("Danish",)}
 
@@ -250,16 +231,10 @@ def test_a_sync_that_is_behind_the_active_timeline_lists_the_folders(catalog):
 def test_a_partition_with_a_wrong_location_is_corrected_and_keeps_its_properties(catalog):
     config = synced(catalog)
     (partition,) = catalog.glue.get_partitions(DatabaseName="moma", TableName="artists_all")["Partitions"]
-    elsewhere = {
-        "Values": ["German"],
-        "Parameters": {"mine": "1"},
-        "StorageDescriptor": {**partition["StorageDescriptor"], "Location": "s3://elsewhere"},
-    }
-    catalog.glue.batch_update_partition(
-        DatabaseName="moma",
-        TableName="artists_all",
-        Entries=[{"PartitionValueList": ["German"], "PartitionInput": elsewhere}],
-    )
+    stored = {**partition["StorageDescriptor"], "Location": "s3://elsewhere"}
+    elsewhere = {"Values": ["German"], "Parameters": {"mine": "1"}, "StorageDescriptor": stored}
+    entry = {"PartitionValueList": ["German"], "PartitionInput": elsewhere}
+    catalog.glue.batch_update_partition(DatabaseName="moma", TableName="artists_all", Entries=[entry])
     catalog.commit(config, 2, partitions=["nationality=German"])
     assert catalog.sync.sync(config).to_dict()["tables"][0]["partitions"]["corrected"] == 1
     (mended,) = catalog.glue.get_partitions(DatabaseName="moma", TableName="artists_all")["Partitions"]
@@ -275,21 +250,15 @@ def test_columns_are_added_and_widened_and_partitions_get_the_new_types(catalog)
     assert (columns["artist_id"], columns["died"]) == ("bigint", "int")
     partitions = catalog.glue.get_partitions(DatabaseName="moma", TableName="artists_all")["Partitions"]
     assert [of_columns(partition)["artist_id"] for partition in partitions] == ["bigint"] * 2
-    assert {
-        column["name"]: column["type"]
-        for column in decoded(catalog.table("moma", "artists")["ViewOriginalText"])["columns"]
-    }["artist_id"] == "bigint"
+    shown = decoded(catalog.table("moma", "artists")["ViewOriginalText"])["columns"]
+    assert {"name": "artist_id", "type": "bigint"} in shown
     assert catalog.process().sync(config).nothing
 
 
 def test_a_users_properties_comments_columns_and_description_survive_every_change(catalog):
     config = artists()
-    catalog.commit(
-        config,
-        1,
-        partitions=["nationality=German"],
-        docs={"name": "as the source has it\nin two lines", "birth_year": "y" * 300},
-    )
+    docs = {"name": "as the source has it\nin two lines", "birth_year": "y" * 300}
+    catalog.commit(config, 1, partitions=["nationality=German"], docs=docs)
     catalog.sync.sync(config)
     comments = of_columns(catalog.table("moma", "artists_all"), "Comment")
     expected = ("as the source has it in two lines", 255, "Whether the source deleted the row")

@@ -131,27 +131,13 @@ def test_a_binlogs_base_name_identifies_its_server():
 # From the event values in Debezium's documentation of each connector ("About values in change events"), cut to what is
 # asked here.
 ORACLE = {
-    "version": "3.5.0.Final",
-    "connector": "oracle",
-    "ts_ms": 1520085154000,
-    "snapshot": "false",
-    "txId": "6.28.807",
-    "scn": "2122185",
-    "commit_scn": "2122186",
-    "lcr_position": None,
-    "rs_id": "001234.00012345.0124",
-    "ssn": 1,
-    "redo_thread": 1,
+    **{"version": "3.5.0.Final", "connector": "oracle", "ts_ms": 1520085154000, "snapshot": "false"},
+    **{"txId": "6.28.807", "scn": "2122185", "commit_scn": "2122186", "lcr_position": None},
+    **{"rs_id": "001234.00012345.0124", "ssn": 1, "redo_thread": 1},
 }
 MONGO = {
-    "version": "3.5.0.Final",
-    "connector": "mongodb",
-    "ts_ms": 1558965508000,
-    "snapshot": False,
-    "db": "inventory",
-    "collection": "customers",
-    "ord": 31,
-    "h": 1546547425148721999,
+    **{"version": "3.5.0.Final", "connector": "mongodb", "ts_ms": 1558965508000, "snapshot": False},
+    **{"db": "inventory", "collection": "customers", "ord": 31, "h": 1546547425148721999},
 }
 
 

@@ -14,10 +14,8 @@ from sluice.names import COLUMN, stored_name
 from sluice.schema.avro import fingerprint, read_writer_schema
 
 DATA = Path(__file__).resolve().parents[3] / "data"
-META = [
-    {"name": name, "type": ["null", kind], "default": None}
-    for name, kind in (("__deleted", "string"), ("__op", "string"), ("__lsn", "long"), ("__source_ts_ms", "long"))
-]
+KINDS = {"__deleted": "string", "__op": "string", "__lsn": "long", "__source_ts_ms": "long"}
+META = [{"name": name, "type": ["null", kind], "default": None} for name, kind in KINDS.items()]
 
 
 def recorded(name, topic):
@@ -25,13 +23,8 @@ def recorded(name, topic):
 
 
 def record(*fields, meta=META, **rest):
-    return {
-        "type": "record",
-        "name": "Value",
-        "namespace": "a.b",
-        "fields": [{"name": name, "type": kind} for name, kind in fields] + list(meta),
-        **rest,
-    }
+    written = [*({"name": name, "type": kind} for name, kind in fields), *meta]
+    return {"type": "record", "name": "Value", "namespace": "a.b", "fields": written, **rest}
 
 
 def column(kind):
@@ -68,12 +61,8 @@ def test_a_flattened_record_of_postgres_has_columns_and_metadata_apart():
     schema = recorded("tickit_small", "tickit.ems.event.v1")
     assert schema.shape == "flattened"
     assert [(c.name, c.spark_type) for c in schema.row.columns] == [
-        ("eventid", "int"),
-        ("venueid", "int"),
-        ("catid", "int"),
-        ("dateid", "int"),
-        ("eventname", "string"),
-        ("starttime", "timestamp"),
+        *((name, "int") for name in ("eventid", "venueid", "catid", "dateid")),
+        *(("eventname", "string"), ("starttime", "timestamp")),
     ]
     assert (schema.meta.op, schema.meta.deleted, schema.meta.source_ts_ms) == ("__op", "__deleted", "__source_ts_ms")
     assert schema.meta.position == PositionFields("postgres", ("__lsn",))
@@ -163,12 +152,8 @@ def test_mongodbs_id_is_a_column_under_the_prefix_that_its_name_begins_with():
 def test_a_table_may_have_columns_called_as_an_envelopes_parts():
     columns = [(name, "string") for name in ("op", "source", "before", "after")]
     assert read_writer_schema(record(*columns, meta=())).shape == "plain"
-    assert read_writer_schema(record(*columns, meta=texts("__op __lsn"))).row.names == (
-        "op",
-        "source",
-        "before",
-        "after",
-    )
+    row = read_writer_schema(record(*columns, meta=texts("__op __lsn"))).row
+    assert row.names == ("op", "source", "before", "after")
 
 
 def test_an_optional_record_is_the_record():
