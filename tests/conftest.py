@@ -151,3 +151,11 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     with local_stack(tmp_path_factory.mktemp("stack")) as running:
         yield running
+
+
+@pytest.fixture
+def sluice(capsys: pytest.CaptureFixture[str]) -> Any:
+    """The command line: `sluice("status").out`, `sluice("put", name, code=2).err`, `sluice.json("history")`."""
+    from support.command_line import CommandLine
+
+    return CommandLine(capsys)

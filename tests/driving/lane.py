@@ -210,6 +210,15 @@ class SimulatedLane:
         """A whole run, from its start to its end."""
         return self.loop(self.start(), **how).run()
 
+    def die(self, end: type[BaseException], **how: Any) -> None:
+        """A whole run that ends by this error, and the lapse of its lane."""
+        identity = self.start()
+        try:
+            self.loop(identity, **how).run()
+        except end:
+            return self.lapse(identity)
+        raise AssertionError(f"no {end.__name__} ended the run")
+
     def lapse(self, identity: RunIdentity) -> None:
         """The job run is found terminal at EMR; whatever back-off follows is over."""
         lane = self.ledger.lanes.lapse(LANE, identity.run, self.clock.now_ms(), job_run_id=identity.job_run_id)

@@ -112,15 +112,8 @@ DAY = {"id": "long", "day": ["null", {"type": "int", "logicalType": "date"}], "v
 def artist(number, nationality, name, position, op="c"):
     """The change of an artist as `tests/data/hudi_tables/make_tables.py` has it."""
     seen = datetime(2024, 1, 1, 10, 0, number, 123456, tzinfo=timezone.utc)
-    values = {
-        "nationality": nationality,
-        "name": name,
-        "born": date(1900 + number, 1, 2),
-        "fee": Decimal("12.50") + number,
-        "photo": bytes([0, 255, number]),
-        "seen": seen,
-        "tags": ["a", None],
-    }
+    values = {"nationality": nationality, "name": name, "born": date(1900 + number, 1, 2), "seen": seen}
+    values |= {"fee": Decimal("12.50") + number, "photo": bytes([0, 255, number]), "tags": ["a", None]}
     return changed(position, op, id=number, **({} if op == "d" else values))
 
 

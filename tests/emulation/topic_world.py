@@ -3,10 +3,8 @@
 from driving.lane import LANE, SimulatedLane
 from support.builders import avro_object, flattened
 
-from emulation.stack import describe
 from sluice.silver_keys import outcome_key
 from sluice_cli.config.source import read_tables
-from sluice_cli.main import run
 
 RAW = "tables:\n  - {topic: crm.*, table: 'crm.{1}', record_key: id, freshness: 0}\n"
 BOTH = RAW + RAW.partition("\n")[2].replace("'crm.{1}'", "'masked.{1}', also: true, columns: {mask: [name]}")
@@ -16,14 +14,10 @@ BODY = avro_object(flattened({"id": "long"}), [{"id": 1, "__lsn": 1}])
 class TopicWorld:
     """Objects of a topic, and runs of the lane, whose documents are put where a driver puts them."""
 
-    def __init__(self, stack, tmp_path, capsys):
-        self.stack, self.tmp_path, self.capsys = stack, tmp_path, capsys
+    def __init__(self, stack, tmp_path, sluice):
+        self.stack, self.tmp_path = stack, tmp_path
+        self.command = sluice.json
         self.lane = None
-
-    def command(self, *words, code=0):
-        self.capsys.readouterr()
-        assert run([*words, "--json"]) == code
-        return describe(self.capsys)
 
     def push(self, text):
         (self.tmp_path / "tables.yaml").write_text(text)

@@ -16,15 +16,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 from driving.clock import START
-from driving.lane import (
-    LANE,
-    ConfigurationFile,
-    ConfigurationReader,
-    Documents,
-    InThisThread,
-    admitted,
-    configuration,
-)
+from driving.lane import LANE, ConfigurationFile, ConfigurationReader, Documents, InThisThread, admitted, configuration
 from support.builders import JOB_ENVIRONMENT
 from support.extent import WHOLE
 

@@ -92,9 +92,7 @@ def stopped_for_a_while(scene: Scene) -> None:
 
 STARTS: tuple[Fault, ...] = (
     Fault(
-        "stopped_for_a_while",
-        "SIGSTOP of the driver in a write; SIGCONT before anyone finds out",
-        stopped_for_a_while,
+        "stopped_for_a_while", "SIGSTOP of the driver in a write; SIGCONT before anyone finds out", stopped_for_a_while
     ),
     Fault("start_throttled", "three calls of StartJobRun are throttled", start_that(throttle=3)),
     Fault("start_without_quota", "two calls of StartJobRun exceed the account's quota", start_that(no_quota=2)),

@@ -209,11 +209,7 @@ STATE: tuple[Fault, ...] = (
         "a driver's clock is a quarter of an hour behind the one before it: it commits nothing while it lives",
         clock_behind,
     ),
-    Fault(
-        "clock_ahead",
-        "a driver's clock is two minutes ahead of the next one's",
-        clock_ahead,
-    ),
+    Fault("clock_ahead", "a driver's clock is two minutes ahead of the next one's", clock_ahead),
     Fault(
         "release_changed",
         "another release of functions and job is deployed while a driver lives, and another round arrives",

@@ -78,20 +78,21 @@ def until_tables_fail(matches: Callable[[Scene], Callable[[Request], bool]], fai
     return act
 
 
+def below(prefix: str, *methods: str) -> Callable[[Request], bool]:
+    """Requests of S3 by these methods for keys that begin so."""
+    return lambda request: request.service == S3 and request.method in methods and request.path.startswith(prefix)
+
+
 def one_table(scene: Scene) -> Callable[[Request], bool]:
     """Every write below one table's folder."""
     prefix = f"/{scene.stack.target.silver}/{scene.world.tables[0].replace('.', '/')}/"
-    return lambda request: (
-        request.service == S3 and request.method in ("PUT", "POST", "DELETE") and request.path.startswith(prefix)
-    )
+    return below(prefix, "PUT", "POST", "DELETE")
 
 
 def all_tables(scene: Scene) -> Callable[[Request], bool]:
     """Every write of a file below the tables' folders."""
     prefix = f"/{scene.stack.target.silver}/{scene.world.database}/"
-    return lambda request: (
-        request.service == S3 and request.method in ("PUT", "POST") and request.path.startswith(prefix)
-    )
+    return below(prefix, "PUT", "POST")
 
 
 def full_disk(scene: Scene) -> None:
@@ -99,19 +100,17 @@ def full_disk(scene: Scene) -> None:
     job_run = scene.lane().job_run_id
     assert job_run is not None
     pids = scene.processes(job_run)
+
+    def ended() -> bool:
+        if scene.failed_tables() or scene.lane().job_run_id != job_run or not scene.processes(job_run):
+            return True
+        return bool(scene.in_state(scene.world.puts, "committed", "quarantined"))
+
     limit_files(pids, 0)
     scene.struck()
     try:
         scene.world.put_round()
-        scene.until(
-            lambda: (
-                scene.failed_tables()
-                or scene.lane().job_run_id != job_run
-                or not scene.processes(job_run)
-                or scene.in_state(scene.world.puts, "committed", "quarantined")
-            ),
-            "an end of the batch",
-        )
+        scene.until(ended, "an end of the batch")
     finally:
         limit_files(pids, resource.RLIM_INFINITY)
     scene.ended()
@@ -126,15 +125,10 @@ def limit_files(pids: list[int], size: int) -> None:
             continue  # it has ended
 
 
-def unheard(scene: Scene) -> Callable[[Request], bool]:
-    """One of three writes of the ledger."""
-    writes = scene.written("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
-    return every(3, writes)
-
-
 def unheard_writes(scene: Scene) -> None:
     """The ledger carries a write out, and the driver never hears of it."""
-    with lasting(scene, unheard(scene), after=cut_off) as rule:
+    writes = scene.written("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
+    with lasting(scene, every(3, writes), after=cut_off) as rule:
         scene.world.put_round()
         scene.wait_settled()
     assert rule.struck > 1, rule
@@ -150,13 +144,14 @@ def both_ways(scene: Scene) -> None:
     assert before.struck > 10, before
 
 
+SLOW_DOWN = refuse(503, "SlowDown", "Reduce your request rate")
+EXCEEDED = refuse(400, "ProvisionedThroughputExceededException", "The level of throughput is exceeded")
+THROTTLED = refuse(400, "ThrottlingException", "Rate of requests exceeded")
 STORAGE: tuple[Fault, ...] = (
     Fault(
         "s3_busy",
         "S3 answers one of three of the driver's requests with 503 SlowDown until a round is committed",
-        while_a_round_is_committed(
-            lambda: every(3, of(S3)), before=refuse(503, "SlowDown", "Reduce your request rate")
-        ),
+        while_a_round_is_committed(lambda: every(3, of(S3)), before=SLOW_DOWN),
     ),
     Fault(
         "s3_down",
@@ -179,17 +174,12 @@ STORAGE: tuple[Fault, ...] = (
     Fault(
         "dynamodb_throttled",
         "DynamoDB throttles one of two of the driver's requests until a round is committed",
-        while_a_round_is_committed(
-            lambda: every(2, of(DYNAMODB)),
-            before=refuse(400, "ProvisionedThroughputExceededException", "The level of throughput is exceeded"),
-        ),
+        while_a_round_is_committed(lambda: every(2, of(DYNAMODB)), before=EXCEEDED),
     ),
     Fault(
         "dynamodb_down",
         "DynamoDB throttles every request of the driver until 30 are refused",
-        until_struck(
-            lambda scene: of(DYNAMODB), 30, before=refuse(400, "ThrottlingException", "Rate of requests exceeded")
-        ),
+        until_struck(lambda scene: of(DYNAMODB), 30, before=THROTTLED),
     ),
     Fault(
         "dynamodb_unheard",

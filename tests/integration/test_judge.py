@@ -25,11 +25,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 CASES = (*pairwise(), *OTHERS)
 # Flattened records and envelopes, both table types. All pairs, paces and the other sets are left to `make test-all`.
-IN_SHORT = {
-    "tickit_small-at_least_once-one_go-mor",
-    "pagila_env-shuffled-one_go-cow",
-    SIDE_OBJECTS.id,
-}
+IN_SHORT = {"tickit_small-at_least_once-one_go-mor", "pagila_env-shuffled-one_go-cow", SIDE_OBJECTS.id}
 TIMEOUT_S = 900.0
 
 

@@ -153,10 +153,7 @@ def table_that_changes(deployment):
         lambda: commit(2, partitions=[french]),
         lambda: commit(3, wider, [french], **without),
         lambda: archived(deployment.s3, commit(4, wider, [french])),
-        lambda: (
-            SHARED.client("glue").delete_table(DatabaseName="moma", Name="artists"),
-            commit(5, wider, [french]),
-        ),
+        lambda: (SHARED.client("glue").delete_table(DatabaseName="moma", Name="artists"), commit(5, wider, [french])),
     ]
     return [(change, lambda: sync_catalog({"table": "moma.artists"}, context())) for change in changes]
 

@@ -197,9 +197,7 @@ def denied(action: str, **more: Any) -> dict[str, Any]:
     return {"Sid": "TakenAway", "Effect": "Deny", "Action": action, "Resource": resource, **condition}
 
 
-def test_a_driver_commits_with_only_what_its_role_and_its_policy_must_allow(
-    deployment: Deployment,
-):
+def test_a_driver_commits_with_only_what_its_role_and_its_policy_must_allow(deployment: Deployment):
     unseen = [{"Sid": "Unseen", "Effect": "Deny", "Action": [action for _, action in UNSEEN], "Resource": "*"}]
     found = deployment.run(unseen)
     assert (found.state, found.record.state) == ("SUCCESS", "committed"), found.log[-4000:]

@@ -20,107 +20,91 @@ from sluice.ledger.records import NEW
 ONE = ("shop.a",)
 SAME, TWO = ("shop.a", "shop.a"), ("shop.a", "shop.b")
 
+ALONE, AT_ONCE, ONE_BY_ONE, TWICE = ((0,),), ((0, 1),), ((0,), (1,)), ((0,), (0,))
+
+
+def of(worlds, *scenario, **more):
+    return Scenario(*scenario, **more), worlds
+
+
 SCENARIOS = {
-    "two objects of one table arrive while a run works and releases": (
-        Scenario(SAME, ((0,), (1,)), Left(ticks=1, supervisions=1)),
-        56_598,
+    "two objects of one table arrive while a run works and releases": of(
+        56_598, SAME, ONE_BY_ONE, Left(ticks=1, supervisions=1)
     ),
-    "two tables in one batch, a crash anywhere": (
-        Scenario(TWO, ((0, 1),), Left(crashes=1, ticks=1, supervisions=2)),
-        19_630,
+    "two tables in one batch, a crash anywhere": of(19_630, TWO, AT_ONCE, Left(crashes=1, ticks=1, supervisions=2)),
+    "two crashes anywhere": of(47_483, ONE, ALONE, Left(crashes=2, ticks=1, supervisions=2)),
+    "a start whose caller died arrives late": of(23_854, ONE, ALONE, Left(crashes=1, late=1, ticks=1, supervisions=2)),
+    "a token that EMR forgot makes a second job run": of(
+        43_139, ONE, ALONE, Left(crashes=1, forgets=1, ticks=1, supervisions=2)
     ),
-    "two crashes anywhere": (Scenario(ONE, ((0,),), Left(crashes=2, ticks=1, supervisions=2)), 47_483),
-    "a start whose caller died arrives late": (
-        Scenario(ONE, ((0,),), Left(crashes=1, late=1, ticks=1, supervisions=2)),
-        23_854,
+    "the same object announced twice at once": of(23_355, ONE, TWICE, Left(ticks=1, supervisions=1)),
+    "a second object waits for freshness": of(
+        28_453, SAME, AT_ONCE, Left(crashes=1, ticks=1, supervisions=2), freshness_s=60, batch_objects=1
     ),
-    "a token that EMR forgot makes a second job run": (
-        Scenario(ONE, ((0,),), Left(crashes=1, forgets=1, ticks=1, supervisions=2)),
-        43_139,
+    "a start waits for freshness": of(
+        43_038, SAME, ONE_BY_ONE, Left(ticks=1, supervisions=1), freshness_s=60, protocol=Protocol(defers=True)
     ),
-    "the same object announced twice at once": (Scenario(ONE, ((0,), (0,)), Left(ticks=1, supervisions=1)), 23_355),
-    "a second object waits for freshness": (
-        Scenario(SAME, ((0, 1),), Left(crashes=1, ticks=1, supervisions=2), freshness_s=60, batch_objects=1),
-        28_453,
+    "a backlog larger than a batch": of(
+        10_288, SAME, AT_ONCE, Left(crashes=1, ticks=1, supervisions=1), batch_objects=1
     ),
-    "a start waits for freshness": (
-        Scenario(SAME, ((0,), (1,)), Left(ticks=1, supervisions=1), freshness_s=60, protocol=Protocol(defers=True)),
-        43_038,
+    "a service is asked for while a run works and releases": of(
+        5_519, ONE, ALONE, Left(ticks=1, supervisions=1, requests=1), service_table="shop.a"
     ),
-    "a backlog larger than a batch": (
-        Scenario(SAME, ((0, 1),), Left(crashes=1, ticks=1, supervisions=1), batch_objects=1),
-        10_288,
+    "a service is asked for twice, a crash anywhere": of(
+        2_173, (), (), Left(crashes=1, ticks=2, supervisions=3, requests=2), service_table="shop.a"
     ),
-    "a service is asked for while a run works and releases": (
-        Scenario(ONE, ((0,),), Left(ticks=1, supervisions=1, requests=1), service_table="shop.a"),
-        5_519,
+    "an operator pauses and resumes": of(26_435, ONE, ALONE, Left(crashes=1, pauses=1, ticks=1, supervisions=1)),
+    "an object kills every run that merges it": of(
+        28_621, SAME, AT_ONCE, Left(ticks=4, supervisions=8, runs=5), poison=frozenset({0})
     ),
-    "a service is asked for twice, a crash anywhere": (
-        Scenario((), (), Left(crashes=1, ticks=2, supervisions=3, requests=2), service_table="shop.a"),
-        2_173,
+    "an object of one of two tables kills its runs, a crash anywhere": of(
+        41_855, TWO, AT_ONCE, Left(crashes=1, ticks=2, supervisions=4, runs=3), poison=frozenset({1})
     ),
-    "an operator pauses and resumes": (
-        Scenario(ONE, ((0,),), Left(crashes=1, pauses=1, ticks=1, supervisions=1)),
-        26_435,
-    ),
-    "an object kills every run that merges it": (
-        Scenario(SAME, ((0, 1),), Left(ticks=4, supervisions=8, runs=5), poison=frozenset({0})),
-        28_621,
-    ),
-    "an object of one of two tables kills its runs, a crash anywhere": (
-        Scenario(TWO, ((0, 1),), Left(crashes=1, ticks=2, supervisions=4, runs=3), poison=frozenset({1})),
-        41_855,
-    ),
-    "another table's object arrives while runs are killed": (
-        Scenario(TWO, ((0,), (1,)), Left(ticks=2, supervisions=2, runs=2), poison=frozenset({0})),
-        59_972,
+    "another table's object arrives while runs are killed": of(
+        59_972, TWO, ONE_BY_ONE, Left(ticks=2, supervisions=2, runs=2), poison=frozenset({0})
     ),
 }
 IN_SHORT = 40_000  # `make test` explores scenarios of so many worlds; test_real_code.py has the larger ones' heart
 LARGE = {
-    "two invocations, a crash anywhere": Scenario(SAME, ((0,), (1,)), Left(crashes=1, ticks=1, supervisions=1)),
+    "two invocations, a crash anywhere": Scenario(SAME, ONE_BY_ONE, Left(crashes=1, ticks=1, supervisions=1)),
     "two tables by two invocations, a crash anywhere": Scenario(
-        TWO, ((0,), (1,)), Left(crashes=1, ticks=1, supervisions=1)
+        TWO, ONE_BY_ONE, Left(crashes=1, ticks=1, supervisions=1)
     ),
     "redelivery beside a first delivery, a crash anywhere": Scenario(
-        ONE, ((0,), (0,)), Left(crashes=1, ticks=1, supervisions=1)
+        ONE, TWICE, Left(crashes=1, ticks=1, supervisions=1)
     ),
     "an arrival beside one that waits for freshness, a crash anywhere": Scenario(
-        SAME, ((0,), (1,)), Left(crashes=1, ticks=2, supervisions=1), freshness_s=60
+        SAME, ONE_BY_ONE, Left(crashes=1, ticks=2, supervisions=1), freshness_s=60
     ),
     "a start waits for freshness, a crash anywhere": Scenario(
-        SAME, ((0,), (1,)), Left(crashes=1, ticks=1, supervisions=1), freshness_s=60, protocol=Protocol(defers=True)
+        SAME, ONE_BY_ONE, Left(crashes=1, ticks=1, supervisions=1), freshness_s=60, protocol=Protocol(defers=True)
     ),
     "three objects of two tables, two crashes": Scenario(
         ("shop.a", "shop.a", "shop.b"), ((0, 1, 2),), Left(crashes=2, ticks=2, supervisions=2)
     ),
     "late starts and forgotten tokens, three supervisions": Scenario(
-        ONE, ((0,),), Left(crashes=1, late=1, forgets=1, ticks=2, supervisions=3)
+        ONE, ALONE, Left(crashes=1, late=1, forgets=1, ticks=2, supervisions=3)
     ),
     "a service is asked for beside an arrival, a crash anywhere": Scenario(
-        ONE, ((0,),), Left(crashes=1, ticks=1, supervisions=2, requests=1), service_table="shop.a"
+        ONE, ALONE, Left(crashes=1, ticks=1, supervisions=2, requests=1), service_table="shop.a"
     ),
     "an object kills every run that merges it, a crash anywhere": Scenario(
-        SAME, ((0, 1),), Left(crashes=1, ticks=5, supervisions=9, runs=5), poison=frozenset({0})
+        SAME, AT_ONCE, Left(crashes=1, ticks=5, supervisions=9, runs=5), poison=frozenset({0})
     ),
     "a process that outlives its job run, a crash besides": Scenario(
-        ONE, ((0,),), Left(crashes=1, zombies=1, ticks=2, supervisions=2), check_at=CHECK_BEFORE_COMPLETE
+        ONE, ALONE, Left(crashes=1, zombies=1, ticks=2, supervisions=2), check_at=CHECK_BEFORE_COMPLETE
     ),
 }
 
 
 def describe(exploration) -> str:
-    return "\n".join(
-        f"{violation.property}:\n  " + "\n  ".join(violation.trace) for violation in exploration.violations[:1]
-    )
+    shown = exploration.violations[:1]
+    return "\n".join("\n  ".join([f"{violation.property}:", *violation.trace]) for violation in shown)
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.whole if worlds > IN_SHORT else ())
-        for name, (_, worlds) in SCENARIOS.items()
-    ],
+    [pytest.param(name, marks=pytest.mark.whole if case[1] > IN_SHORT else ()) for name, case in SCENARIOS.items()],
 )
 def test_a_table_has_one_writer_and_claimable_work_is_claimed_in_the_end(name, record_property):
     scenario, worlds = SCENARIOS[name]
@@ -143,7 +127,7 @@ def test_it_holds_within_larger_bounds_and_by_a_second_schedule(name):
     assert not seen.violations, describe(seen)
 
 
-ZOMBIE = Scenario(ONE, ((0,),), Left(zombies=1, ticks=1, supervisions=2))
+ZOMBIE = Scenario(ONE, ALONE, Left(zombies=1, ticks=1, supervisions=2))
 
 
 def test_a_check_before_completing_a_commit_fences_a_process_outliving_its_job_run():
@@ -205,13 +189,13 @@ def merges_together_for_ever(parts, now):
 
 CALM = Left(ticks=1, supervisions=1)
 CRASH = Left(crashes=1, ticks=1, supervisions=2)
-ARRIVING = Scenario(SAME, ((0,), (1,)), CALM)
-CRASHING = Scenario(ONE, ((0,),), CRASH)
-WAITING = Scenario(SAME, ((0, 1),), CRASH, freshness_s=60, batch_objects=1)
-LATE = Scenario(ONE, ((0,),), Left(crashes=1, late=1, ticks=2, supervisions=2))
-SERVED = Scenario(ONE, ((0,),), Left(ticks=1, supervisions=1, requests=1), service_table="shop.a")
+ARRIVING = Scenario(SAME, ONE_BY_ONE, CALM)
+CRASHING = Scenario(ONE, ALONE, CRASH)
+WAITING = Scenario(SAME, AT_ONCE, CRASH, freshness_s=60, batch_objects=1)
+LATE = Scenario(ONE, ALONE, Left(crashes=1, late=1, ticks=2, supervisions=2))
+SERVED = Scenario(ONE, ALONE, Left(ticks=1, supervisions=1, requests=1), service_table="shop.a")
 SERVED_CRASHING = replace(SERVED, left=Left(crashes=1, ticks=1, supervisions=2, requests=1))
-KILLED = Scenario(ONE, ((0,),), Left(ticks=1, supervisions=2), poison=frozenset({0}))
+KILLED = Scenario(ONE, ALONE, Left(ticks=1, supervisions=2), poison=frozenset({0}))
 OUTLIVING = replace(ZOMBIE, check_at=CHECK_BEFORE_COMPLETE)
 
 BROKEN = {
@@ -233,13 +217,13 @@ BROKEN = {
     "claiming before taking over": (CRASHING, Protocol(takeover_first=False), NO_LOST_WAKE_UP),
     "a take-over that doesn't look on the timeline": (CRASHING, Protocol(look_on_timeline=False), ONE_BATCH),
     "a lapse without asking whether the job run is over": (
-        Scenario(ONE, ((0,),), CALM._replace(supervisions=2)),
+        Scenario(ONE, ALONE, CALM._replace(supervisions=2)),
         Protocol(terminal_before_lapse=False),
         TWO_WRITERS,
     ),
     "a lapse that doesn't name the job run": (LATE, Protocol(lapse=lapse_of_whatever_runs), TWO_WRITERS),
     "a hold by any job run of the run": (
-        Scenario(ONE, ((0,),), Left(crashes=1, forgets=1, supervisions=1)),
+        Scenario(ONE, ALONE, Left(crashes=1, forgets=1, supervisions=1)),
         Protocol(hold=any_job_run_holds),
         NO_LOST_WAKE_UP,
     ),

@@ -84,9 +84,7 @@ def test_one_table_takes_avro_json_and_parquet_and_the_latest_change_wins(bench:
     assert bench.merge(config, [avro, plain, wrapped, late]).no_change
 
 
-def test_types_of_schemaless_json_evolve_and_a_refusal_costs_its_object_only(
-    bench: Workbench,
-) -> None:
+def test_types_of_schemaless_json_evolve_and_a_refusal_costs_its_object_only(bench: Workbench) -> None:
     config = table("evolving", json_types={"price": "decimal(9,2)"})
     first = put(bench, json_lines(change("c", 1, id=1, n=1.5, k=1, price="1.10", gone=None)), 0, "json")
     assert bench.merge(config, [first]).state == "committed"

@@ -184,8 +184,7 @@ def write_then_die(*arguments: Any, **named: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "partition_by",
-    [pytest.param((), id="flat", marks=pytest.mark.whole), pytest.param(("place",), id="partitioned")],
+    "partition_by", [pytest.param((), id="flat", marks=pytest.mark.whole), pytest.param(("place",), id="partitioned")]
 )
 def test_iceberg_shows_the_rows_of_hudi_after_every_phase(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, partition_by: tuple[str, ...]

@@ -174,10 +174,7 @@ def test_what_the_driver_does_not_write_into_logs_is_left_to_spark(
     bench.apply(config, row("c", 1, 1, "A"), row("c", 2, 2, "B"))
     bench.apply(config, row("u", 4, 1, "A", "stays"), row("u", 5, 2, "B"))
     assert bench.left_to_spark() is None
-    for name, value, why in (
-        ("MOST_LOG_BYTES", 10, "logs"),
-        ("MOST_FILES", 1, "files: 2"),
-    ):
+    for name, value, why in (("MOST_LOG_BYTES", 10, "logs"), ("MOST_FILES", 1, "files: 2")):
         with monkeypatch.context() as small:
             small.setattr(covers, name, value)
             bench.apply(config, row("u", 10, 1, "A", why), row("u", 11, 2, "B", why))

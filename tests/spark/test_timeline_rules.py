@@ -114,8 +114,7 @@ def test_a_table_that_was_deleted_or_restored_is_not_written_by_the_next_run(ben
 
 
 @pytest.mark.parametrize(
-    ("kind", "lost"),
-    [("cow", "gone"), ("mor", "empty"), pytest.param("cow", "backup", marks=pytest.mark.whole)],
+    ("kind", "lost"), [("cow", "gone"), ("mor", "empty"), pytest.param("cow", "backup", marks=pytest.mark.whole)]
 )
 def test_lost_properties_stop_a_table_until_they_are_restored(bench: Workbench, kind: str, lost: str) -> None:
     config = table(f"t_{kind}_{lost}", table_type=kind)

@@ -300,10 +300,7 @@ class Workbench:
     def new_run(self) -> None:
         """Forget what a run keeps in memory."""
         self.services = dataclasses.replace(
-            self.services,
-            tables=KnownTables(),
-            keys=KeyIndex(),
-            history=SchemaHistory(Objects(self.s3), self.silver),
+            self.services, tables=KnownTables(), keys=KeyIndex(), history=SchemaHistory(Objects(self.s3), self.silver)
         )
 
     def path(self, config: TableConfig) -> str:

@@ -20,6 +20,19 @@ from sluice_aws.errors import CatalogDenied, IcebergBehind
 DEMONSTRATION = CatalogRule(tables="{table}", views=None)  # names the tables as the published demonstration has them
 
 
+def synced(catalog):
+    """A table whose first commit, in one partition, is in the catalog."""
+    config = artists()
+    catalog.commit(config, 1, partitions=["nationality=German"])
+    catalog.sync.sync(config)
+    return config
+
+
+def of_columns(table, attribute="Type"):
+    """An attribute of each column of a table, a view or a partition, by the column's name."""
+    return {column["Name"]: column.get(attribute) for column in table["StorageDescriptor"]["Columns"]}
+
+
 def spark_fields(table):
     parameters = table["Parameters"]
     text = "".join(
@@ -44,33 +57,16 @@ def test_the_real_time_table_has_the_properties_that_hudis_own_sync_writes(catal
     expected = {"hoodie.query.as.ro.table": "false", "path": f"s3://{SILVER}/moma/artists", "serialization.format": "1"}
     assert storage["SerdeInfo"]["Parameters"] == expected
     assert {
-        name: parameters[name]
-        for name in (
-            "last_commit_time_sync",
-            "spark.sql.sources.provider",
-            "spark.sql.partitionProvider",
-            "spark.sql.sources.schema.numParts",
-            "spark.sql.sources.schema.numPartCols",
-            "spark.sql.sources.schema.partCol.0",
-        )
-    } == {
         "last_commit_time_sync": instant,
         "spark.sql.sources.provider": "hudi",
         "spark.sql.partitionProvider": "catalog",
         "spark.sql.sources.schema.numParts": "1",
         "spark.sql.sources.schema.numPartCols": "1",
         "spark.sql.sources.schema.partCol.0": "nationality",
-    }
+    }.items() <= parameters.items()
     fields = spark_fields(table)
-    assert list(fields)[:7] == [
-        "_hoodie_commit_time",
-        "_hoodie_commit_seqno",
-        "_hoodie_record_key",
-        "_hoodie_partition_path",
-        "_hoodie_file_name",
-        "artist_id",
-        "name",
-    ]
+    of_hudi = ("commit_time", "commit_seqno", "record_key", "partition_path", "file_name")
+    assert list(fields)[:7] == [*(f"_hoodie_{name}" for name in of_hudi), "artist_id", "name"]
     assert list(fields)[-1] == "nationality"
     assert fields["artist_id"] == ("integer", True)
     assert fields["__deleted"] == ("boolean", False)
@@ -112,10 +108,8 @@ def test_default_names_are_those_of_the_design(catalog):
 
 def test_a_view_shows_the_living_rows_and_the_sources_own_columns_in_trinos_types(catalog):
     config = artists(MOR)
-    micros, decimal = (
-        {"type": "long", "logicalType": "timestamp-micros"},
-        {"type": "fixed", "name": "d", "size": 5, "logicalType": "decimal", "precision": 10, "scale": 2},
-    )
+    micros = {"type": "long", "logicalType": "timestamp-micros"}
+    decimal = {"type": "fixed", "name": "d", "size": 5, "logicalType": "decimal", "precision": 10, "scale": 2}
     columns = [
         *ARTIST,
         ("born", {"type": "int", "logicalType": "date"}),
@@ -132,16 +126,9 @@ def test_a_view_shows_the_living_rows_and_the_sources_own_columns_in_trinos_type
     assert (view["TableType"], view["Parameters"]["presto_view"], view["ViewExpandedText"]) == expected
     document = decoded(view["ViewOriginalText"])
     assert {column["name"]: column["type"] for column in document["columns"]} == {
-        "artist_id": "integer",
-        "name": "varchar",
-        "nationality": "varchar",
-        "birth_year": "integer",
-        "born": "date",
-        "seen": "timestamp(3)",
-        "worth": "decimal(10,2)",
-        "tags": "array(varchar)",
-        "raw": "varbinary",
-        "odd": "real",
+        **{"artist_id": "integer", "name": "varchar", "nationality": "varchar", "birth_year": "integer"},
+        **{"born": "date", "seen": "timestamp(3)", "worth": "decimal(10,2)", "tags": "array(varchar)"},
+        **{"raw": "varbinary", "odd": "real"},
     }
     assert (document["catalog"], document["schema"]) == ("awsdatacatalog", "moma")
     assert document["originalSql"].endswith(
@@ -149,19 +136,17 @@ def test_a_view_shows_the_living_rows_and_the_sources_own_columns_in_trinos_type
         'NOT coalesce("__deleted", false)'
     )
     real_time = decoded(catalog.table("moma", "artists_rt")["ViewOriginalText"])
-    assert (
-        """date_add('millisecond', "seen" / 1000, TIMESTAMP '1970-01-01 00:00:00.000') AS "seen\""""
-        in real_time["originalSql"]
-    )
+    seen = """date_add('millisecond', "seen" / 1000, TIMESTAMP '1970-01-01 00:00:00.000') AS "seen\""""
+    assert seen in real_time["originalSql"]
     assert real_time["columns"] == document["columns"]
-    types = {
-        name: {
-            column["Name"]: column["Type"]
-            for column in catalog.table("moma", f"artists_all_{name}")["StorageDescriptor"]["Columns"]
-        }
-        for name in ("ro", "rt")
-    }
+    types = {name: of_columns(catalog.table("moma", f"artists_all_{name}")) for name in ("ro", "rt")}
     assert (types["ro"]["seen"], types["rt"]["seen"], types["ro"]["tags"]) == ("timestamp", "bigint", "array<string>")
+
+
+def added(catalog, table):
+    """The number of partitions that were sent for a table."""
+    sent = (sent for name, sent in catalog.sent if name == "BatchCreatePartition" and sent["TableName"] == table)
+    return len({tuple(partition["Values"]) for call in sent for partition in call["PartitionInputList"]})
 
 
 @pytest.mark.long
@@ -172,13 +157,7 @@ def test_two_thousand_partitions_take_thirty_calls_and_no_change_takes_two(catal
     catalog.glue.create_database(DatabaseInput={"Name": "moma"})
     catalog.counting()
     catalog.sync.sync(config)
-    added = {
-        tuple(one["Values"])
-        for name, sent in catalog.sent
-        if name == "BatchCreatePartition"
-        for one in sent["PartitionInputList"]
-    }
-    assert len(added) == 2000
+    assert added(catalog, "artists_all") == 2000
     first = catalog.counting()
     assert first["BatchCreatePartition"] == 20 and sum(first.values()) <= 30, first
     again = catalog.process()
@@ -196,16 +175,7 @@ def test_each_merge_on_read_table_takes_at_most_thirty_calls_and_no_change_two(c
     catalog.glue.create_database(DatabaseInput={"Name": "moma"})
     catalog.counting()
     catalog.sync.sync(config)
-    added = {
-        table: {
-            tuple(one["Values"])
-            for name, sent in catalog.sent
-            if name == "BatchCreatePartition" and sent["TableName"] == table
-            for one in sent["PartitionInputList"]
-        }
-        for table in ("artists_all_ro", "artists_all_rt")
-    }
-    assert [len(values) for values in added.values()] == [2000, 2000]
+    assert [added(catalog, f"artists_all_{name}") for name in ("ro", "rt")] == [2000, 2000]
     first = catalog.counting()
     assert first["BatchCreatePartition"] == 2 * 2000 / CREATE_BATCH, "Glue takes so many to a call"
     assert sum(first.values()) <= 53 and sum(first.values()) / 2 <= 30, first
@@ -216,9 +186,7 @@ def test_each_merge_on_read_table_takes_at_most_thirty_calls_and_no_change_two(c
 
 
 def test_a_commit_in_known_partitions_changes_what_was_synced_and_nothing_else(catalog):
-    config = artists()
-    catalog.commit(config, 1, partitions=["nationality=German"])
-    catalog.sync.sync(config)
+    config = synced(catalog)
     second = catalog.commit(config, 2, partitions=["nationality=German"])
     catalog.counting()
     plan = catalog.sync.sync(config)
@@ -233,13 +201,8 @@ def test_partitions_are_added_and_emptied_ones_dropped_by_what_commits_say(catal
     catalog.commit(config, 1, partitions=["nationality=German", "nationality=Dutch"])
     catalog.sync.sync(config)
     catalog.commit(config, 2, partitions=["nationality=C%2FD é"])
-    catalog.commit(
-        config,
-        3,
-        partitions=["nationality=German"],
-        operation="INSERT_OVERWRITE_TABLE",
-        replaced={"nationality=German": ["f"], "nationality=Dutch": ["f"], "nationality=C%2FD é": ["f"]},
-    )
+    replaced = {f"nationality={name}": ["f"] for name in ("German", "Dutch", "C%2FD é")}
+    catalog.commit(config, 3, partitions=["nationality=German"], operation="INSERT_OVERWRITE_TABLE", replaced=replaced)
     catalog.commit(config, 4, partitions=["nationality=__HIVE_DEFAULT_PARTITION__", "nationality=Dutch"])
     catalog.counting()
     catalog.sync.sync(config)
@@ -259,30 +222,19 @@ def test_a_sync_that_is_behind_the_active_timeline_lists_the_folders(catalog):
     catalog.archive(config, catalog.commit(config, 2, partitions=["nationality=Dutch"]))
     catalog.archive(config, first)
     catalog.commit(config, 3, partitions=["nationality=Danish"])
-    catalog.glue.batch_create_partition(
-        DatabaseName="moma",
-        TableName="artists_all",
-        PartitionInputList=[{"Values": ["Gone"], "StorageDescriptor": {"Location": "s3://x"}}],
-    )
+    gone = {"Values": ["Gone"], "StorageDescriptor": {"Location": "s3://x"}}
+    catalog.glue.batch_create_partition(DatabaseName="moma", TableName="artists_all", PartitionInputList=[gone])
     catalog.sync.sync(config)
     assert set(catalog.partitions("moma", "artists_all")) == {("German",), ("Dutch",), ("Danish",)}
 
 
 def test_a_partition_with_a_wrong_location_is_corrected_and_keeps_its_properties(catalog):
-    config = artists()
-    catalog.commit(config, 1, partitions=["nationality=German"])
-    catalog.sync.sync(config)
+    config = synced(catalog)
     (partition,) = catalog.glue.get_partitions(DatabaseName="moma", TableName="artists_all")["Partitions"]
-    elsewhere = {
-        "Values": ["German"],
-        "Parameters": {"mine": "1"},
-        "StorageDescriptor": {**partition["StorageDescriptor"], "Location": "s3://elsewhere"},
-    }
-    catalog.glue.batch_update_partition(
-        DatabaseName="moma",
-        TableName="artists_all",
-        Entries=[{"PartitionValueList": ["German"], "PartitionInput": elsewhere}],
-    )
+    stored = {**partition["StorageDescriptor"], "Location": "s3://elsewhere"}
+    elsewhere = {"Values": ["German"], "Parameters": {"mine": "1"}, "StorageDescriptor": stored}
+    entry = {"PartitionValueList": ["German"], "PartitionInput": elsewhere}
+    catalog.glue.batch_update_partition(DatabaseName="moma", TableName="artists_all", Entries=[entry])
     catalog.commit(config, 2, partitions=["nationality=German"])
     assert catalog.sync.sync(config).to_dict()["tables"][0]["partitions"]["corrected"] == 1
     (mended,) = catalog.glue.get_partitions(DatabaseName="moma", TableName="artists_all")["Partitions"]
@@ -290,42 +242,25 @@ def test_a_partition_with_a_wrong_location_is_corrected_and_keeps_its_properties
 
 
 def test_columns_are_added_and_widened_and_partitions_get_the_new_types(catalog):
-    config = artists()
-    catalog.commit(config, 1, partitions=["nationality=German"])
-    catalog.sync.sync(config)
+    config = synced(catalog)
     catalog.commit(config, 2, [("artist_id", "long"), *ARTIST[1:], ("died", "int")], ["nationality=Dutch"])
     plan = catalog.sync.sync(config)
     assert {"artist_id int becomes bigint", "adds died int"} <= set(plan.tables[0].change.described)
-    columns = {
-        column["Name"]: column["Type"]
-        for column in catalog.table("moma", "artists_all")["StorageDescriptor"]["Columns"]
-    }
+    columns = of_columns(catalog.table("moma", "artists_all"))
     assert (columns["artist_id"], columns["died"]) == ("bigint", "int")
     partitions = catalog.glue.get_partitions(DatabaseName="moma", TableName="artists_all")["Partitions"]
-    assert [
-        {column["Name"]: column["Type"] for column in one["StorageDescriptor"]["Columns"]}["artist_id"]
-        for one in partitions
-    ] == ["bigint"] * 2
-    assert {
-        column["name"]: column["type"]
-        for column in decoded(catalog.table("moma", "artists")["ViewOriginalText"])["columns"]
-    }["artist_id"] == "bigint"
+    assert [of_columns(partition)["artist_id"] for partition in partitions] == ["bigint"] * 2
+    shown = decoded(catalog.table("moma", "artists")["ViewOriginalText"])["columns"]
+    assert {"name": "artist_id", "type": "bigint"} in shown
     assert catalog.process().sync(config).nothing
 
 
 def test_a_users_properties_comments_columns_and_description_survive_every_change(catalog):
     config = artists()
-    catalog.commit(
-        config,
-        1,
-        partitions=["nationality=German"],
-        docs={"name": "as the source has it\nin two lines", "birth_year": "y" * 300},
-    )
+    docs = {"name": "as the source has it\nin two lines", "birth_year": "y" * 300}
+    catalog.commit(config, 1, partitions=["nationality=German"], docs=docs)
     catalog.sync.sync(config)
-    comments = {
-        column["Name"]: column.get("Comment")
-        for column in catalog.table("moma", "artists_all")["StorageDescriptor"]["Columns"]
-    }
+    comments = of_columns(catalog.table("moma", "artists_all"), "Comment")
     expected = ("as the source has it in two lines", 255, "Whether the source deleted the row")
     assert (comments["name"], len(comments["birth_year"]), comments["__deleted"]) == expected
     catalog.edit(
@@ -346,18 +281,12 @@ def test_a_users_properties_comments_columns_and_description_survive_every_chang
     catalog.commit(config, 2, [*ARTIST, ("died", "int")], ["nationality=German"], docs={"name": "another"})
     catalog.sync.sync(config)
     table, view = catalog.table("moma", "artists_all"), catalog.table("moma", "artists")
-    columns = {column["Name"]: column for column in table["StorageDescriptor"]["Columns"]}
-    assert (columns["name"]["Comment"], columns["mine"]["Type"], columns["died"]["Type"], table["Description"]) == (
-        "The name",
-        "int",
-        "int",
-        "Our artists",
-    )
+    types = of_columns(table)
+    assert (types["mine"], types["died"], table["Description"]) == ("int", "int", "Our artists")
+    assert of_columns(table, "Comment")["name"] == "The name"
     assert {"owner_team": "art", "hudi.metadata-listing-enabled": "FALSE"}.items() <= table["Parameters"].items()
     assert (view["Description"], view["Parameters"]["comment"]) == ("Ask us", "Living artists")
-    assert {column["Name"]: column.get("Comment") for column in view["StorageDescriptor"]["Columns"]}[
-        "name"
-    ] == "As painted"
+    assert of_columns(view, "Comment")["name"] == "As painted"
     catalog.counting()
     assert catalog.process().sync(config).nothing
     assert not {"UpdateTable", "CreateTable"} & set(catalog.counting())
@@ -388,10 +317,7 @@ def test_the_sources_comments_are_synced_with_the_columns_and_read_once(catalog)
     catalog.commit(config, 1, partitions=["nationality=German"])
     catalog.sync.sync(config)
     for name in ("artists_all", "artists"):
-        comments = {
-            column["Name"]: column.get("Comment")
-            for column in catalog.table("moma", name)["StorageDescriptor"]["Columns"]
-        }
+        comments = of_columns(catalog.table("moma", name), "Comment")
         assert (comments["artist_id"], comments["name"], comments["birth_year"]) == ("Who it is", "As signed", None)
     catalog.commit(config, 2, partitions=["nationality=German"])
     catalog.counting()
@@ -400,9 +326,7 @@ def test_the_sources_comments_are_synced_with_the_columns_and_read_once(catalog)
 
 
 def test_manual_changes_of_synced_properties_are_reverted(catalog):
-    config = artists()
-    catalog.commit(config, 1, partitions=["nationality=German"])
-    catalog.sync.sync(config)
+    config = synced(catalog)
     catalog.edit(
         "moma",
         "artists_all",
@@ -515,12 +439,9 @@ def test_a_plan_lists_every_change_and_makes_none(catalog):
     config = artists()
     catalog.commit(config, 1, partitions=["nationality=German"])
     described = catalog.sync.plan(config).to_dict()
-    assert (
-        described["changed"],
-        described["creates_database"],
-        [table["does"] for table in described["tables"]],
-        [view["name"] for view in described["views"]],
-    ) == (True, True, ["create"], ["artists"])
+    assert described["changed"] and described["creates_database"]
+    assert [table["does"] for table in described["tables"]] == ["create"]
+    assert [view["name"] for view in described["views"]] == ["artists"]
     expected = {"added": 1, "dropped": 0, "corrected": 0, "first": ["+ nationality=German"]}
     assert described["tables"][0]["partitions"] == expected
     assert catalog.glue.get_databases()["DatabaseList"] == []
@@ -566,20 +487,13 @@ def test_a_denied_call_is_reported_with_the_next_step(catalog, monkeypatch):
 
     def denied(**_):
         raise ClientError(
-            {
-                "Error": {
-                    "Code": "AccessDeniedException",
-                    "Message": "Insufficient Lake Formation permission(s): Required Create Table on moma",
-                }
-            },
+            {"Error": {"Code": "AccessDeniedException", "Message": "Insufficient Lake Formation permissions"}},
             "CreateTable",
         )
 
     monkeypatch.setattr(catalog.glue, "create_table", denied)
-    with pytest.raises(
-        CatalogDenied,
-        match=r"artists_all can't be written to the catalog: Insufficient Lake Formation .*docs/catalog.md",
-    ):
+    said = "artists_all can't be written to the catalog: Insufficient Lake Formation .*docs/catalog.md"
+    with pytest.raises(CatalogDenied, match=said):
         catalog.sync.sync(artists())
 
 

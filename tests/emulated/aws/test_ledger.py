@@ -80,28 +80,18 @@ def an_object(n=0, table="shop.orders", state=items.PENDING, version=None, **mor
     return AdmittedObject(identity, state, NOW + n, noticed_at=NOW, via="s3", **named)
 
 
+def a_table(name="shop.orders", **more):
+    return TableConfig(name, *name.split("."), **{"topic": name, "record_key": ("id",), **more})
+
+
 def a_manifest(admitted, run="run-1", created_at=NOW):
     parts = {}
+    names = ("size", "schema", "format", "topic", "kafka_partition", "offset", "admitted_at")
     for one in admitted:
-        listed = ManifestObject(
-            one.id.bucket,
-            one.id.key,
-            one.id.version,
-            one.size,
-            one.schema,
-            one.format,
-            one.topic,
-            one.kafka_partition,
-            one.offset,
-            one.admitted_at,
-        )
+        facts = {name: getattr(one, name) for name in names}
+        listed = ManifestObject(one.id.bucket, one.id.key, one.id.version, **facts)
         parts.setdefault(one.table, []).append(listed)
-    tables = {
-        table: TablePart(
-            TableConfig(table, *table.split("."), topic=table, record_key=("id",)).to_dict(), tuple(listed)
-        )
-        for table, listed in parts.items()
-    }
+    tables = {table: TablePart(a_table(table).to_dict(), tuple(listed)) for table, listed in parts.items()}
     return open_manifest(LANE, run, created_at, "c1", tables)
 
 
@@ -137,12 +127,27 @@ def committed(manifest, table="shop.orders", **more):
     )
 
 
+def taken_over(ledger):
+    """The job run of run-1 is found dead, and run-2 holds the lane."""
+    ledger.lanes.lapse(LANE, "run-1", NOW, job_run_id="job-1")
+    assert ledger.lanes.request_start(LANE, "run-2", NOW + 60_000)
+    assert ledger.lanes.hold(LANE, "run-2", "job-2", 1, NOW)
+
+
+def settle(ledger, outcome, objects, run="run-1"):
+    return ledger.batches.settle(LANE, outcome.batch, outcome, [one.id for one in objects], run, NOW)
+
+
 def settle_all(ledger, manifest, run="run-1"):
     for table, part in manifest.tables.items():
-        ledger.batches.settle(
-            LANE, manifest.batch, committed(manifest, table), [one.id for one in part.objects], run, NOW
-        )
+        settle(ledger, committed(manifest, table), part.objects, run)
     return ledger.batches.close(LANE, manifest.batch, run, NOW + 6)
+
+
+def unparked(ledger, generation):
+    """What a push of this generation frees."""
+    rule = TableRule("shop.orders", ("id",), topic="shop.orders", lane=LANE, generation=generation)
+    return unpark(ledger, Configuration((rule,)), lambda: NOW + 9)
 
 
 class TestAdmission:
@@ -232,7 +237,7 @@ class TestAdmission:
         outcome = committed(
             manifest, parked=(ObjectError(two.id.hash, LOG_RESTARTED, "fell"),), parked_generation=3, watch=watch
         )
-        assert ledger.batches.settle(LANE, manifest.batch, outcome, [one.id, two.id], "run-1", NOW)
+        assert settle(ledger, outcome, [one, two])
         ledger.batches.close(LANE, manifest.batch, "run-1", NOW + 6)
         record = ledger.objects.get([two.id])[two.id]
         expected = ("parked", LOG_RESTARTED, "fell", 3)
@@ -240,10 +245,7 @@ class TestAdmission:
         state = ledger.tables.get("shop.orders")
         assert state.watch == watch and (state.totals["objects"], state.totals.get("objects_quarantined", 0)) == (1, 0)
         for generation, moved in ((3, 0), (4, 1), (4, 0)):
-            configuration = Configuration(
-                (TableRule("shop.orders", ("id",), topic="shop.orders", lane=LANE, generation=generation),)
-            )
-            assert unpark(ledger, configuration, lambda: NOW + 9) == Unparked(moved, frozenset({LANE} if moved else ()))
+            assert unparked(ledger, generation) == Unparked(moved, frozenset({LANE} if moved else ()))
         (waiting,) = ledger.pending.oldest(LANE, 10)
         freed = ledger.objects.get([two.id])[two.id]
         assert (waiting.id, waiting.attempt) == (two.id, 1)
@@ -256,38 +258,28 @@ class TestAdmission:
     )
     def test_a_parked_object_is_freed_once_its_log_is_one_of_several(self, ledger, watched, partition, offsets):
         mark = {"generation": 3, "offset": 7, "kind": "postgres", "highest": "0003.1.1"}
-        configuration = Configuration(
-            (TableRule("shop.orders", ("id",), topic="shop.orders", lane=LANE, generation=3),)
-        )
         objects = [an_object(n, kafka_partition=partition, offset=offset) for n, offset in enumerate(offsets)]
         manifest = claimed(ledger, objects)
         parked = {"parked": (ObjectError(objects[1].id.hash, LOG_RESTARTED, "fell"),), "parked_generation": 3}
         outcome = committed(manifest, **parked, watch={"marks": {watched: {**mark, "restarted_at": 5}}})
-        assert ledger.batches.settle(LANE, manifest.batch, outcome, [one.id for one in objects], "run-1", NOW)
+        assert settle(ledger, outcome, objects)
         ledger.batches.close(LANE, manifest.batch, "run-1", NOW + 6)
-        assert unpark(ledger, configuration, lambda: NOW + 9) == Unparked(0, frozenset())
+        assert unparked(ledger, 3) == Unparked(0, frozenset())
         third = claimed(ledger, [an_object(2)])
         outcome = committed(third, watch={"marks": {watched: {**mark, "several": True}}})
-        assert ledger.batches.settle(LANE, third.batch, outcome, [an_object(2).id], "run-1", NOW)
-        assert unpark(ledger, configuration, lambda: NOW + 9) == Unparked(1, frozenset({LANE}))
+        assert settle(ledger, outcome, [an_object(2)])
+        assert unparked(ledger, 3) == Unparked(1, frozenset({LANE}))
         assert [item.id for item in ledger.pending.oldest(LANE, 10)] == [objects[1].id]
 
     def test_a_deleted_object_of_a_restarted_log_is_quarantined_outside_any_batch(self, ledger):
         one, two = an_object(0), an_object(1)
         manifest = claimed(ledger, [one, two])
-        assert ledger.batches.settle(
-            LANE,
-            manifest.batch,
-            committed(manifest, parked=(ObjectError(two.id.hash, LOG_RESTARTED, "fell"),), parked_generation=3),
-            [one.id, two.id],
-            "run-1",
-            NOW,
-        )
+        parked = {"parked": (ObjectError(two.id.hash, LOG_RESTARTED, "fell"),), "parked_generation": 3}
+        assert settle(ledger, committed(manifest, **parked), [one, two])
         record = ledger.objects.get([two.id])[two.id]
         assert ledger.objects.quarantine_parked(record, "lost_before_read", "gone", NOW + 7)
         assert not ledger.objects.quarantine_parked(record, "lost_before_read", "gone", NOW + 8)
-        raised = Configuration((TableRule("shop.orders", ("id",), topic="shop.orders", lane=LANE, generation=4),))
-        assert unpark(ledger, raised, lambda: NOW + 9) == Unparked(0, frozenset())
+        assert unparked(ledger, 4) == Unparked(0, frozenset())
         entry = ledger.objects.get([two.id])[two.id]
         expected = ("quarantined", "lost_before_read", None, None)
         assert (entry.state, entry.code, entry.batch, entry.parked_generation) == expected
@@ -298,7 +290,7 @@ class TestAdmission:
     def test_an_unparked_object_waits_under_the_table_that_takes_it_now(self, ledger):
         ledger.objects.admit(an_object(state=items.PARKED, table="shop.orders", reason="no rule"))
         (record,) = ledger.objects.in_state("parked")
-        config = TableConfig("shop.sold", "shop", "sold", topic="shop.orders", record_key=("id",), lane="big")
+        config = a_table("shop.sold", topic="shop.orders", lane="big")
         assert ledger.objects.unpark(record, config, NOW + 9)
         assert not ledger.objects.unpark(record, config, NOW + 9)
         assert [one.table for one in ledger.pending.oldest("big", 10)] == ["shop.sold"]
@@ -425,9 +417,7 @@ class TestLane:
         stop = threading.Event()
 
         def pour():
-            while not stop.wait(
-                0.001
-            ):  # the client's lock lets nobody in who is not waiting for it at the right moment
+            while not stop.wait(0.001):  # the client's lock lets only those in who wait for it at the right moment
                 ledger.lanes.wake(LANE)
 
         with ThreadPoolExecutor(1) as threads:
@@ -471,6 +461,18 @@ def cut_after_the_first_transaction(client):
         return transact(**arguments)
 
     client.__dict__["transact_write_items"] = cut
+
+
+def opening_cut(ledger, client):
+    """Objects of so many tables that a batch of them is opened by several transactions, of which one took effect."""
+    admitted = [an_object(n, f"shop.t{n}") for n in range(120)]
+    for one in admitted:
+        ledger.objects.admit(one)
+    held(ledger)
+    cut_after_the_first_transaction(client)
+    with pytest.raises(ConnectionError):
+        opened(ledger, a_manifest(admitted))
+    return admitted
 
 
 class TestClaiming:
@@ -520,7 +522,7 @@ class TestClaiming:
         held(ledger)
         manifest = a_manifest([gone, stays])
         assert opened(ledger, manifest)
-        other = TableConfig(table, *table.split("."), topic="shop.orders", record_key=("id",), lane="side")
+        other = a_table(table, topic="shop.orders", lane="side")
         gone_before = ledger.objects.get([gone.id])[gone.id]
         assert ledger.objects.reroute(gone_before, other, NOW)
         assert ledger.batches.claim(manifest) == [stays.id]
@@ -560,31 +562,17 @@ class TestClaiming:
         assert len(ledger.batches.unsettled(LANE)[0].tables) == 150
 
     def test_a_batch_whose_opening_was_cut_is_opened_by_the_next_run(self, ledger, client):
-        admitted = [an_object(n, f"shop.t{n}") for n in range(120)]
-        for one in admitted:
-            ledger.objects.admit(one)
-        held(ledger)
-        cut_after_the_first_transaction(client)
-        with pytest.raises(ConnectionError):
-            opened(ledger, a_manifest(admitted))
+        admitted = opening_cut(ledger, client)
         assert ledger.batches.unsettled(LANE) == []
-        ledger.lanes.lapse(LANE, "run-1", NOW, job_run_id="job-1")
-        assert ledger.lanes.request_start(LANE, "run-2", NOW + 60_000)
-        assert ledger.lanes.hold(LANE, "run-2", "job-2", 1, NOW)
+        taken_over(ledger)
         manifest = a_manifest(admitted, "run-2")
         assert opened(ledger, manifest, "run-2", "job-2")
         assert {part["run"] for part in ledger.batches.parts(manifest.batch).values()} == {"run-2"}
         assert len(ledger.batches.claim(manifest)) == 120
 
     def test_a_part_of_a_cut_opening_does_not_keep_its_batch_open(self, ledger, client):
-        admitted = [an_object(n, f"shop.t{n}") for n in range(120)]
-        for one in admitted:
-            ledger.objects.admit(one)
-        held(ledger)
-        cut_after_the_first_transaction(client)
-        with pytest.raises(ConnectionError):
-            opened(ledger, a_manifest(admitted))
-        another = TableConfig("shop.another", "shop", "another", topic="shop.t0", record_key=("id",))
+        admitted = opening_cut(ledger, client)
+        another = a_table("shop.another", topic="shop.t0")
         moved = ledger.objects.get([admitted[0].id])[admitted[0].id]
         assert ledger.objects.reroute(moved, another, NOW)
         manifest = a_manifest([replace(admitted[0], table="shop.another"), *admitted[1:]])
@@ -595,9 +583,7 @@ class TestClaiming:
     def test_no_part_is_put_again_beside_a_batch_of_another_run(self, ledger):
         admitted = [an_object(n, f"shop.t{n}") for n in range(120)]
         manifest = claimed(ledger, admitted)
-        ledger.lanes.lapse(LANE, "run-1", NOW, job_run_id="job-1")
-        ledger.lanes.request_start(LANE, "run-2", NOW + 60_000)
-        ledger.lanes.hold(LANE, "run-2", "job-2", 1, NOW)
+        taken_over(ledger)
         with pytest.raises(BatchTaken) as raised:
             opened(ledger, manifest, "run-2", "job-2")
         assert raised.value.facts == {"batch": manifest.batch, "state": "claimed", "run": "run-1"}
@@ -611,7 +597,7 @@ class TestClaiming:
         assert opened(ledger, before)
         assert ledger.batches.return_to_pending(before.batch, "shop.orders", [], LANE, "run-1", "job-1") == []
         assert ledger.batches.close(LANE, before.batch, "run-1", NOW)
-        people = TableConfig("shop.people", "shop", "people", topic="shop.orders", record_key=("id",))
+        people = a_table("shop.people", topic="shop.orders")
         assert ledger.objects.reroute(ledger.objects.get([one.id])[one.id], people, NOW)
         after = a_manifest([replace(one, table="shop.people")])
         assert after.batch == before.batch
@@ -622,9 +608,7 @@ class TestSettling:
     def test_settling_a_part_commits_its_objects_and_updates_the_table(self, ledger):
         admitted = [an_object(n) for n in range(3)]
         manifest = claimed(ledger, admitted)
-        assert ledger.batches.settle(
-            LANE, manifest.batch, committed(manifest), [one.id for one in admitted], "run-1", NOW
-        )
+        assert settle(ledger, committed(manifest), admitted)
         assert {record.state for record in ledger.objects.get(one.id for one in admitted).values()} == {"committed"}
         state = ledger.tables.get("shop.orders")
         expected = (NOW + 5, "20260101000000000", NOW + 5, manifest.batch)
@@ -635,14 +619,8 @@ class TestSettling:
     def test_settling_again_changes_and_counts_nothing(self, ledger):
         admitted = [an_object(n) for n in range(3)]
         manifest = claimed(ledger, admitted)
-        ids = [one.id for one in admitted]
         with ThreadPoolExecutor(4) as threads:
-            answers = list(
-                threads.map(
-                    lambda _: ledger.batches.settle(LANE, manifest.batch, committed(manifest), ids, "run-1", NOW),
-                    range(4),
-                )
-            )
+            answers = list(threads.map(lambda _: settle(ledger, committed(manifest), admitted), range(4)))
         assert sorted(answers) == [False, False, False, True]
         assert ledger.tables.get("shop.orders").totals["objects"] == 3
 
@@ -650,15 +628,13 @@ class TestSettling:
         admitted = [an_object(n) for n in range(3)]
         manifest = claimed(ledger, admitted)
         set_fields(ledger, items.object_key(admitted[0].id), state="committed")
-        assert ledger.batches.settle(
-            LANE, manifest.batch, committed(manifest), [one.id for one in admitted], "run-2", NOW
-        )
+        assert settle(ledger, committed(manifest), admitted, "run-2")
 
     def test_one_bad_object_is_quarantined_and_the_others_commit(self, ledger):
         admitted = [an_object(n) for n in range(3)]
         manifest = claimed(ledger, admitted)
         outcome = committed(manifest, quarantined=(ObjectError(admitted[1].id.hash, "corrupt", "a block ends early"),))
-        ledger.batches.settle(LANE, manifest.batch, outcome, [one.id for one in admitted], "run-1", NOW)
+        settle(ledger, outcome, admitted)
         (bad,) = ledger.objects.in_state("quarantined")
         expected = (admitted[1].id, "corrupt", "a block ends early", manifest.batch)
         assert (bad.id, bad.code, bad.reason, bad.batch) == expected
@@ -667,7 +643,7 @@ class TestSettling:
     def test_a_part_quarantined_whole_leaves_the_tables_pace_alone(self, ledger):
         manifest = claimed(ledger, [an_object()])
         outcome = Outcome(manifest.batch, "shop.orders", QUARANTINED, committed_at=NOW, reason="no common type")
-        ledger.batches.settle(LANE, manifest.batch, outcome, [an_object().id], "run-1", NOW)
+        settle(ledger, outcome, [an_object()])
         state = ledger.tables.get("shop.orders")
         assert (state.last_commit_at, state.last_error) == (None, None), (
             "its objects are in quarantine, with the reason"
@@ -678,9 +654,7 @@ class TestSettling:
         manifest = claimed(ledger, [an_object(0)])
         ledger.objects.admit(an_object(1))
         with pytest.raises(ForeignObjects):
-            ledger.batches.settle(
-                LANE, manifest.batch, committed(manifest), [an_object(0).id, an_object(1).id], "run-1", NOW
-            )
+            settle(ledger, committed(manifest), [an_object(0), an_object(1)])
 
     def test_a_batch_closes_behind_its_last_part_and_its_pointer_goes(self, ledger):
         manifest = claimed(ledger, [an_object(0, "shop.a"), an_object(1, "shop.b")])
@@ -696,9 +670,7 @@ class TestSettling:
         admitted = [an_object(n) for n in range(60)]
         manifest = claimed(ledger, admitted)
         ids = [one.id for one in admitted]
-        ledger.lanes.lapse(LANE, "run-1", NOW, job_run_id="job-1")
-        assert ledger.lanes.request_start(LANE, "run-2", NOW + 60_000)
-        assert ledger.lanes.hold(LANE, "run-2", "job-2", 1, NOW)
+        taken_over(ledger)
         assert ledger.batches.return_to_pending(manifest.batch, "shop.orders", ids, LANE, "run-1", "job-1") is None
         assert {record.state for record in ledger.objects.get(ids).values()} == {"claimed"}
         assert ledger.batches.parts(manifest.batch)["shop.orders"]["state"] == "claimed"
@@ -759,7 +731,7 @@ class TestTables:
         assert ledger.tables.get("shop.orders").pinned == kept
 
     def test_a_history_that_begins_later_is_pinned_beside_settings_that_are_unset(self, ledger):
-        config = TableConfig("shop.orders", "shop", "orders", topic="t", record_key=("id",))
+        config = a_table(topic="t")
         begun = replace(config, history=True)
         assert ledger.tables.pin("shop.orders", config.pinned) and ledger.tables.pin("shop.orders", begun.pinned)
         assert ledger.tables.get("shop.orders").pinned == begun.pinned
@@ -774,12 +746,8 @@ class TestHistory:
         assert (part.message_id, part.reason, len(part.excerpt)) == ("m1", "unknown", 1000)
 
     def test_counters_add_up_and_checkpoints_come_back(self, ledger):
-        assert [
-            ledger.history.count("ignored"),
-            ledger.history.count("ignored", 4),
-            ledger.history.counter("ignored"),
-            ledger.history.counter("none"),
-        ] == [1, 5, 5, 0]
+        assert (ledger.history.count("ignored"), ledger.history.count("ignored", 4)) == (1, 5)
+        assert (ledger.history.counter("ignored"), ledger.history.counter("none")) == (5, 0)
         assert ledger.history.checkpoint() is None
         ledger.history.put_checkpoint({"bucket": "bronze", "key": "a b"}, NOW)
         assert ledger.history.checkpoint() == {"bucket": "bronze", "key": "a b"}

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
 from emulation.ledger_table_schema import create_ledger_table
-from emulation.stack import describe
 
 from sluice.batch.manifest import Manifest, TablePart
 from sluice.batch.outcome import ObjectError, Outcome, RowErrorCount
@@ -15,21 +14,14 @@ from sluice.config.rules.table_rule import TableRule
 from sluice.ledger.recovery import Recovery
 from sluice.silver_keys import manifest_key
 from sluice_aws.ledger.ledger import Ledger
-from sluice_cli.main import run
 
 TABLES = ("shop.orders", "shop.customers", "shop.lines")
 # What only notices and people knew; and the generation that a part was claimed under which returned: the manifest of
 # the batch that merged it has it.
-UNKNOWN = {
-    "noticed_at": None,
-    "via": None,
-    "sequencer": None,
-    "etag": None,
-    "unparked_at": None,
-    "replayed_at": None,
-    "listed_at": None,
-    "generation": None,
-}
+UNKNOWN = dict.fromkeys("noticed_at via sequencer etag unparked_at replayed_at listed_at generation".split())
+RULE = TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=0, generation=1)
+MISSING = {"missing": 2, "older": 0, "right": 0, "unknown": 1, "raced": 0}
+MOVED_TO = "_sluice/replaced/crm.other/0000000000020/"
 
 
 @pytest.fixture
@@ -37,19 +29,16 @@ def simulated():
     with emulated_dynamodb() as client:
         create_ledger_table(client, "other")
         create_ledger_table(client, "third")
-        yield SimulatedLane(
-            client,
-            configuration(
-                linger_s=2,
-                rules=[TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=0, generation=1)],
-            ),
-        )
+        yield SimulatedLane(client, configuration(linger_s=2, rules=[RULE]))
+
+
+def manifests(simulated):
+    return [Manifest.from_json(text) for key, text in simulated.documents.stored.items() if "/manifests/" in key]
 
 
 def recovery(simulated, rebuilt=None):
     recovered = Recovery(rebuilt or {})
-    for text in (text for key, text in simulated.documents.stored.items() if "/manifests/" in key):
-        manifest = Manifest.from_json(text)
+    for manifest in manifests(simulated):
         outcomes = {table: simulated.documents.outcome(manifest.batch, table) for table in manifest.tables}
         recovered.add(manifest, {table: outcome for table, outcome in outcomes.items() if outcome is not None})
     return recovered
@@ -151,16 +140,10 @@ def test_rows_and_objects_that_were_set_aside_or_parked_are_so_again():
         simulated = SimulatedLane(client, configuration())
         listing = simulated.put(n=3)
         simulated.run()
-        (text,) = (text for key, text in simulated.documents.stored.items() if "/manifests/" in key)
-        manifest = Manifest.from_json(text)
+        (manifest,) = manifests(simulated)
         rows, parked, plain = listing
-        outcome = Outcome(
-            manifest.batch,
-            "shop.orders",
-            "committed",
-            5,
-            instant="1",
-            counts={"objects": 3},
+        outcome = replace(
+            simulated.documents.outcome(manifest.batch, "shop.orders"),
             parked=(ObjectError(parked.hash, LOG_RESTARTED, "fell"),),
             parked_generation=0,
             quarantined_rows=(RowErrorCount(rows.hash, 2, {"null_record_key": 2}),),
@@ -168,12 +151,7 @@ def test_rows_and_objects_that_were_set_aside_or_parked_are_so_again():
         recovered.add(manifest, {"shop.orders": outcome})
         create_ledger_table(client, "other")
         ledger = Ledger(client, "other", threads=1)
-        assert (
-            ledger.recovery.restore_objects(
-                [recovered.settled(identity) for identity in listing], {plain: "etag"}
-            ).added
-            == 3
-        )
+        assert ledger.recovery.restore_objects(list(map(recovered.settled, listing)), {plain: "etag"}).added == 3
         got = ledger.objects.get(listing)
         expected = ("committed", 2, {"null_record_key": 2})
         assert (got[rows].state, got[rows].quarantined_rows, got[rows].row_codes) == expected
@@ -192,9 +170,8 @@ def test_objects_merged_before_a_rebuild_are_merged_again_under_their_generation
     simulated.run()
     ledger = Ledger(simulated._client, "other", threads=1)
     recover(simulated, ledger, before + after, rebuilt={"shop.orders": rebuilt})
-    assert {item.id: (item.attempt, item.generation) for item in ledger.pending.oldest(LANE, 10)} == dict.fromkeys(
-        before, (1, 1)
-    )
+    waiting = {item.id: (item.attempt, item.generation) for item in ledger.pending.oldest(LANE, 10)}
+    assert waiting == dict.fromkeys(before, (1, 1))
     assert ledger.objects.get(after)[after[0]].state == "committed"
 
 
@@ -207,14 +184,9 @@ def test_an_object_that_its_batch_may_not_have_merged_is_merged_again(simulated)
     # One of the two was gone elsewhere between plan and claim.
     simulated.documents.put_outcome(replace(outcome, counts={"objects": 1}))
     elsewhere = Manifest.from_json(text.replace(manifest.batch, "b-later"))
-    elsewhere = replace(
-        elsewhere,
-        tables={
-            "shop.orders": replace(
-                elsewhere.tables["shop.orders"], objects=tuple(item for item in elsewhere.objects if item.id in left)
-            )
-        },
-    )
+    objects = tuple(item for item in elsewhere.objects if item.id in left)
+    part = replace(elsewhere.tables["shop.orders"], objects=objects)
+    elsewhere = replace(elsewhere, tables={"shop.orders": part})
     ledger = Ledger(simulated._client, "other", threads=1)
     assert recover(simulated, ledger, taken + left).added == 2 and key == manifest_key(LANE, manifest.batch)
     assert {item.id for item in ledger.pending.oldest(LANE, 10)} == set(taken + left)
@@ -228,46 +200,31 @@ def test_an_object_that_its_batch_may_not_have_merged_is_merged_again(simulated)
     assert [third[identity].state for identity in taken + left] == expected
 
 
-def test_the_command_refills_an_empty_ledger_and_refuses_while_a_lane_may_run(stack, invoked, tmp_path, capsys):
+def test_the_command_refills_an_empty_ledger_and_refuses_while_a_lane_may_run(stack, invoked, tmp_path, sluice):
     (tmp_path / "tables.yaml").write_text("tables: [{topic: crm.public.user, table: crm.user, record_key: id}]")
-    assert run(["config", "push", str(tmp_path / "tables.yaml")]) == 0
+    sluice("config push", str(tmp_path / "tables.yaml"))
     merged, fresh, again = stack.write("merged"), stack.write("fresh"), stack.write("again")
     batch(stack, "b-1", "crm.user", (merged,), at=10)
     batch(stack, "b-2", "crm.other", (again,), at=10)
-    stack.s3.put_object(
-        Bucket="s-silver", Key="crm/user/.hoodie/hoodie.properties", Body=b"sluice.purged_below=0002.7\n"
-    )
-    stack.s3.put_object(
-        Bucket="s-silver",
-        Key="_sluice/replaced/crm.other/0000000000020/rebuild.json",
-        Body=json.dumps(
-            {
-                "at": 20,
-                "lane": "main",
-                "to": "_sluice/replaced/crm.other/0000000000020/",
-                "topic": "t",
-                "table": "crm.other",
-                "gone": [],
-            }
-        ).encode(),
-    )
-    capsys.readouterr()
-    assert run(["rebuild", "ledger", "--dry-run", "--json"]) == 0
-    document = describe(capsys)
+    begun = {"at": 20, "lane": "main", "to": MOVED_TO, "topic": "t", "table": "crm.other", "gone": []}
+    for key, text in (
+        ("crm/user/.hoodie/hoodie.properties", "sluice.purged_below=0002.7\n"),
+        (f"{MOVED_TO}rebuild.json", json.dumps(begun)),
+    ):
+        stack.s3.put_object(Bucket="s-silver", Key=key, Body=text.encode())
+    document = sluice.json("rebuild ledger --dry-run")
     assert document == {
         "changed": False,
-        "objects": {"missing": 2, "older": 0, "right": 0, "unknown": 1, "raced": 0},
+        "objects": MISSING,
         "tables": ["crm.user"],
         "rebuilds_unfinished": ["crm.other"],
         "lanes_that_may_run": ["main"],
         "skipped_documents": [],
     }
-    assert run(["rebuild", "ledger", "--yes"]) == 1
-    assert "sluice pause main" in capsys.readouterr().err and stack.ledger.objects.get([merged]) == {}
-    assert run(["pause", "main"]) == 0
-    capsys.readouterr()
-    assert run(["rebuild", "ledger", "--yes", "--json"]) == 0
-    assert describe(capsys)["objects"] == {"missing": 2, "older": 0, "right": 0, "unknown": 1, "raced": 0}
+    assert "sluice pause main" in sluice("rebuild ledger --yes", code=1).err
+    assert stack.ledger.objects.get([merged]) == {}
+    sluice("pause main")
+    assert sluice.json("rebuild ledger --yes")["objects"] == MISSING
     records = stack.ledger.objects.get([merged, fresh, again])
     assert {identity.key: (record.state, record.batch, bool(record.etag)) for identity, record in records.items()} == {
         "merged": ("committed", "b-1", True),
@@ -277,7 +234,7 @@ def test_the_command_refills_an_empty_ledger_and_refuses_while_a_lane_may_run(st
     expected = ("b-1", {"objects": 1, "commits": 1, "uncounted_commits": 1}, {"2": "0002.7"}, ["id"])
     assert (user.last_batch, user.totals, user.purge_floors, user.pinned["record_key"]) == expected
     # Half moved: nothing claims it before it was finished.
-    assert other.rebuild["to"] == "_sluice/replaced/crm.other/0000000000020/"
+    assert other.rebuild["to"] == MOVED_TO
 
 
 def batch(stack, name, table, objects, *, at):

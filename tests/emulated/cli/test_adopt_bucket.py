@@ -4,28 +4,25 @@ import json
 
 import pytest
 from botocore.exceptions import ClientError
-from emulation.stack import SHARED, cloudformation, describe
+from emulation.stack import SHARED, cloudformation
 
-from sluice_cli.main import run
 from sluice_cli.ops import adopt_bucket, checks
 from sluice_cli.ops.adopt_bucket import region_of
 
 TOPIC = {"Id": "t", "TopicArn": "arn:aws:sns:eu-central-1:123456789012:t", "Events": ["s3:ObjectRemoved:*"]}
 
 
-def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, capsys):
+def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, sluice):
     queue = SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"]
     cloudformation().outputs = {**cloudformation().outputs, "QueueUrl": queue}
     cloudformation().parameters = {"BronzeBucketName": "s-bronze"}
     stack.s3.put_bucket_notification_configuration(
         Bucket="s-bronze", NotificationConfiguration={"TopicConfigurations": [TOPIC]}, SkipDestinationValidation=True
     )
-    assert run(["ops", "adopt-bucket", "--via", "queue", "--dry-run"]) == 0
-    planned = json.loads(capsys.readouterr().out)["configuration"]
+    planned = json.loads(sluice("ops adopt-bucket --via queue --dry-run").out)["configuration"]
     assert "QueueConfigurations" not in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
     assert [one["TopicArn"] for one in planned["TopicConfigurations"]] == ["arn:aws:sns:eu-central-1:123456789012:t"]
-    assert run(["ops", "adopt-bucket", "--json"]) == 0
-    assert describe(capsys)["changed"]
+    assert sluice.json("ops adopt-bucket")["changed"]
     configuration = stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
     assert "EventBridgeConfiguration" in configuration
     assert configuration["TopicConfigurations"][0]["TopicArn"] == "arn:aws:sns:eu-central-1:123456789012:t"
@@ -38,14 +35,13 @@ DEAD = {
 }
 
 
-def notices(capsys):
+def notices(sluice):
     """What doctor says of them."""
-    run(["doctor", "--json"])
-    (finding,) = [item for item in describe(capsys) if item["about"] == "bronze notices"]
+    (finding,) = [item for item in sluice.json("doctor", code=None) if item["about"] == "bronze notices"]
     return finding["result"], finding.get("advice")
 
 
-def test_a_bucket_left_by_a_deleted_stack_notifies_the_new_stack(stack, capsys):
+def test_a_bucket_left_by_a_deleted_stack_notifies_the_new_stack(stack, sluice):
     cloudformation().outputs = {
         **cloudformation().outputs,
         "QueueUrl": SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"],
@@ -58,17 +54,16 @@ def test_a_bucket_left_by_a_deleted_stack_notifies_the_new_stack(stack, capsys):
         stack.s3.put_bucket_notification_configuration(
             Bucket="s-bronze", NotificationConfiguration={"QueueConfigurations": [DEAD]}
         )
-    assert notices(capsys) == ("warn", "`sluice ops adopt-bucket`")
-    assert run(["ops", "adopt-bucket"]) == 0
-    capsys.readouterr()
-    assert notices(capsys)[0] == "ok"
+    assert notices(sluice) == ("warn", "`sluice ops adopt-bucket`")
+    sluice("ops adopt-bucket")
+    assert notices(sluice)[0] == "ok"
     assert DEAD["QueueArn"] in [
         one["QueueArn"]
         for one in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")["QueueConfigurations"]
     ]
 
 
-def test_the_stacks_own_bucket_has_no_eventbridge_rule(stack, capsys):
+def test_the_stacks_own_bucket_has_no_eventbridge_rule(stack, sluice):
     cloudformation().outputs = {
         **cloudformation().outputs,
         "QueueUrl": SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"],
@@ -76,17 +71,14 @@ def test_the_stacks_own_bucket_has_no_eventbridge_rule(stack, capsys):
     stack.s3.put_bucket_notification_configuration(
         Bucket="s-bronze", NotificationConfiguration={"EventBridgeConfiguration": {}}
     )
-    assert notices(capsys) == ("warn", "`sluice ops adopt-bucket`")
-    assert run(["ops", "adopt-bucket", "--via", "eventbridge"]) == 1
-    assert "no rule of EventBridge" in capsys.readouterr().err
-    assert run(["ops", "adopt-bucket"]) == 0
-    capsys.readouterr()
-    assert notices(capsys)[0] == "ok"
+    assert notices(sluice) == ("warn", "`sluice ops adopt-bucket`")
+    assert "no rule of EventBridge" in sluice("ops adopt-bucket --via eventbridge", code=1).err
+    sluice("ops adopt-bucket")
+    assert notices(sluice)[0] == "ok"
 
 
-def test_adopting_fails_without_a_queue_and_tries_no_other_way(stack, capsys):
-    assert run(["ops", "adopt-bucket", "--via", "queue"]) == 1
-    assert "no output QueueUrl" in capsys.readouterr().err
+def test_adopting_fails_without_a_queue_and_tries_no_other_way(stack, sluice):
+    assert "no output QueueUrl" in sluice("ops adopt-bucket --via queue", code=1).err
     assert "EventBridgeConfiguration" not in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
 
 
@@ -101,14 +93,12 @@ def test_the_region_of_a_bucket_is_what_s3_says_of_it(stack):
     assert region_of(stack.s3, "s-bronze") == "eu-central-1"
 
 
-def test_a_bucket_of_another_region_is_not_adopted(stack, elsewhere, capsys):
+def test_a_bucket_of_another_region_is_not_adopted(stack, elsewhere, sluice):
     cloudformation().parameters = {"BronzeBucketName": "s-bronze"}
-    assert run(["ops", "adopt-bucket"]) == 1
-    assert "s-bronze is in us-west-2 and the stack in eu-central-1" in capsys.readouterr().err
+    assert "s-bronze is in us-west-2 and the stack in eu-central-1" in sluice("ops adopt-bucket", code=1).err
     assert "EventBridgeConfiguration" not in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
 
 
-def test_doctor_fails_buckets_of_another_region(stack, elsewhere, capsys):
-    run(["doctor", "--json"])
-    by_about = {item["about"]: item["result"] for item in describe(capsys)}
+def test_doctor_fails_buckets_of_another_region(stack, elsewhere, sluice):
+    by_about = {item["about"]: item["result"] for item in sluice.json("doctor", code=None)}
     assert [by_about[about] for about in ("bronze region", "silver bucket", "artifact bucket")] == ["fail"] * 3

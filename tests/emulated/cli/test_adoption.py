@@ -1,14 +1,13 @@
 """`sluice table adopt`: the other table is checked before anything is requested of the lane."""
 
 import pytest
-from emulation.stack import NOW, describe
+from emulation.stack import NOW
 from support.builders import note_commit
 
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.services.requests import ADOPTION, ServiceError, ServiceReport
-from sluice_cli.main import run
 
 TABLE = "shop.orders"
 SOURCE = "s3://lake/crm/orders"
@@ -57,48 +56,42 @@ def lane_does(stack, error=None):
     return stack.ledger.services.finish(request, "run-1", report, 2 * NOW)
 
 
-def test_the_other_table_is_described_and_its_adoption_requested(lake, invoked, capsys):
-    assert run(["table", "adopt", TABLE, "--from", SOURCE + "/", "--dry-run", "--json"]) == 0
-    about = describe(capsys)
+def test_the_other_table_is_described_and_its_adoption_requested(lake, invoked, sluice):
+    about = sluice.json("table adopt", TABLE, "--from", SOURCE + "/", "--dry-run")
     assert (about["version"], about["ordering"], about["pending"]) == ("6", "updated_at", ["20240101000000001"])
     assert about["request"] is None and invoked == []
 
-    assert run(["table", "adopt", TABLE, "--from", SOURCE]) == 2, "nobody to ask"
+    sluice("table adopt", TABLE, "--from", SOURCE, code=2)  # nobody to ask
     assert lake.ledger.services.get("main", TABLE, ADOPTION) is None
 
-    assert run(["table", "adopt", TABLE, "--from", SOURCE + "/", "--yes"]) == 0
-    out, err = capsys.readouterr()
+    out, err = sluice("table adopt", TABLE, "--from", SOURCE + "/", "--yes")
     assert "version 6, merge-on-read, key id, ordered by updated_at, partitioned by place" in out
     assert "1 instant unfinished: its writer may still run" in out and "sluice ops services list shop.orders" in err
     request = lake.ledger.services.get("main", TABLE, ADOPTION)
     assert request.arguments == {"source": SOURCE} and invoked == [("s-supervise", "Event")]
 
 
-def test_a_trial_says_which_runs_refuse_the_version(lake, invoked, capsys):
+def test_a_trial_says_which_runs_refuse_the_version(lake, invoked, sluice):
     for version, refused in (("6", False), ("9", True)):
         properties(lake, PROPERTIES.replace("version=6", f"version={version}"))
-        assert run(["table", "adopt", TABLE, "--from", SOURCE, "--dry-run"]) == 0
-        assert ("refuses version" in capsys.readouterr().out) == refused
+        assert ("refuses version" in sluice("table adopt", TABLE, "--from", SOURCE, "--dry-run").out) == refused
 
 
-def test_waiting_ends_with_the_rows_or_with_the_reason(lake, invoked, monkeypatch, capsys):
+def test_waiting_ends_with_the_rows_or_with_the_reason(lake, invoked, monkeypatch, sluice):
     arguments = ["table", "adopt", TABLE, "--from", SOURCE, "--yes", "--wait", "5"]
     monkeypatch.setattr("sluice_cli.terminal.services.supervise_now", lambda target: lane_does(lake))
-    assert run(arguments) == 0
-    out, err = capsys.readouterr()
+    out, err = sluice(*arguments)
     assert "shop.orders: 5 rows adopted of 8, 2 keys known already" in out and "1 row left out" in err
     refused = ServiceError("not_adoptable", "columns have other types: name is string, not bigint", retriable=False)
     monkeypatch.setattr("sluice_cli.terminal.services.supervise_now", lambda target: lane_does(lake, refused))
-    assert run(arguments) == 1
-    assert "name is string, not bigint" in capsys.readouterr().err
+    assert "name is string, not bigint" in sluice(*arguments, code=1).err
 
 
-def test_a_second_table_waits_until_the_first_is_adopted(lake, invoked, capsys):
-    assert run(["table", "adopt", TABLE, "--from", SOURCE, "--yes"]) == 0
+def test_a_second_table_waits_until_the_first_is_adopted(lake, invoked, sluice):
+    sluice("table adopt", TABLE, "--from", SOURCE, "--yes")
     for name in ("hoodie.properties", "20240101000000000.deltacommit"):
         lake.s3.put_object(Bucket="lake", Key=f"crm/more/.hoodie/{name}", Body=PROPERTIES.encode())
-    assert run(["table", "adopt", TABLE, "--from", "s3://lake/crm/more", "--yes"]) == 1
-    assert f"from {SOURCE}" in capsys.readouterr().err
+    assert f"from {SOURCE}" in sluice("table adopt", TABLE, "--from", "s3://lake/crm/more", "--yes", code=1).err
     assert lake.ledger.services.get("main", TABLE, ADOPTION).arguments == {"source": SOURCE}
 
 
@@ -112,16 +105,14 @@ def test_a_second_table_waits_until_the_first_is_adopted(lake, invoked, capsys):
     ],
     ids=["no-table", "no-uri", "no-hudi", "silver"],
 )
-def test_a_place_without_an_adoptable_table_is_refused(lake, invoked, capsys, arguments, message, code):
-    assert run(["table", "adopt", *arguments, "--yes"]) == code
-    assert message in capsys.readouterr().err and invoked == []
+def test_a_place_without_an_adoptable_table_is_refused(lake, invoked, sluice, arguments, message, code):
+    assert message in sluice("table adopt", *arguments, "--yes", code=code).err and invoked == []
 
 
-def test_a_table_with_another_key_or_history_is_refused(lake, invoked, capsys):
+def test_a_table_with_another_key_or_history_is_refused(lake, invoked, sluice):
     properties(lake, PROPERTIES.replace("recordkey.fields=id", "recordkey.fields=number"))
-    assert run(["table", "adopt", TABLE, "--from", SOURCE, "--yes"]) == 1
-    assert "its record key is number, and the rule's is id" in capsys.readouterr().err
+    said = sluice("table adopt", TABLE, "--from", SOURCE, "--yes", code=1).err
+    assert "its record key is number, and the rule's is id" in said
     for settings, word in (({"history": "orders_history"}, "history"), ({"partition_by": ("bucket(4)",)}, "bucket(4)")):
         rule(lake, **settings)
-        assert run(["table", "adopt", TABLE, "--from", SOURCE, "--yes"]) == 1
-        assert f"has `{word}`" in capsys.readouterr().err and invoked == []
+        assert f"has `{word}`" in sluice("table adopt", TABLE, "--from", SOURCE, "--yes", code=1).err and invoked == []

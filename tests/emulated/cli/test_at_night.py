@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 from emulation.deployment import s3_body
-from emulation.stack import NOW, SHARED, cloudformation, describe
+from emulation.stack import NOW, SHARED, cloudformation
 
 from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
 from sluice.silver_keys import manifest_key
+from sluice_aws.ledger import expressions as codec
 from sluice_aws.s3.objects import Objects
-from sluice_cli.main import run
 from sluice_read.moments import iso
 
 CONFIG = TableConfig("crm.user", "crm", "user", "crm.public.user", ("id",))
@@ -43,12 +43,9 @@ def held(url):
 
 
 def given_up(until):
-    return json.dumps(
-        {
-            "requestContext": {"requestId": "r", "condition": "RetryAttemptsExhausted"},
-            "DDBStreamBatchInfo": {"batchSize": 2, "approximateArrivalOfLastRecord": until},
-        }
-    )
+    about = {"requestId": "r", "condition": "RetryAttemptsExhausted"}
+    batch = {"batchSize": 2, "approximateArrivalOfLastRecord": until}
+    return json.dumps({"requestContext": about, "DDBStreamBatchInfo": batch})
 
 
 class TestRuns:
@@ -63,9 +60,8 @@ class TestRuns:
         history.run_started("run-3", "main", NOW + 300_000)
         item = stack.listed(stack.write("a"))
         manifest = open_manifest("main", "run-1", NOW + 70_000, "c", {"crm.user": TablePart(CONFIG.to_dict(), (item,))})
-        outcome = Outcome(
-            manifest.batch, "crm.user", COMMITTED, NOW + 90_000, "1", counts={"objects": 1, "read": 42}, quarantined=()
-        )
+        counts = {"objects": 1, "read": 42}
+        outcome = Outcome(manifest.batch, "crm.user", COMMITTED, NOW + 90_000, "1", counts=counts, quarantined=())
         stack.put_documents(manifest, outcome)
         return stack
 
@@ -80,13 +76,12 @@ class TestRuns:
         ],
         ids=["overlapping", "within one", "while it starts", "still under way", "begun before"],
     )
-    def test_runs_are_found_by_the_time_at_which_they_were_under_way(self, three, capsys, since, before, found):
+    def test_runs_are_found_by_the_time_at_which_they_were_under_way(self, three, sluice, since, before, found):
         times = (("--since", since), ("--before", before))
         given = [word for name, at in times if at is not None for word in (name, iso(NOW + at * 1000))]
-        assert run(["ops", "runs", "--json", *given]) == 0
-        assert [one["run"] for one in describe(capsys)["runs"]] == found
+        assert [one["run"] for one in sluice.json("ops runs", *given)["runs"]] == found
 
-    def test_the_batches_of_runs_long_ago_are_counted_behind_any_number_of_newer_ones(self, stack, monkeypatch, capsys):
+    def test_the_batches_of_runs_long_ago_are_counted_behind_any_number_of_newer_ones(self, stack, monkeypatch, sluice):
         monkeypatch.setattr("sluice_cli.ops.runs.MANIFESTS_READ", 1)
         put_at = {}
         for name, began in (("run-1", NOW), ("run-2", NOW + 3_600_000)):
@@ -97,11 +92,12 @@ class TestRuns:
             stack.ledger.history.run_ended(name, "released", None, 0, began + 1_000)
             put_at[manifest_key("main", manifest.batch)] = began
         listed = Objects.documents
-        monkeypatch.setattr(
-            Objects, "documents", lambda *given: (replace(batch, put_at=put_at[batch.key]) for batch in listed(*given))
-        )
-        assert run(["ops", "runs", "--before", iso(NOW + 60_000), "--json"]) == 0
-        document = describe(capsys)
+
+        def documents(*given):
+            return (replace(batch, put_at=put_at[batch.key]) for batch in listed(*given))
+
+        monkeypatch.setattr(Objects, "documents", documents)
+        document = sluice.json("ops runs --before", iso(NOW + 60_000))
         assert [(one["run"], one["batches"]) for one in document["runs"]] == [("run-1", 1)]
         assert document["batches_unread"] == 0
 
@@ -123,9 +119,8 @@ class TestLogs:
     @pytest.mark.parametrize(
         "named", [[], ["run-1"], ["job-1"], ["run-"]], ids=["newest", "run", "job run", "beginning"]
     )
-    def test_a_runs_events_are_readable_and_have_times(self, logged, named, capsys):
-        assert run(["ops", "logs", *named]) == 0
-        assert capsys.readouterr().out.splitlines() == [
+    def test_a_runs_events_are_readable_and_have_times(self, logged, named, sluice):
+        assert sluice("ops logs", *named).out.splitlines() == [
             "-- 2023-11-14 UTC, run run-1",
             "22:13:20.000 held arrivals=2",
             '22:13:21.500 ERROR part_failed table="a b"',
@@ -136,51 +131,38 @@ class TestLogs:
 
 
 class TestDeadLetters:
-    def test_notices_are_listed_with_keys_and_the_state_of_each_object(self, stack, queues, capsys):
+    def test_notices_are_listed_with_keys_and_the_state_of_each_object(self, stack, queues, sluice):
         known, unknown = stack.admit(stack.write("a")), stack.write("b")
         send(queues["DeadLetterQueueUrl"], s3_body(known), s3_body(unknown), "{}")
-        assert run(["ops", "dlq", "list", "notices", "--json"]) == 1
-        answer = describe(capsys)["notices"]
+        answer = sluice.json("ops dlq list notices", code=1)["notices"]
         assert answer["messages"] == 3
         expected = {"a": items.PENDING, "b": None}
         assert {one["key"]: one["state"] for letter in answer["shown"] for one in letter["objects"]} == expected
         assert [letter["text"] for letter in answer["shown"] if not letter["objects"]] == ["unknown_message: {}"]
-        assert run(["ops", "dlq", "list"]) == 1
-        assert "unknown\tb" in capsys.readouterr().out
+        assert "unknown\tb" in sluice("ops dlq list", code=1).out
         assert len(held(queues["DeadLetterQueueUrl"])) == 3, "listing leaves the messages"
 
-    def test_notices_go_back_to_the_queue_that_admit_reads(self, stack, queues, capsys):
+    def test_notices_go_back_to_the_queue_that_admit_reads(self, stack, queues, sluice):
         bodies = [s3_body(stack.write(key)) for key in ("a", "b", "c")]
         send(queues["DeadLetterQueueUrl"], *bodies)
-        assert run(["ops", "dlq", "redrive", "notices", "--dry-run"]) == 0
-        assert "3 messages of notices would be redriven, at 50 a second" in capsys.readouterr().out
+        said = sluice("ops dlq redrive notices --dry-run").out
+        assert "3 messages of notices would be redriven, at 50 a second" in said
         assert held(queues["QueueUrl"]) == []
-        assert run(["ops", "dlq", "redrive", "notices", "--count", "2", "--rate", "1000", "--json"]) == 0
-        assert describe(capsys) == {"queue": "notices", "messages": 3, "wanted": 2, "redriven": 2, "left": 1}
-        assert run(["ops", "dlq", "redrive", "notices"]) == 0
+        done = sluice.json("ops dlq redrive notices --count 2 --rate 1000")
+        assert done == {"queue": "notices", "messages": 3, "wanted": 2, "redriven": 2, "left": 1}
+        sluice("ops dlq redrive notices")
         assert held(queues["QueueUrl"]) == sorted(bodies) and held(queues["DeadLetterQueueUrl"]) == []
 
-    def test_events_are_removed_once_their_batches_are_announced(self, stack, queues, invoked, capsys):
-        stack.dynamodb.put_item(
-            TableName="s-ledger",
-            Item={
-                "pk": {"S": "batch#b"},
-                "sk": {"S": "batch"},
-                "batch": {"S": "b"},
-                "state": {"S": "committed"},
-                "committed_at": {"N": str(NOW)},
-                "listed_as": {"S": items.UNANNOUNCED},
-                "listed_at": {"S": items.listed_at(NOW)},
-            },
-        )
+    def test_events_are_removed_once_their_batches_are_announced(self, stack, queues, invoked, sluice):
+        batch = {"pk": "batch#b", "sk": "batch", "batch": "b", "state": "committed", "committed_at": NOW}
+        listed = {"listed_as": items.UNANNOUNCED, "listed_at": items.listed_at(NOW)}
+        stack.dynamodb.put_item(TableName="s-ledger", Item=codec.item({**batch, **listed}))
         before, after = given_up("2023-11-14T22:00:00Z"), given_up("2023-11-14T22:30:00Z")
         send(queues["UnannouncedQueueUrl"], before, after)
-        assert run(["ops", "dlq", "list", "events"]) == 1
-        assert "2 records until 2023-11-14T22:00:00Z: RetryAttemptsExhausted" in capsys.readouterr().out
-        assert run(["ops", "dlq", "redrive", "events", "--json"]) == 0
-        assert (describe(capsys)["redriven"], invoked) == (1, [("s-reconcile", "Event")])
+        said = sluice("ops dlq list events", code=1).out
+        assert "2 records until 2023-11-14T22:00:00Z: RetryAttemptsExhausted" in said
+        assert (sluice.json("ops dlq redrive events")["redriven"], invoked) == (1, [("s-reconcile", "Event")])
         SHARED.client("sqs").purge_queue(QueueUrl=queues["UnannouncedQueueUrl"])
         send(queues["UnannouncedQueueUrl"], after)
         assert stack.ledger.batches.mark_announced("b", NOW)
-        assert run(["ops", "dlq", "redrive", "events", "--json"]) == 0
-        assert (describe(capsys)["redriven"], len(invoked)) == (1, 1)
+        assert (sluice.json("ops dlq redrive events")["redriven"], len(invoked)) == (1, 1)

@@ -2,7 +2,7 @@
 
 import pytest
 from emulation.merged_stack import BREAKAGES, TABLE, instant, merged_stack
-from emulation.stack import NOW, cloudformation, describe
+from emulation.stack import NOW, cloudformation
 from support.builders import avro_object, change, flattened
 
 from sluice.ledger import keys as items
@@ -10,7 +10,6 @@ from sluice.ledger.audit import CONTRADICTIONS
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.s3.timelines import TimelineReader
-from sluice_cli.main import run
 
 
 @pytest.fixture
@@ -19,13 +18,12 @@ def merged(stack):
     return merged_stack(stack)
 
 
-def codes(capsys):
-    return {contradiction["code"] for contradiction in describe(capsys)["contradictions"]}
+def codes(document):
+    return {contradiction["code"] for contradiction in document["contradictions"]}
 
 
-def test_every_version_is_listed_with_its_commit_or_the_reason_why_not(merged, capsys):
-    assert run(["audit", "--objects", "--json"]) == 0
-    document = describe(capsys)
+def test_every_version_is_listed_with_its_commit_or_the_reason_why_not(merged, sluice):
+    document = sluice.json("audit --objects")
     assert document["clean"] and document["contradictions"] == []
     assert document["objects"] == {"committed": 5, "parked": 1, "pending": 1, "quarantined": 1, "too_young": 1}
     assert document["committed"] == {"active": 3, "archived": 1, "no_change": 1}
@@ -34,78 +32,68 @@ def test_every_version_is_listed_with_its_commit_or_the_reason_why_not(merged, c
     assert (by_key["old"]["place"], by_key["again"]["place"]) == ("archived", "no_change")
     assert (by_key["bad"]["state"], by_key["bad"]["reason"]) == ("quarantined", "corrupt")
     assert by_key["aside"]["reason"] == "no table takes its topic"
-    assert run(["audit"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    assert sluice("audit").out.splitlines() == [
         "9 object versions: 5 committed, 1 parked, 1 pending, 1 quarantined, 1 too new to be in the ledger (too_young)",
         "committed: 3 in active commits, 1 in archived commits, 1 without a change",
         "4 outcomes of batches compared with the timelines of their tables",
         "no contradiction",
     ]
-    assert run(["audit", "--prefix", "a", "--objects"]) == 0
-    out = capsys.readouterr().out
+    out = sluice("audit --prefix a --objects").out
     assert "3 object versions: 2 committed, 1 parked" in out and "no contradiction" in out
     assert f"a\t{merged.first.version}\tcommitted\t{TABLE}\t{merged.batch}\t{instant(2)}\tactive\t-" in out
 
 
 @pytest.mark.parametrize("code", BREAKAGES)
-def test_a_contradiction_is_found_with_its_next_step(merged, capsys, code):
+def test_a_contradiction_is_found_with_its_next_step(merged, sluice, code):
     BREAKAGES[code](merged)
-    assert run(["audit", "--json"]) == 1
-    document = describe(capsys)
+    document = sluice.json("audit", code=1)
     entries = [entry for entry in document["contradictions"] if entry["code"] == code]
     assert entries and all(entry["next_step"] for entry in entries) and not document["clean"]
-    assert run(["audit"]) == 1
-    out = capsys.readouterr().out
+    out = sluice("audit", code=1).out
     assert f"{CONTRADICTIONS[code][0]}: {len(entries)} ({code})\n" in out and "\n  next step: " in out
     assert "TABLE" not in out or len({entry["table"] for entry in entries}) > 1 or entries[0]["table"] is None
 
 
-def test_an_object_in_two_batches_contradicts_nothing_else(merged, capsys):
+def test_an_object_in_two_batches_contradicts_nothing_else(merged, sluice):
     merged.commit_again(merged.first)
-    assert run(["audit", "--json"]) == 1
-    assert codes(capsys) == {"two_batches"}
+    assert codes(sluice.json("audit", code=1)) == {"two_batches"}
 
 
 @pytest.fixture
-def unannounced(merged, tmp_path, capsys):
+def unannounced(merged, tmp_path, sluice):
     """A change object that no notice announced, and one that the ledger lost though a batch merged it."""
     path = tmp_path / "tables.yaml"
     path.write_text("tables:\n  - {topic: crm.public.user, table: crm.user, record_key: id}\n")
-    assert run(["config", "push", str(path)]) == 0
+    sluice("config push", str(path))
     merged.lose_record(merged.first)
     body = avro_object(flattened({"id": "long"}), [change(id=1)])
     key = "topics/crm.public.user/partition=0/crm.public.user+0+0000000001.avro"
     cloudformation().parameters = {"ReconcileGraceSeconds": "0"}
     merged.remove_version("new")
-    capsys.readouterr()
     return merged.stack.write(key, body)
 
 
-def test_repair_admits_what_no_notice_announced_and_leaves_what_a_batch_merged(merged, unannounced, invoked, capsys):
-    assert run(["audit", "--json"]) == 1
-    assert codes(capsys) == {"unknown_object", "lost_record"} and invoked == []
+def test_repair_admits_what_no_notice_announced_and_leaves_what_a_batch_merged(merged, unannounced, invoked, sluice):
+    assert codes(sluice.json("audit", code=1)) == {"unknown_object", "lost_record"} and invoked == []
     ledger = merged.stack.ledger
     arrivals = ledger.lanes.get("main").arrivals
-    assert run(["audit", "--repair"]) == 1
-    out = capsys.readouterr().out
+    out = sluice("audit --repair", code=1).out
     assert f"repaired: {unannounced.key} is pending" in out
     assert "but not in the ledger: 1 (lost_record)\n" in out and "unknown_object" not in out
     assert merged.first not in ledger.objects.get([merged.first])
     assert ledger.lanes.get("main").arrivals == arrivals + 1 and invoked == [("s-supervise", "Event")]
-    assert run(["audit", "--repair", "--json"]) == 1
-    assert describe(capsys)["repaired"] == [] and len(invoked) == 1
+    assert sluice.json("audit --repair", code=1)["repaired"] == [] and len(invoked) == 1
 
 
-def test_an_object_that_cannot_be_admitted_stays_a_contradiction(merged, unannounced, invoked, monkeypatch, capsys):
+def test_an_object_that_cannot_be_admitted_stays_a_contradiction(merged, unannounced, invoked, monkeypatch, sluice):
     def refuse(self, id, limit):
         raise ConnectionError("no route")
 
     monkeypatch.setattr(Objects, "head_bytes", refuse)
-    assert run(["audit", "--repair", "--json"]) == 1
-    assert codes(capsys) == {"unknown_object", "lost_record"} and invoked == []
+    assert codes(sluice.json("audit --repair", code=1)) == {"unknown_object", "lost_record"} and invoked == []
 
 
-def test_a_batch_that_is_merged_during_the_audit_contradicts_nothing(merged, monkeypatch, capsys):
+def test_a_batch_that_is_merged_during_the_audit_contradicts_nothing(merged, monkeypatch, sluice):
     newest, timeline, page = PastBatches.newest, TimelineReader.timeline, Objects.version_page
     begun, listed = [], []
 
@@ -128,12 +116,11 @@ def test_a_batch_that_is_merged_during_the_audit_contradicts_nothing(merged, mon
     monkeypatch.setattr(
         Objects, "version_page", lambda self, bucket, marker, prefix: page(self, bucket, marker, page_size=2)
     )
-    assert run(["audit", "--json"]) == 0
-    assert describe(capsys)["committed"]["active"] == 4
+    assert sluice.json("audit")["committed"]["active"] == 4
     assert listed == [3, 4]  # the timeline is read again for the batch that came after it
 
 
-def test_a_batch_that_is_opened_between_two_pages_contradicts_nothing(merged, monkeypatch, capsys):
+def test_a_batch_that_is_opened_between_two_pages_contradicts_nothing(merged, monkeypatch, sluice):
     page = Objects.version_page
     opened = []
 
@@ -144,8 +131,7 @@ def test_a_batch_that_is_opened_between_two_pages_contradicts_nothing(merged, mo
         return versions
 
     monkeypatch.setattr(Objects, "version_page", then_opened)
-    assert run(["audit", "--json"]) == 0
-    assert describe(capsys)["objects"]["claimed"] == 1
+    assert sluice.json("audit")["objects"]["claimed"] == 1
 
 
 def abandon(merged, identity):
@@ -158,21 +144,18 @@ def abandon(merged, identity):
     return batch
 
 
-def test_repair_ends_an_abandoned_claim_by_its_batchs_outcome(merged, invoked, capsys):
+def test_repair_ends_an_abandoned_claim_by_its_batchs_outcome(merged, invoked, sluice):
     merged.edit(merged.bad, state="claimed")
-    assert run(["audit", "--repair"]) == 0
-    assert "repaired: bad is quarantined" in capsys.readouterr().out
+    assert "repaired: bad is quarantined" in sluice("audit --repair").out
     assert merged.stack.ledger.objects.get([merged.bad])[merged.bad].code == "corrupt"
-    assert run(["audit", "--json"]) == 0
+    sluice("audit --json")
 
 
-def test_repair_makes_an_object_pending_again_whose_claim_no_outcome_ended(merged, invoked, capsys):
+def test_repair_makes_an_object_pending_again_whose_claim_no_outcome_ended(merged, invoked, sluice):
     waits = merged.stack.admit(merged.stack.write("late"))
     batch = abandon(merged, waits)
-    assert run(["audit"]) == 1
-    assert "`sluice audit --repair` ends the claim" in capsys.readouterr().out
-    assert run(["audit", "--repair"]) == 0
-    assert "repaired: late is pending" in capsys.readouterr().out and invoked == [("s-supervise", "Event")]
+    assert "`sluice audit --repair` ends the claim" in sluice("audit", code=1).out
+    assert "repaired: late is pending" in sluice("audit --repair").out and invoked == [("s-supervise", "Event")]
     again = merged.stack.ledger.objects.get([waits])[waits]
     assert (again.state, again.batch, again.attempt) == ("pending", None, 1)
     (listed,) = [item for item in merged.stack.ledger.pending.oldest("main", 10) if item.id == waits]
@@ -180,13 +163,13 @@ def test_repair_makes_an_object_pending_again_whose_claim_no_outcome_ended(merge
     assert merged.opened(waits, attempt=1) != batch  # a batch of its own, that can be opened
 
 
-def test_repair_lists_a_pending_object_whose_listing_is_gone(merged, invoked, capsys):
+def test_repair_lists_a_pending_object_whose_listing_is_gone(merged, invoked, sluice):
     before = merged.stack.ledger.pending.oldest("main", 10)
     BREAKAGES["unlisted"](merged)
     assert merged.stack.ledger.pending.oldest("main", 10) == []
-    assert run(["audit", "--repair"]) == 0
-    assert "repaired: waits is pending" in capsys.readouterr().out and invoked == [("s-supervise", "Event")]
-    assert merged.stack.ledger.pending.oldest("main", 10) == before and run(["audit"]) == 0
+    assert "repaired: waits is pending" in sluice("audit --repair").out and invoked == [("s-supervise", "Event")]
+    assert merged.stack.ledger.pending.oldest("main", 10) == before
+    sluice("audit")
 
 
 def test_an_object_that_is_claimed_during_the_audit_is_not_unlisted(merged, monkeypatch):

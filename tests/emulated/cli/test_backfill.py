@@ -1,14 +1,12 @@
 """`sluice backfill`: history in the bucket is admitted once, at a pace, after an estimate, also after a break."""
 
 import pytest
-from emulation.stack import describe
 from support.builders import avro_object, flattened
 
 from sluice.errors import SluiceError
 from sluice_aws.admission.admit import Admission
 from sluice_cli.ingest.backfill import Backfill
 from sluice_cli.ingest.workload import Throttle
-from sluice_cli.main import run
 
 TABLES = """
 tables:
@@ -19,10 +17,10 @@ BODY = avro_object(flattened({"id": "long"}), [{"id": 1, "__lsn": 1}])
 
 
 @pytest.fixture
-def history(stack, tmp_path, invoked):
+def history(stack, tmp_path, invoked, sluice):
     """A bucket with objects that no notice announced: of two tables, one without a rule, one that is no change."""
     (tmp_path / "tables.yaml").write_text(TABLES)
-    assert run(["config", "push", "tables.yaml"]) == 0
+    sluice("config push tables.yaml")
     stack.old = [stack.write(KEY.format("user", number), BODY) for number in range(5)]
     stack.old += [stack.write(KEY.format("city", 1), BODY)]
     stack.write("topics/else/else+0+1.avro", BODY)
@@ -34,36 +32,29 @@ def states(stack, ids):
     return [record.state for record in stack.ledger.objects.get(ids).values()]
 
 
-def test_a_dry_run_estimates_objects_bytes_time_and_cost_and_changes_nothing(history, capsys):
-    capsys.readouterr()
-    assert run(["backfill", "--dry-run", "--json"]) == 0
-    document = describe(capsys)
+def test_a_dry_run_estimates_objects_bytes_time_and_cost_and_changes_nothing(history, sluice):
+    document = sluice.json("backfill --dry-run")
     assert (document["objects"], document["bytes"]) == (6, 6 * len(BODY))
     assert {table: each["objects"] for table, each in document["tables"].items()} == {"crm.user": 5, "crm.city": 1}
     assert sorted(document["left"].values()) == [1, 1] and any("no rule" in reason for reason in document["left"])
     assert document["estimate"]["seconds"] >= 60 and document["estimate"]["usd"] > 0
     assert document["admitted"] == {} and states(history, history.old) == []
-    assert run(["backfill", "--dry-run"]) == 0
-    out = capsys.readouterr().out
+    out = sluice("backfill --dry-run").out
     assert "to merge: 6 objects" in out and "left: 1 object: parked" in out and "US dollars (list prices" in out
 
 
-def test_objects_are_admitted_once_and_their_lanes_woken(history, capsys, invoked):
-    capsys.readouterr()
-    assert run(["backfill", "--yes", "--json"]) == 0
-    assert describe(capsys)["admitted"] == {"ignored": 1, "parked": 1, "pending": 6}
+def test_objects_are_admitted_once_and_their_lanes_woken(history, sluice, invoked):
+    assert sluice.json("backfill --yes")["admitted"] == {"ignored": 1, "parked": 1, "pending": 6}
     assert states(history, history.old) == ["pending"] * 6
     assert history.ledger.lanes.get("main").arrivals > 0 and ("s-supervise", "Event") in invoked
-    assert run(["backfill", "--yes"]) == 0
-    assert "The ledger knows every object" in capsys.readouterr().out
+    assert "The ledger knows every object" in sluice("backfill --yes").out
 
 
-def test_without_a_terminal_it_needs_a_yes(history, capsys):
-    assert run(["backfill"]) == 2
-    assert "--yes" in capsys.readouterr().err and states(history, history.old) == []
+def test_without_a_terminal_it_needs_a_yes(history, sluice):
+    assert "--yes" in sluice("backfill", code=2).err and states(history, history.old) == []
 
 
-def test_an_interrupted_backfill_goes_on_behind_its_last_page(history, monkeypatch, capsys):
+def test_an_interrupted_backfill_goes_on_behind_its_last_page(history, monkeypatch, sluice):
     def paged(self):
         """Pages of two."""
         marker = self.after
@@ -85,17 +76,15 @@ def test_an_interrupted_backfill_goes_on_behind_its_last_page(history, monkeypat
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Backfill, "_put_checkpoint", dies)
-    assert run(["backfill", "--yes"]) != 0
+    sluice("backfill --yes", code=130)
     before = len(states(history, history.old))
     assert 0 < before < 6
-    capsys.readouterr()
-    assert run(["backfill", "--yes", "--json"]) == 0
-    out, err = capsys.readouterr()
+    out, err = sluice("backfill --yes --json")
     assert "Goes on behind" in err
     assert states(history, history.old) == ["pending"] * 6 and pages[-1] is None
 
 
-def test_an_object_that_fails_is_named_and_tried_again_by_the_repetition(history, monkeypatch, capsys):
+def test_an_object_that_fails_is_named_and_tried_again_by_the_repetition(history, monkeypatch, sluice):
     class Busy(SluiceError):
         code = "ledger_busy"
         retriable = True
@@ -108,10 +97,9 @@ def test_an_object_that_fails_is_named_and_tried_again_by_the_repetition(history
         return admit(self, notice, configuration)
 
     monkeypatch.setattr(Admission, "admit", refuses)
-    assert run(["backfill", "--yes"]) == 1
-    assert "could not be admitted: repeat the command" in capsys.readouterr().err
+    assert "could not be admitted: repeat the command" in sluice("backfill --yes", code=1).err
     monkeypatch.setattr(Admission, "admit", admit)
-    assert run(["backfill", "--yes"]) == 0
+    sluice("backfill --yes")
     assert states(history, history.old) == ["pending"] * 6
 
 

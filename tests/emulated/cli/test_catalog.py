@@ -4,14 +4,13 @@ import re
 
 import pytest
 from emulation.aws import set_fields
-from emulation.stack import SHARED, describe
+from emulation.stack import SHARED
 from support.silver_tables import put_tables
 
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.table import MOR
 from sluice.ledger.keys import table_key
-from sluice_cli.main import run
 
 
 @pytest.fixture
@@ -28,9 +27,8 @@ def moma(stack):
     return stack
 
 
-def test_a_dry_run_shows_the_difference_and_changes_nothing_and_a_sync_makes_it(moma, capsys):
-    assert run(["ops", "catalog", "sync", "moma.artists", "--dry-run"]) == 0
-    shown = capsys.readouterr()
+def test_a_dry_run_shows_the_difference_and_changes_nothing_and_a_sync_makes_it(moma, sluice):
+    shown = sluice("ops catalog sync moma.artists --dry-run")
     assert shown.out.splitlines()[1:] == [
         "moma\tcreate\tdatabase",
         "moma.artists_all\tcreate\t",
@@ -39,60 +37,54 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing_and_a_sync_makes_it(
     ]
     assert shown.err.splitlines()[-1] == "1 table would change, 0 up to date"
     assert SHARED.client("glue").get_databases()["DatabaseList"] == []
-    assert run(["ops", "catalog", "sync", "moma.artists", "--json"]) == 0
-    assert describe(capsys)["tables"][0]["changed"]
-    assert run(["ops", "catalog", "sync", "moma.artists", "--dry-run", "--json"]) == 0
-    assert not describe(capsys)["tables"][0]["changed"]
+    assert sluice.json("ops catalog sync moma.artists")["tables"][0]["changed"]
+    assert not sluice.json("ops catalog sync moma.artists --dry-run")["tables"][0]["changed"]
 
 
-def test_a_sync_by_hand_ends_the_failure_that_status_shows(moma, capsys):
+def test_a_sync_by_hand_ends_the_failure_that_status_shows(moma, sluice):
     for table in ("moma.artists", "moma.works"):
         set_fields(moma.ledger, table_key(table), catalog_failed={"at": 1, "error": "AccessDenied"})
 
     def failing():
         return [state.table for state in moma.ledger.tables.all() if state.catalog_failed]
 
-    assert run(["ops", "catalog", "sync", "moma.artists", "--dry-run"]) == 0
+    sluice("ops catalog sync moma.artists --dry-run")
     assert failing() == ["moma.artists", "moma.works"]
-    assert run(["ops", "catalog", "sync", "moma.artists"]) == 0
+    sluice("ops catalog sync moma.artists")
     assert failing() == ["moma.works"]
     moma.ledger.tables.clear_catalog_failure("moma.works", {"at": 0, "error": "AccessDenied"})
     assert failing() == ["moma.works"], "a failure after the one that was seen stays"
 
 
-def test_a_database_is_created_once_for_all_its_tables(moma, capsys):
-    assert run(["ops", "catalog", "sync", "moma.artists", "moma.works", "--dry-run"]) == 0
-    out = capsys.readouterr().out
+def test_a_database_is_created_once_for_all_its_tables(moma, sluice):
+    out = sluice("ops catalog sync moma.artists moma.works --dry-run").out
     assert "moma.works_all_ro\tcreate\t" in out and out.count("moma\tcreate\tdatabase") == 1
 
 
-def test_every_table_with_data_is_synced_and_one_that_fails_stops_no_other(moma, capsys):
-    assert run(["ops", "catalog", "sync", "--json"]) == 1
-    report = describe(capsys)
+def test_every_table_with_data_is_synced_and_one_that_fails_stops_no_other(moma, sluice):
+    report = sluice.json("ops catalog sync", code=1)
     assert [table["table"] for table in report["tables"]] == ["moma.artists", "moma.works"]
     assert [(failure["table"], failure["code"]) for failure in report["failed"]] == [
         ("crm.user", "table_not_configured")
     ]
 
 
-def test_a_table_of_other_partitions_is_dropped_by_the_command_that_the_sync_prints(moma, capsys):
-    assert run(["ops", "catalog", "sync", "moma.artists"]) == 0
+def test_a_table_of_other_partitions_is_dropped_by_the_command_that_the_sync_prints(moma, sluice):
+    sluice("ops catalog sync moma.artists")
     rules = (TableRule("moma.artists", ("id",), topic="moma.public.artists"),)
     moma.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration(rules).to_json().encode())
-    capsys.readouterr()
-    assert run(["ops", "catalog", "sync", "moma.artists"]) == 1
-    step = capsys.readouterr().err.splitlines()[-1]
+    step = sluice("ops catalog sync moma.artists", code=1).err.splitlines()[-1]
     drop, again = re.findall("`([^`]*)`", step)
     words = drop.split()
     options = dict(
         zip(words[words.index("delete-table") + 1 :: 2], words[words.index("delete-table") + 2 :: 2], strict=True)
     )
     SHARED.client("glue").delete_table(DatabaseName=options["--database-name"], Name=options["--name"])
-    assert run(again.split()[1:]) == 0
+    sluice(*again.split()[1:])
 
 
 @pytest.mark.parametrize(("history", "name"), [(True, "artists_history"), ("log", "log")])
-def test_a_history_table_is_synced_shown_and_declared_as_its_table_is(moma, capsys, history, name):
+def test_a_history_table_is_synced_shown_and_declared_as_its_table_is(moma, sluice, history, name):
     key = {"partition_by": ("nationality",), "history": history}
     rule = TableRule("moma.artists", ("id",), topic="moma.public.artists", **key)
     configuration = Configuration((rule,)).to_json().encode()
@@ -101,11 +93,11 @@ def test_a_history_table_is_synced_shown_and_declared_as_its_table_is(moma, caps
         body = moma.s3.get_object(Bucket="s-silver", Key=item["Key"])["Body"].read()
         key = item["Key"].replace("moma/artists/", f"moma/{name}/", 1)
         moma.s3.put_object(Bucket="s-silver", Key=key, Body=body.replace(b"moma.artists", f"moma.{name}".encode()))
-    assert run(["ops", "catalog", "sync", "moma.artists", "--json"]) == 0
-    assert [table["table"] for table in describe(capsys)["tables"]] == ["moma.artists", f"moma.{name}"]
-    assert run(["ops", "catalog", "show", f"moma.{name}", "--json"]) == 0
-    assert {entry["is"] for entry in describe(capsys)["entries"]} == {"table", "view"}
+    assert [table["table"] for table in sluice.json("ops catalog sync moma.artists")["tables"]] == [
+        "moma.artists",
+        f"moma.{name}",
+    ]
+    assert {entry["is"] for entry in sluice.json("ops catalog show", f"moma.{name}")["entries"]} == {"table", "view"}
     for engine in ("spark", "redshift", "athena"):
-        assert run(["table", "ddl", f"moma.{name}", "--engine", engine]) == 0
-        shown = capsys.readouterr().out
+        shown = sluice("table ddl", f"moma.{name}", "--engine", engine).out
         assert "is_current" in shown and f"{name}_all" in shown

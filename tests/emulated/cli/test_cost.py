@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from emulation.stack import SHARED, cloudformation, describe
+from emulation.stack import SHARED, cloudformation
 
 from sluice import prices
 from sluice_aws.lanes.job_runs import Billed
 from sluice_aws.stack import LOCAL
-from sluice_cli.main import run
 from sluice_cli.terminal.stack import chosen_target
 
 
@@ -27,7 +26,7 @@ def ended(stack):
     return emr, application
 
 
-def test_the_last_runs_are_listed_with_their_billed_usage(ended, capsys, monkeypatch):
+def test_the_last_runs_are_listed_with_their_billed_usage(ended, sluice, monkeypatch):
     emr, application = ended
     bills = {"run-1": Billed("run-1", 1.0, 4.0, 0.0), "run-2": None}
     monkeypatch.setattr(
@@ -36,24 +35,20 @@ def test_the_last_runs_are_listed_with_their_billed_usage(ended, capsys, monkeyp
             emr.get_job_run(applicationId=application, jobRunId=job_run_id)["jobRun"]["name"]
         ],
     )
-    assert run(["ops", "cost", "runs", "--json"]) == 0
-    answer = describe(capsys)
+    answer = sluice.json("ops cost runs")
     usd = prices.BUNDLED.spark_usd("X86_64", vcpu_hours=1, memory_gb_hours=4)
     assert {one["run"]: one["usd"] for one in answer["runs"]} == {"run-1": pytest.approx(usd), "run-2": None}
     assert answer["tables"] == {"(idle)": {"gb": 0.0, "usd": pytest.approx(usd), "usd_per_gb": None, "files_usd": 0}}
-    assert run(["ops", "cost", "runs"]) == 0
-    shown = capsys.readouterr()
+    shown = sluice("ops cost runs")
     assert "1 run has no bill yet: EMR Serverless reports it some time after the run's end" in shown.err
     assert [line.split("\t")[2:] for line in shown.out.splitlines() if line.startswith("run-2\t")] == [["-", "-", "-"]]
 
 
-def test_the_runs_of_a_local_stack_show_what_their_seconds_would_cost(ended, capsys, monkeypatch):
+def test_the_runs_of_a_local_stack_show_what_their_seconds_would_cost(ended, sluice, monkeypatch):
     monkeypatch.setattr("sluice_cli.ops.cost.chosen_target", lambda stack: replace(chosen_target(stack), kind=LOCAL))
     monkeypatch.setattr("sluice_aws.lanes.job_runs.JobRuns.seconds", lambda self, job_run_id: 1800.0)
-    assert run(["ops", "cost", "runs", "--json"]) == 0
-    (first, second) = describe(capsys)["runs"]
+    (first, second) = sluice.json("ops cost runs")["runs"]
     usd = prices.BUNDLED.spark_usd("x86_64", vcpu_hours=2, memory_gb_hours=8)
     assert (first["vcpu_hours"], first["usd"], first["estimated"]) == (2.0, pytest.approx(usd), True)
-    assert run(["ops", "cost", "runs"]) == 0
-    shown = capsys.readouterr()
+    shown = sluice("ops cost runs")
     assert "Local runs cost nothing. Estimated: " in shown.err and f"\t2.000\t8.000\t{usd:.4f}" in shown.out

@@ -6,22 +6,20 @@ import pytest
 from emulation.merged_stack import merged_into
 
 from sluice_aws.s3.objects import Objects
-from sluice_cli.main import run
 
 LEDGER = "s-ledger"
 
 
 @pytest.fixture
-def merged(stack, invoked, tmp_path, monkeypatch, capsys):
+def merged(stack, invoked, tmp_path, monkeypatch, sluice):
     """A stack that has merged, configured, with its lane paused."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tables.yaml").write_text("tables: [{topic: crm.public.user, table: crm.user, record_key: id}]")
-    assert run(["config", "push", "tables.yaml", "--yes"]) == 0
+    sluice("config push tables.yaml --yes")
     made = merged_into(stack)
     lanes = stack.ledger.lanes
     lanes.pause("main")
     assert lanes.release("main", "run-1", lanes.get("main").arrivals, None, 0)
-    capsys.readouterr()
     return made
 
 
@@ -38,33 +36,33 @@ def empty(s3, bucket, prefix=""):
 
 
 @pytest.mark.parametrize("prefix", ["", "crm/user/", "_sluice/"], ids=["all of silver", "a table", "documents"])
-def test_every_committed_object_is_merged_again_after_silver_is_gone(merged, prefix):
+def test_every_committed_object_is_merged_again_after_silver_is_gone(merged, prefix, sluice):
     before = states(merged.stack)
     empty(merged.stack.s3, "s-silver", prefix)
-    assert run(["audit"]) == 1, "the loss is found"
-    assert run(["rebuild", "table", "crm.user", "--yes"]) == 0
+    sluice("audit", code=1)  # the loss is found
+    sluice("rebuild table crm.user --yes")
     expected = {identity: "pending" if state == "committed" else state for identity, state in before.items()}
     assert states(merged.stack) == expected and "committed" in before.values()
-    assert run(["resume", "main"]) == 0
+    sluice("resume main")
 
 
-def test_a_ledger_that_is_restored_under_its_name_is_taken_up(merged):
+def test_a_ledger_that_is_restored_under_its_name_is_taken_up(merged, sluice):
     """The steps with the AWS CLI, but for the deployment that names the new stream."""
     dynamodb, before = merged.stack.dynamodb, states(merged.stack)
     backup = dynamodb.create_backup(TableName=LEDGER, BackupName="ledger")["BackupDetails"]["BackupArn"]
     dynamodb.delete_table(TableName=LEDGER)
     dynamodb.restore_table_from_backup(TargetTableName=LEDGER, BackupArn=backup)
     merged.stack.ledger.objects.forget(merged.stack.ledger.objects.get([merged.first])[merged.first])  # older than S3
-    assert run(["audit"]) == 1
+    sluice("audit", code=1)
     merged.stack.ledger.history.put_checkpoint({"bucket": "s-bronze", "since": 10**15}, 0, "listing")
-    assert run(["rebuild", "ledger", "--yes"]) == 0
+    sluice("rebuild ledger --yes")
     assert states(merged.stack) == before
     assert merged.stack.ledger.history.checkpoint("listing") == {}, "reconcile asks about everything again"
-    assert run(["resume", "main"]) == 0
+    sluice("resume main")
 
 
 @pytest.mark.parametrize("versions", [False, True], ids=["s3 rm", "with versions"])
-def test_deleting_bronze_loses_only_what_was_not_merged_and_only_with_versions(merged, versions):
+def test_deleting_bronze_loses_only_what_was_not_merged_and_only_with_versions(merged, versions, sluice):
     before = states(merged.stack)
     empty(merged.stack.s3, "s-bronze")  # delete markers
     if versions:
@@ -72,4 +70,4 @@ def test_deleting_bronze_loses_only_what_was_not_merged_and_only_with_versions(m
             merged.stack.s3.delete_object(Bucket="s-bronze", Key=entry["Key"], VersionId=entry["VersionId"])
     exists = Objects(merged.stack.s3).exists
     assert {exists(identity) for identity in before} == {not versions}
-    assert run(["rebuild", "table", "crm.user", "--yes"]) == (1 if versions else 0)
+    sluice("rebuild table crm.user --yes", code=1 if versions else 0)

@@ -12,7 +12,6 @@ from support.trial_reports import GOOD
 from sluice.lane.trial import FAILED, RUNNING, TrialError, scratch_prefix, trial_report_key
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
-from sluice_cli.main import run
 from sluice_cli.ops import engine as engine_trial
 
 
@@ -88,14 +87,9 @@ def emr(stack, monkeypatch):
     return made
 
 
-def results(capsys):
-    return {item["about"]: item for item in json.loads(capsys.readouterr().out)}
-
-
-def test_one_job_is_started_followed_and_reported(emr, capsys):
+def test_one_job_is_started_followed_and_reported(emr, sluice):
     application = emr()
-    assert run(["doctor", "--job", "--json"]) == 1  # nothing else is set up in this stack
-    output = capsys.readouterr()
+    output = sluice("doctor --job --json", code=1)
     assert "job run 00f1: mor: upsert" in output.err
     by_about = {item["about"]: item for item in json.loads(output.out)}
     assert by_about["trial job"]["facts"]["trial"] == application.started[0]["name"] and len(application.started) == 1
@@ -115,28 +109,25 @@ def test_one_job_is_started_followed_and_reported(emr, capsys):
         ),
     ],
 )
-def test_a_failed_job_is_reported_with_the_place_of_its_log(emr, capsys, report, words):
+def test_a_failed_job_is_reported_with_the_place_of_its_log(emr, sluice, report, words):
     emr(report, "FAILED")
-    assert run(["doctor", "--job", "--json"]) == 1
-    job = results(capsys)["trial job"]
+    job = {item["about"]: item for item in sluice.json("doctor --job", code=1)}["trial job"]
     assert job["result"] == "fail"
     assert words in job["found"]
     assert job["advice"].endswith("logs/applications/00a/jobs/00f1/SPARK_DRIVER/stderr.gz")
 
 
-def test_a_job_that_takes_too_long_is_ended(emr, capsys):
+def test_a_job_that_takes_too_long_is_ended(emr, sluice):
     application = emr()
-    assert run(["doctor", "--job", "--timeout", "0"]) == 1
-    output = capsys.readouterr()
+    output = sluice("doctor --job --timeout 0", code=1)
     assert application.cancelled == ["00f1"] and scratch_prefix(application.started[0]["name"]) in output.err
     assert "Job run 00f1 is still RUNNING. Raise --timeout" in output.out
 
 
-def test_an_application_of_another_engine_fails(emr, capsys):
+def test_an_application_of_another_engine_fails(emr, sluice):
     application = emr()
     application.label = "emr-spark-8.0.0"
     cloudformation().outputs["ApplicationId"] = "00f"
-    run(["doctor", "--json"])
-    findings = json.loads(capsys.readouterr().out)
+    findings = json.loads(sluice("doctor --json", code=None).out)
     (advice,) = [one["advice"] for one in findings if one["about"] == "application" and one["result"] == "fail"]
     assert "another EmrRelease" in advice

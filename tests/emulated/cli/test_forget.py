@@ -5,7 +5,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from emulation.stack import NOW, describe
+from emulation.stack import NOW
 from support.builders import avro_object, change, flattened
 from support.silver_tables import SILVER_FOLDER, SilverFolder, kept_change, put_history
 
@@ -23,7 +23,6 @@ from sluice.services.requests import FORGETTING, ServiceError, ServiceReport
 from sluice.silver_keys import rows_key
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
-from sluice_cli.main import run
 from sluice_cli.trace import row_life
 from sluice_cli.trace.forget import holds_key
 from sluice_read.place import history_folder
@@ -54,7 +53,7 @@ def put_users(stack, *, aside, schema=None):
     stack.ledger.tables.pin(TABLE, {"topic": TOPIC})
     items = []
     for number, id in enumerate((7, 8)):
-        body = avro_object(flattened(COLUMNS), [change(op="c", lsn=number + 1, id=id, name="n")])
+        body = avro_object(flattened(COLUMNS), [change(lsn=number + 1, id=id, name="n")])
         identity = stack.write(OBJECT.format(number), body)
         items.append(stack.listed(identity, schema=schema, offset=number))
     manifest = open_manifest("main", "run-1", NOW, "c", {TABLE: TablePart(CONFIG.to_dict(), tuple(items))})
@@ -83,31 +82,27 @@ def lane_does(stack, monkeypatch, error=None, report=REMOVED):
     def done(target):
         stack.ledger.lanes.request_start("main", "run-1", NOW)
         stack.ledger.lanes.hold("main", "run-1", "job1", 1, NOW)
-        begun = stack.ledger.services.start(
-            stack.ledger.services.get("main", TABLE, FORGETTING), "run-1", "job1", 2 * NOW
-        )
+        services = stack.ledger.services
+        begun = services.start(services.get("main", TABLE, FORGETTING), "run-1", "job1", 2 * NOW)
         if error is not None:
-            stack.ledger.services.fail(begun, "run-1", error, 2 * NOW)
-            return
-        stack.ledger.services.finish(begun, "run-1", report, 2 * NOW)
+            services.fail(begun, "run-1", error, 2 * NOW)
+        else:
+            services.finish(begun, "run-1", report, 2 * NOW)
 
     monkeypatch.setattr("sluice_cli.terminal.services.supervise_now", done)
 
 
-def test_a_row_that_the_table_never_had_is_nothing_to_remove(users, monkeypatch, capsys):
+def test_a_row_that_the_table_never_had_is_nothing_to_remove(users, monkeypatch, sluice):
     none = ServiceReport(rows=0, instant=None, more={"history_rows": 0, "older_files": 0, "marked": 0})
     lane_does(users, monkeypatch, report=none)
-    assert run(["forget", TABLE, "99", "--yes"]) == 0
-    assert capsys.readouterr().out.splitlines()[0].endswith(": nothing to remove")
-    assert run(["forget", TABLE, "99", "--yes", "--json"]) == 0
-    assert describe(capsys)["state"] == "done"
+    assert sluice("forget", TABLE, "99", "--yes").out.splitlines()[0].endswith(": nothing to remove")
+    assert sluice.json("forget", TABLE, "99", "--yes")["state"] == "done"
 
 
-def test_a_dry_run_lists_what_holds_the_row_and_changes_nothing(users, invoked, capsys):
+def test_a_dry_run_lists_what_holds_the_row_and_changes_nothing(users, invoked, sluice):
     before = aside(users)
-    assert run(["forget", TABLE, "7", "--dry-run", "--json"]) == 0
 
-    document = describe(capsys)
+    document = sluice.json("forget", TABLE, "7", "--dry-run")
 
     assert document["state"] == "dry_run" and document["quarantined_rows"] == 1
     assert document["still_held_by"] == {
@@ -129,29 +124,25 @@ def test_a_dry_run_lists_what_holds_the_row_and_changes_nothing(users, invoked, 
     ],
     ids=["there", "absent", "with-history", "history-alone"],
 )
-def test_a_dry_run_says_whether_the_table_has_the_row(users, tmp_path, monkeypatch, capsys, id, history, lines):
+def test_a_dry_run_says_whether_the_table_has_the_row(users, tmp_path, monkeypatch, sluice, id, history, lines):
     shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
     silver = SilverFolder(tmp_path / "silver")
     if history:
         put_history(tmp_path / "silver", [kept_change(1, "a", 1), kept_change(99, "b", 2)])
     monkeypatch.setattr(row_life, "open_table", lambda place, table, span: open_table(silver, table, span=span))
     monkeypatch.setattr(row_life, "history_folder", lambda place, table: history_folder(silver, table))
-    assert run(["forget", TABLE, str(id), "--dry-run"]) == 0
-    out = capsys.readouterr().out.splitlines()
+    out = sluice("forget", TABLE, str(id), "--dry-run").out.splitlines()
     assert [line for line in out if line.startswith(("table:", "history:"))] == lines
     assert out[0].endswith(": dry run, nothing was removed") and "quarantine: 0 records of the row" in out
-    assert run(["forget", TABLE, str(id), "--dry-run", "--json"]) == 0
-    assert describe(capsys)["found"] == {"rows": int(id == 1), "history_rows": 1 if history else 0}
+    found = sluice.json("forget", TABLE, str(id), "--dry-run")["found"]
+    assert found == {"rows": int(id == 1), "history_rows": int(history)}
 
 
-def test_the_receipt_says_what_was_removed_and_the_ledger_has_no_key(users, monkeypatch, capsys):
+def test_the_receipt_says_what_was_removed_and_the_ledger_has_no_key(users, monkeypatch, sluice):
     lane_does(users, monkeypatch)
-    assert run(["forget", TABLE, "7"]) == 2, "nobody to ask"
-    capsys.readouterr()
+    sluice("forget", TABLE, "7", code=2)  # nobody to ask
 
-    assert run(["forget", TABLE, "7", "--yes"]) == 0
-
-    out, err = capsys.readouterr()
+    out, err = sluice("forget", TABLE, "7", "--yes")
     assert "1 row and 2 changes of its history, 3 older files" in out and "older changes of the key stay out" in out
     assert f"bronze:     {OBJECT.format(0)}" in out and "rebuild table` would bring the row back" in err
     assert aside(users) == [(5, "{}", "forgotten"), (6, '{"id": 8, "name": "Bob"}', "of {'id': 8, 'name': 'Bob'}")]
@@ -159,26 +150,23 @@ def test_the_receipt_says_what_was_removed_and_the_ledger_has_no_key(users, monk
     assert request.arguments == {"key": key_hash(TABLE, ["7"])} and request.requested_by == "sluice forget crm.user"
 
 
-def test_a_failure_leaves_the_quarantine_and_says_why(users, monkeypatch, capsys):
+def test_a_failure_leaves_the_quarantine_and_says_why(users, monkeypatch, sluice):
     before = aside(users)
     lane_does(users, monkeypatch, ServiceError("too_many_forgotten", "no room for another mark", retriable=False))
 
-    assert run(["forget", TABLE, "7", "--yes"]) == 1
-
-    assert "no room for another mark" in capsys.readouterr().err and aside(users) == before
+    assert "no room for another mark" in sluice("forget", TABLE, "7", "--yes", code=1).err and aside(users) == before
 
 
 @pytest.mark.long
-def test_a_second_row_waits_until_the_first_is_forgotten(users, invoked, capsys):
-    assert run(["forget", TABLE, "8", "--yes", "--wait", "1"]) == 1
-    assert "repeat the command" in capsys.readouterr().err
-    assert run(["forget", TABLE, "7", "--yes", "--wait", "1"]) == 1
-    assert "Another forgetting of crm.user is under way" in capsys.readouterr().err
+def test_a_second_row_waits_until_the_first_is_forgotten(users, invoked, sluice):
+    assert "repeat the command" in sluice("forget", TABLE, "8", "--yes", "--wait", "1", code=1).err
+    said = sluice("forget", TABLE, "7", "--yes", "--wait", "1", code=1).err
+    assert "Another forgetting of crm.user is under way" in said
 
 
-def test_a_key_with_another_number_of_values_is_refused(users, capsys):
-    assert run(["forget", TABLE, "7", "8", "--yes"]) == 2
-    assert "The key of crm.user is id, and 2 values are given\nnext step: Give 1 value" in capsys.readouterr().err
+def test_a_key_with_another_number_of_values_is_refused(users, sluice):
+    said = sluice("forget", TABLE, "7", "8", "--yes", code=2).err
+    assert "The key of crm.user is id, and 2 values are given\nnext step: Give 1 value" in said
 
 
 @pytest.mark.parametrize(
@@ -198,12 +186,10 @@ def test_quarantined_records_are_matched_by_their_key(row, holds):
     assert holds_key(row, CONFIG, ["7"]) == holds
 
 
-DAY, MOMENT, ZONED, PRICE = (
-    plain_column("id", kinds.DATE, False, "int"),
-    plain_column("id", kinds.TIMESTAMP_MICROS, False, "long"),
-    plain_column("id", kinds.ZONED_TIMESTAMP, False, "string"),
-    decimal_column("id", 9, 2, False, "bytes"),
-)
+DAY = plain_column("id", kinds.DATE, False, "int")
+MOMENT = plain_column("id", kinds.TIMESTAMP_MICROS, False, "long")
+ZONED = plain_column("id", kinds.ZONED_TIMESTAMP, False, "string")
+PRICE = decimal_column("id", 9, 2, False, "bytes")
 
 
 @pytest.mark.parametrize(
@@ -241,12 +227,11 @@ def test_a_key_is_hashed_in_the_form_that_spark_gives_it(text, type, hashed):
     assert hashed_text(text, type) == hashed
 
 
-def test_a_quarantined_record_is_read_by_the_schema_of_its_object(stack, monkeypatch, capsys):
+def test_a_quarantined_record_is_read_by_the_schema_of_its_object(stack, monkeypatch, sluice):
     day = {"type": "int", "logicalType": "date"}
     mark = SchemaStore(Objects(stack.s3), "s-silver").keep(flattened({"id": day, "name": ["null", "string"]}))
     put_users(stack, schema=mark, aside=[quarantined(5, id=19_753, name="Ada"), quarantined(6, id=19_754)])
-    assert run(["forget", TABLE, "2024-01-31", "--dry-run", "--json"]) == 0
-    assert describe(capsys)["quarantined_rows"] == 1
+    assert sluice.json("forget", TABLE, "2024-01-31", "--dry-run")["quarantined_rows"] == 1
 
 
 def test_a_cut_record_holds_a_key_beyond_ascii():

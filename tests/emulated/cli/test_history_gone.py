@@ -4,24 +4,23 @@ from dataclasses import replace
 
 import pytest
 from emulation.merged_stack import TABLE, Merged, instant
-from emulation.stack import NOW, describe
+from emulation.stack import NOW
 
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.errors import TableWentBack
 from sluice.ledger.keys import table_key
 from sluice.ledger.recovery import KnownTable
 from sluice_aws.ledger.rebuilds import RebuildLedger
-from sluice_cli.main import run
 
 TABLES = "tables:\n  - {topic: crm.public.user, table: crm.user, record_key: id, history: true}\n"
 PINNED = {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": "crm.public.user"}
 
 
 @pytest.fixture
-def merged(stack, tmp_path, capsys):
+def merged(stack, tmp_path, sluice):
     """A table with a history table, whose last commits the ledger has and silver holds."""
     (tmp_path / "tables.yaml").write_text(TABLES)
-    assert run(["config", "push", str(tmp_path / "tables.yaml"), "--yes"]) == 0
+    sluice("config push", str(tmp_path / "tables.yaml"), "--yes")
     made = Merged(stack)
     item = stack.admit(stack.write("a"))
     batch = made.opened(item)
@@ -33,7 +32,6 @@ def merged(stack, tmp_path, capsys):
     outcome = Outcome(batch, TABLE, COMMITTED, NOW, instant=instant(2), history_instant=instant(1))
     assert stack.ledger.batches.settle("main", batch, outcome, [item], "run-1", NOW)
     assert stack.ledger.tables.pin(TABLE, {**PINNED, "history": "user_history"})
-    capsys.readouterr()
     return stack
 
 
@@ -45,30 +43,28 @@ def gone(stack):
     stack.s3.delete_object(Bucket="s-silver", Key=f"crm/user_history/.hoodie/{instant(1)}.commit")
 
 
-def found_by_doctor(capsys):
-    capsys.readouterr()
-    run(["doctor", "--json"])
-    return {item["about"]: item for item in describe(capsys)}.get(f"table {TABLE}")
+def found_by_doctor(sluice):
+    return {item["about"]: item for item in sluice.json("doctor", code=None)}.get(f"table {TABLE}")
 
 
-def test_doctor_fails_a_table_whose_history_table_lacks_its_last_commit(merged, capsys):
+def test_doctor_fails_a_table_whose_history_table_lacks_its_last_commit(merged, sluice):
     assert merged.ledger.tables.get(TABLE).history_instant == instant(1)
-    assert found_by_doctor(capsys) is None
+    assert found_by_doctor(sluice) is None
     gone(merged)
-    by_about = found_by_doctor(capsys)
+    by_about = found_by_doctor(sluice)
     assert by_about["result"] == "fail" and f"crm.user_history {instant(1)} is gone" in by_about["found"]
     assert "sluice table accept" in by_about["advice"]
 
 
 @pytest.mark.parametrize("restored", [False, True])
-def test_accept_goes_on_with_the_history_table_as_it_is(merged, capsys, invoked, restored):
+def test_accept_goes_on_with_the_history_table_as_it_is(merged, sluice, invoked, restored):
     gone(merged)
     if restored:
         history_commit(merged, 0)
-    assert run(["table", "accept", TABLE, "--yes"]) == 0
+    sluice("table accept", TABLE, "--yes")
     state = merged.ledger.tables.get(TABLE)
     assert (state.last_instant, state.history_instant) == (instant(2), instant(0) if restored else None)
-    assert found_by_doctor(capsys) is None
+    assert found_by_doctor(sluice) is None
 
 
 def test_a_state_that_changed_since_it_was_judged_is_not_accepted(merged):

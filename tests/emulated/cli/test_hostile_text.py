@@ -105,10 +105,10 @@ def test_every_verb_is_tried_or_listed():
 
 
 @pytest.fixture
-def hostile(stack, tmp_path, monkeypatch, invoked):
+def hostile(stack, tmp_path, monkeypatch, invoked, sluice):
     """A stack whose objects, reasons, rows and files have hostile text in them."""
     (tmp_path / "tables.yaml").write_text(TABLES)
-    assert run(["config", "push", "tables.yaml"]) == 0
+    sluice("config push tables.yaml")
     (tmp_path / "wrong.yaml").write_text(f"tables:\n  - {{topic: {ascii(HOSTILE)[1:-1]!r}, table: 1}}\n{HOSTILE}: 1\n")
     (tmp_path / IN_KEYS).write_bytes(b"{}")
     body = avro_object(SCHEMA, [{"id": 1, "__lsn": 1}])

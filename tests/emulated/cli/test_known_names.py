@@ -3,10 +3,8 @@
 import shlex
 
 import pytest
-from emulation.stack import describe
 
 from sluice.ledger import keys as items
-from sluice_cli.main import run
 from sluice_cli.tables import details, inspect
 
 TABLES = """
@@ -17,12 +15,11 @@ tables:
 
 
 @pytest.fixture
-def configured(stack, invoked, tmp_path, capsys):
+def configured(stack, invoked, tmp_path, sluice):
     (tmp_path / "tables.yaml").write_text(TABLES)
-    assert run(["config", "push", "tables.yaml"]) == 0
+    sluice("config push tables.yaml")
     stack.admit(stack.write("topics/crm.public.city/1"), items.PENDING, table="crm.city", topic="crm.public.city")
     stack.ledger.lanes.wake("main")
-    capsys.readouterr()
     return stack
 
 
@@ -70,20 +67,16 @@ UNKNOWN = {
 }
 
 
-def test_an_unknown_name_is_a_wrong_command_line(configured, capsys):
+def test_an_unknown_name_is_a_wrong_command_line(configured, sluice):
     for message, lines in UNKNOWN.items():
         for line in lines:
-            capsys.readouterr()
-            assert run(shlex.split(line)) == 2, line
-            out, err = capsys.readouterr()
+            out, err = sluice(*shlex.split(line), code=2)
             assert message in err and out == "", line
 
 
-def test_the_next_step_lists_the_known_names(configured, capsys):
-    assert run(["history", "--table", "nope"]) == 2
-    assert "next step: Name one of these tables: crm.city, crm.user" in capsys.readouterr().err
-    assert run(["ops", "runs", "--lane", "nope"]) == 2
-    assert "next step: Name one of these lanes: main" in capsys.readouterr().err
+def test_the_next_step_lists_the_known_names(configured, sluice):
+    assert "next step: Name one of these tables: crm.city, crm.user" in sluice("history --table nope", code=2).err
+    assert "next step: Name one of these lanes: main" in sluice("ops runs --lane nope", code=2).err
 
 
 KNOWN = [
@@ -101,32 +94,29 @@ KNOWN = [
 ]
 
 
-def test_a_known_name_for_which_nothing_is_found_succeeds(configured, capsys):
+def test_a_known_name_for_which_nothing_is_found_succeeds(configured, sluice):
     for line in KNOWN:
-        assert run([*shlex.split(line), "--json"]) == 0, line
-        assert describe(capsys) is not None, line
+        assert sluice.json(*shlex.split(line)) is not None, line
 
 
-def test_a_table_that_only_quarantine_knows_is_known(configured, capsys):
+def test_a_table_that_only_quarantine_knows_is_known(configured, sluice):
     stack = configured
     stack.admit(stack.write("topics/old/1"), items.QUARANTINED, table="crm.old", topic="old", code="corrupt_object")
-    assert run(["quarantine", "list", "--table", "crm.old", "--code", "overlap", "--json"]) == 0
-    assert describe(capsys)["entries"] == []
+    assert sluice.json("quarantine list --table crm.old --code overlap")["entries"] == []
 
 
-def test_a_history_table_is_a_known_name(configured, capsys, tmp_path):
+def test_a_history_table_is_a_known_name(configured, sluice, tmp_path):
     (tmp_path / "tables.yaml").write_text(f"defaults: {{history: true}}\n{TABLES}")
-    assert run(["config", "push", "tables.yaml", "--yes"]) == 0
-    assert run(["history", "--table", "crm.user_history", "--json"]) == 0
-    assert run(["history", "--table", "crm.user_histry"]) == 2
-    assert "did you mean crm.user_history?" in capsys.readouterr().err
+    sluice("config push tables.yaml --yes")
+    sluice("history --table crm.user_history --json")
+    assert "did you mean crm.user_history?" in sluice("history --table crm.user_histry", code=2).err
 
 
-def test_a_mistyped_partition_is_answered_with_the_one_that_was_meant(monkeypatch, capsys):
+def test_a_mistyped_partition_is_answered_with_the_one_that_was_meant(monkeypatch, sluice):
     monkeypatch.setattr(inspect, "_listing", lambda target, table: None)
     monkeypatch.setattr(inspect, "chosen_target", lambda stack: None)
     file = details.FileRow("place=A", "f-0", None, None, 1, 0, 0, small=True)
     monkeypatch.setattr(details, "file_rows", lambda listing: [file])
-    assert run(["table", "files", "moma.works", "--partition", "plce=A"]) == 2
-    assert "There is no partition 'plce=A'; did you mean place=A?" in capsys.readouterr().err
-    assert run(["table", "files", "moma.works", "--partition", "place=A"]) == 0
+    said = sluice("table files moma.works --partition plce=A", code=2).err
+    assert "There is no partition 'plce=A'; did you mean place=A?" in said
+    sluice("table files moma.works --partition place=A")

@@ -6,12 +6,10 @@ import pytest
 from driving.lane import LANE
 from emulation.topic_world import BODY, BOTH, RAW, TopicWorld
 
-from sluice_cli.main import run
-
 
 @pytest.fixture
-def world(stack, tmp_path, capsys, invoked):
-    return TopicWorld(stack, tmp_path, capsys)
+def world(stack, tmp_path, sluice, invoked):
+    return TopicWorld(stack, tmp_path, sluice)
 
 
 def merged(world, n=2):
@@ -67,14 +65,12 @@ def test_quarantine_in_one_table_is_none_in_the_other_and_is_retried_alone(world
     assert {entry["table"] for entry in history["objects"]} == {"crm.user", "masked.user"}
 
 
-def test_a_trace_is_of_the_table_that_is_named(world):
+def test_a_trace_is_of_the_table_that_is_named(world, sluice):
     one, _ = merged(world)
     assert world.command("trace", one.key)["table"] == "crm.user"
     assert world.command("trace", one.key, "--table", "masked.user")["table"] == "masked.user"
-    assert run(["trace", one.key]) == 0
-    assert f"--version {one.version} --table masked.user" in world.capsys.readouterr().err
-    assert run(["trace", one.key, "--table", "crm.other"]) == 2
-    assert "crm.user, masked.user" in world.capsys.readouterr().err
+    assert f"--version {one.version} --table masked.user" in sluice("trace", one.key).err
+    assert "crm.user, masked.user" in sluice("trace", one.key, "--table", "crm.other", code=2).err
 
 
 def test_a_rebuild_replays_the_objects_of_its_table_alone(world):
@@ -123,7 +119,6 @@ def test_a_rule_that_goes_leaves_its_table_and_the_other_as_they_are(world):
     assert world.states(objects[2]) == [{"crm.user": "committed"}]
 
 
-def test_a_rule_with_also_needs_a_rule_beside_it(world):
+def test_a_rule_with_also_needs_a_rule_beside_it(world, sluice):
     (world.tmp_path / "alone.yaml").write_text("tables:\n  - {topic: a.b, table: a.b, record_key: id, also: true}\n")
-    assert run(["config", "check", "alone.yaml"]) == 1
-    assert "has no effect: no other rule takes a.b" in world.capsys.readouterr().err
+    assert "has no effect: no other rule takes a.b" in sluice("config check alone.yaml", code=1).err

@@ -8,7 +8,7 @@ from admit.handler import handler as admit
 from announce.handler import handler as announce
 from emulation.deployment import SCHEMA, context, failed_items, forget_processes, s3_body, sqs_event
 from emulation.operated_stack import merge, operated
-from emulation.stack import SHARED, cloudformation, describe
+from emulation.stack import SHARED, cloudformation
 from reconcile.handler import handler as reconcile
 from support.builders import avro_object, halt
 
@@ -16,18 +16,17 @@ from sluice.ledger import keys as items
 from sluice.objects import ObjectId
 from sluice_aws.ledger import expressions as codec
 from sluice_aws.stack import Target
-from sluice_cli.main import run
 
 TABLES = "tables: [{topic: shop.public.orders, table: public.orders, record_key: id}]\n"
 KEY = "topics/shop.public.orders/partition=0/shop.public.orders+0+{:010d}.avro"
 
 
 @pytest.fixture
-def system(stack, monkeypatch, tmp_path):
+def system(stack, monkeypatch, tmp_path, sluice):
     """The stack with its functions, configured."""
     with operated(stack, monkeypatch) as working:
         (tmp_path / "tables.yaml").write_text(TABLES)
-        assert run(["config", "push", "tables.yaml"]) == 0
+        sluice("config push tables.yaml")
         yield working
 
 
@@ -54,7 +53,7 @@ def state_of(system, identity):
     return records.state if records else None
 
 
-def test_notifications_are_late(system, monkeypatch, capsys):
+def test_notifications_are_late(system, monkeypatch, sluice):
     identity = put(system, 1)
     with monkeypatch.context() as broken:
         broken.setenv("LEDGER_TABLE", "no-such-table")
@@ -62,12 +61,10 @@ def test_notifications_are_late(system, monkeypatch, capsys):
         assert failed_items(admit(sqs_event(s3_body(identity)), context())) == ["m0"]
     forget_processes()
     send("DeadLetterQueueUrl", s3_body(identity))  # as SQS does after five receives
-    capsys.readouterr()
-    assert run(["ops", "dlq", "list", "notices"]) == 1
-    assert f"unknown\t{identity.key}" in capsys.readouterr().out
-    assert run(["ops", "dlq", "redrive", "notices"]) == 0
+    assert f"unknown\t{identity.key}" in sluice("ops dlq list notices", code=1).out
+    sluice("ops dlq redrive notices")
     assert deliver() == [] and state_of(system, identity) == "pending"
-    assert run(["ops", "dlq", "list"]) == 0
+    sluice("ops dlq list")
 
 
 def test_a_notification_that_never_came(system, capsys):
@@ -77,7 +74,7 @@ def test_a_notification_that_never_came(system, capsys):
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["damaged", "gone"])
-def test_the_configuration_is_broken(system, capsys, lost):
+def test_the_configuration_is_broken(system, sluice, lost):
     identity = put(system, 1)
     if lost:
         system.s3.delete_object(Bucket="s-artifacts", Key="config/tables.json")
@@ -88,30 +85,25 @@ def test_the_configuration_is_broken(system, capsys, lost):
         admit(sqs_event(s3_body(identity)), context())
     assert state_of(system, identity) is None, "nothing is parked meanwhile"
     send("DeadLetterQueueUrl", s3_body(identity))
-    capsys.readouterr()
-    assert run(["config", "show", "--earlier", "1"]) == 0
-    Path("tables.yaml").write_text(capsys.readouterr().out)
-    assert run(["config", "push", "tables.yaml", "--yes"]) == 0
+    Path("tables.yaml").write_text(sluice("config show --earlier 1").out)
+    sluice("config push tables.yaml --yes")
     forget_processes()
-    assert run(["ops", "dlq", "redrive", "notices"]) == 0
+    sluice("ops dlq redrive notices")
     assert deliver() == [] and state_of(system, identity) == "pending"
-    assert run(["config", "show", "--earlier", "1"]) == 2, "there was none before"
+    sluice("config show --earlier 1", code=2)  # there was none before
 
 
-def test_a_lane_has_halted(system, capsys):
+def test_a_lane_has_halted(system, sluice):
     assert failed_items(admit(sqs_event(s3_body(put(system, 1))), context())) == []
     system.ledger.lanes.lapse(
         "main", system.ledger.lanes.get("main").run_id, 1, job_run_id=system.ledger.lanes.get("main").job_run_id
     )
     system.ledger.lanes.resume("main")
     halt(system.ledger, "main")
-    capsys.readouterr()
-    assert run(["status", "--json"]) == 0
-    (lane,) = describe(capsys)["lanes"]
+    (lane,) = sluice.json("status")["lanes"]
     assert (lane["state"], lane["failures"]) == ("halted", 5)
-    assert run(["ops", "runs", "--json"]) == 0
-    assert describe(capsys)["runs"][0]["lane"] == "main"
-    assert run(["resume", "main"]) == 0
+    assert sluice.json("ops runs")["runs"][0]["lane"] == "main"
+    sluice("resume main")
     assert system.ledger.lanes.get("main").state == "starting", "a run starts at once"
 
 
@@ -129,7 +121,7 @@ class Bus:
         return {"FailedEntryCount": 0, "Entries": [{"EventId": "1"} for _ in Entries]}
 
 
-def test_commits_are_not_announced(system, monkeypatch, capsys):
+def test_commits_are_not_announced(system, monkeypatch, sluice):
     bus = Bus()
     monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: bus))
     identity = put(system, 1)
@@ -143,29 +135,26 @@ def test_commits_are_not_announced(system, monkeypatch, capsys):
         json.dumps({"DDBStreamBatchInfo": {"approximateArrivalOfLastRecord": "2026-05-01T10:00:00Z"}}),
     )
     bus.mended = True
-    assert run(["ops", "dlq", "list", "events"]) == 1
-    assert run(["ops", "dlq", "redrive", "events", "--json"]) == 0
+    sluice("ops dlq list events", code=1)
+    sluice("ops dlq redrive events --json")
     assert bus.taken == [batch], "reconcile announced it"
-    capsys.readouterr()
-    assert run(["ops", "dlq", "redrive", "events", "--json"]) == 0
-    assert describe(capsys)["left"] == 0
-    assert run(["ops", "dlq", "list"]) == 0
+    assert sluice.json("ops dlq redrive events")["left"] == 0
+    sluice("ops dlq list")
 
 
-def test_a_rule_cannot_deliver(system, capsys):
+def test_a_rule_cannot_deliver(system, sluice):
     names = {"RULE_ARN": "arn:aws:events:eu-central-1:123456789012:rule/s-EventsRule-1", "ERROR_CODE": "NO_PERMISSIONS"}
     SHARED.client("sqs").send_message(
         QueueUrl=cloudformation().outputs["UndeliveredQueueUrl"],
         MessageBody=json.dumps({"detail-type": "Lane Halted"}),
         MessageAttributes={name: {"DataType": "String", "StringValue": value} for name, value in names.items()},
     )
-    assert run(["ops", "dlq", "list"]) == 1
-    assert "s-EventsRule-1: NO_PERMISSIONS" in capsys.readouterr().out
-    assert run(["ops", "dlq", "redrive", "rules"]) == 0
-    assert run(["ops", "dlq", "list"]) == 0
+    assert "s-EventsRule-1: NO_PERMISSIONS" in sluice("ops dlq list", code=1).out
+    sluice("ops dlq redrive rules")
+    sluice("ops dlq list")
 
 
-def test_a_function_fails(system, capsys):
+def test_a_function_fails(system, capsys, sluice):
     system.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=b"{")
     forget_processes()
     with pytest.raises(Exception, match="configuration") as raised:
@@ -176,43 +165,38 @@ def test_a_function_fails(system, capsys):
     ]
     failure = {"requestContext": {"requestId": "42"}, "responsePayload": {"errorMessage": str(raised.value)}}
     send("UnreconciledQueueUrl", json.dumps(failure))  # as Lambda does after two retries
-    assert run(["ops", "dlq", "list", "calls"]) == 1
-    assert "request 42: " in capsys.readouterr().out
-    assert run(["config", "push", "tables.yaml", "--yes"]) == 0
+    assert "request 42: " in sluice("ops dlq list calls", code=1).out
+    sluice("config push tables.yaml --yes")
     forget_processes()
-    assert run(["ops", "dlq", "redrive", "calls"]) == 0
-    assert run(["ops", "dlq", "list"]) == 0
+    sluice("ops dlq redrive calls")
+    sluice("ops dlq list")
 
 
-def test_data_is_missing(system, capsys):
+def test_data_is_missing(system, sluice):
     identity = put(system, 1)
     assert failed_items(admit(sqs_event(s3_body(identity)), context())) == []
     system.s3.delete_object(Bucket="s-bronze", Key=identity.key, VersionId=identity.version)
     assert reconcile({}, context(400_000))["lost"] == 1
-    capsys.readouterr()
-    assert run(["quarantine", "list", "--json"]) == 0
-    assert "lost_before_read" in capsys.readouterr().out
+    assert "lost_before_read" in sluice("quarantine list --json").out
     again = put(system, 1)  # the source sends the changes again
     assert failed_items(admit(sqs_event(s3_body(again)), context())) == []
-    assert run(["quarantine", "discard", "--yes", ObjectId("s-bronze", identity.key, identity.version).hash]) == 0
+    sluice("quarantine discard --yes", ObjectId("s-bronze", identity.key, identity.version).hash)
     assert (state_of(system, identity), state_of(system, again)) == ("ignored", "pending")
 
 
-def test_objects_wait_for_a_pause_to_end(system, tmp_path, capsys):
+def test_objects_wait_for_a_pause_to_end(system, tmp_path, sluice):
     (tmp_path / "tables.yaml").write_text(TABLES.replace("record_key: id", "record_key: id, paused: true"))
-    assert run(["config", "push", "tables.yaml", "--yes"]) == 0
+    sluice("config push tables.yaml --yes")
     forget_processes()
     identity = put(system, 1)
     assert failed_items(admit(sqs_event(s3_body(identity)), context())) == []
-    capsys.readouterr()
-    assert run(["wait", "--timeout", "0"]) == 1
-    assert "public.orders is paused" in capsys.readouterr().err
+    assert "public.orders is paused" in sluice("wait --timeout 0", code=1).err
     (tmp_path / "tables.yaml").write_text(TABLES)
-    assert run(["config", "push", "tables.yaml"]) == 0
+    sluice("config push tables.yaml")
     assert system.ledger.lanes.get("main").state == "starting"
 
 
-def test_a_redrive_that_is_cut_off_loses_no_message(system, monkeypatch):
+def test_a_redrive_that_is_cut_off_loses_no_message(system, monkeypatch, sluice):
     """It sends first: a message is at no moment in neither queue."""
     identity = put(system, 1)
     send("DeadLetterQueueUrl", s3_body(identity))
@@ -235,6 +219,6 @@ def test_a_redrive_that_is_cut_off_loses_no_message(system, monkeypatch):
             Target, "client", lambda self, name: CutOff(client(self, name)) if name == "sqs" else client(self, name)
         )
         with pytest.raises(ConnectionError):
-            run(["ops", "dlq", "redrive", "notices"])
+            sluice("ops dlq redrive notices", code=None)
     assert calls == ["send_message"]
     assert deliver() == [] and state_of(system, identity) == "pending"

@@ -20,7 +20,6 @@ from sluice.ledger import keys as items
 from sluice.ledger.records import RETRIED, Decision
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import LedgerBusy
-from sluice_cli.main import run
 from sluice_cli.status import page_file
 from sluice_cli.status import top as top_command
 from sluice_cli.status.past import BINS
@@ -53,12 +52,11 @@ class Elements(HTMLParser):
         self.texts.append(text)
 
 
-def test_the_page_is_whole_in_itself_and_escapes_what_came_from_outside(stack, tmp_path, capsys):
+def test_the_page_is_whole_in_itself_and_escapes_what_came_from_outside(stack, tmp_path, sluice):
     hostile = 'topics/"><script>alert(1)</script>&<img src=x>.avro'
     stack.admit(stack.write(hostile), items.QUARANTINED, code="not_avro", reason="<b onload=x>")
     stack.admit(stack.write("a"))
-    assert run(["status", "--html", "page.html", "--since", "7d"]) == 0
-    assert "Written to page.html" in capsys.readouterr().err
+    assert "Written to page.html" in sluice("status --html page.html --since 7d").err
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     page = Elements(text)
     assert shlex.join(["sluice", "--stack", "s", "trace", hostile]) in page.texts and "<b onload=x>" in page.texts
@@ -68,14 +66,14 @@ def test_the_page_is_whole_in_itself_and_escapes_what_came_from_outside(stack, t
     assert "url(" not in text
     assert "@import" not in text
     assert "prefers-color-scheme:dark" in text and ("name", "viewport") in page.attributes
-    assert run(["status", "--html", "no/folder/page.html"]) == 1
+    sluice("status --html no/folder/page.html", code=1)
 
 
-def test_the_page_counts_runs_that_had_no_batch(stack, tmp_path):
+def test_the_page_counts_runs_that_had_no_batch(stack, tmp_path, sluice):
     now = epoch_ms()
     for run_id, ago in (("run-old", 2 * 86_400_000), ("run-a", 60_000), ("run-b", 30_000)):
         stack.ledger.history.run_started(run_id, "main", now - ago, "job")
-    assert run(["status", "--html", "page.html", "--since", "1d"]) == 0
+    sluice("status --html page.html --since 1d")
     texts = " ".join(Elements((tmp_path / "page.html").read_text(encoding="utf-8")).texts)
     assert "2 runs, " in texts and "run-a" in texts and "run-old" not in texts
 
@@ -110,7 +108,7 @@ def sleeping(monkeypatch, *between):
     return pauses
 
 
-def test_a_watched_page_is_written_again_until_ctrl_c(stack, tmp_path, monkeypatch, capsys):
+def test_a_watched_page_is_written_again_until_ctrl_c(stack, tmp_path, monkeypatch, sluice):
     shown = tmp_path / "page.html"
     seen = []
 
@@ -119,7 +117,7 @@ def test_a_watched_page_is_written_again_until_ctrl_c(stack, tmp_path, monkeypat
         stack.admit(stack.write("b"), items.PARKED, reason="no rule takes it")
 
     pauses = sleeping(monkeypatch, change, lambda: seen.append(shown.read_text(encoding="utf-8")))
-    assert run(["status", "--html", "page.html", "--watch", "--every", "5s"]) == 0
+    said = sluice("status --html page.html --watch --every 5s").err
     assert pauses[0] >= 5.0 and len(pauses) == 3
     first, second = seen
     assert "Nothing is wrong" in first and 'content="5"' in first
@@ -127,7 +125,7 @@ def test_a_watched_page_is_written_again_until_ctrl_c(stack, tmp_path, monkeypat
     last = shown.read_text(encoding="utf-8")
     assert "no rule takes it" in last and "its watch has ended" in last and 'http-equiv="refresh"' not in last
     assert [file.name for file in tmp_path.glob("page*")] == ["page.html"]
-    assert "again every 5 s" in capsys.readouterr().err
+    assert "again every 5 s" in said
 
 
 @pytest.mark.parametrize(
@@ -144,7 +142,7 @@ def test_a_watched_page_is_written_again_until_ctrl_c(stack, tmp_path, monkeypat
     ],
     ids=lambda given: type(given).__name__ if isinstance(given, Exception) else "",
 )
-def test_a_watch_goes_on_while_the_stack_does_not_answer(stack, tmp_path, monkeypatch, capsys, error, said):
+def test_a_watch_goes_on_while_the_stack_does_not_answer(stack, tmp_path, monkeypatch, sluice, error, said):
     shown, seen = tmp_path / "page.html", []
     look = page_file.PageFile.look
 
@@ -159,14 +157,14 @@ def test_a_watch_goes_on_while_the_stack_does_not_answer(stack, tmp_path, monkey
         seen.append(shown.read_text(encoding="utf-8"))
 
     sleeping(monkeypatch, fail, keep, keep)
-    assert run(["status", "--html", "page.html", "--watch"]) == 0
+    printed = sluice("status --html page.html --watch").err
     assert ["can&#x27;t be read since" in text for text in seen] == [True, False]
-    (line,) = (line for line in capsys.readouterr().err.splitlines() if "can't be read since" in line)
+    (line,) = (line for line in printed.splitlines() if "can't be read since" in line)
     assert line.endswith(f": {said}") and "Traceback" not in line
 
 
 @pytest.mark.parametrize("error", [KeyError("lanes"), UsageError("wrong")], ids=lambda error: type(error).__name__)
-def test_a_watch_ends_at_mistakes_of_the_program_and_the_user(stack, tmp_path, monkeypatch, error):
+def test_a_watch_ends_at_mistakes_of_the_program_and_the_user(stack, tmp_path, monkeypatch, error, sluice):
     def fail():
         def mistaken(self, now):
             raise error
@@ -175,10 +173,10 @@ def test_a_watch_ends_at_mistakes_of_the_program_and_the_user(stack, tmp_path, m
 
     sleeping(monkeypatch, fail)
     if isinstance(error, UsageError):
-        assert run(["status", "--html", "page.html", "--watch"]) == 2
+        sluice("status --html page.html --watch", code=2)
     else:
         with pytest.raises(KeyError):
-            run(["status", "--html", "page.html", "--watch"])
+            sluice("status --html page.html --watch", code=None)
 
 
 def test_top_looks_again_until_ctrl_c_and_leaves_its_last_look(stack, monkeypatch):

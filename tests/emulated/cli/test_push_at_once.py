@@ -12,13 +12,13 @@ BUCKET = "s-artifacts"
 
 
 @pytest.fixture
-def files(stack, tmp_path, invoked):
+def files(stack, tmp_path, invoked, sluice):
     """A table with data, and three files that could be pushed."""
     named = {}
     for name, generation, freshness in (("first", 0, "1m"), ("raise", 1, "1m"), ("slower", 0, "10m")):
         named[name] = tmp_path / f"{name}.yaml"
         named[name].write_text(T.format(g=generation, f=freshness))
-    assert run(["config", "push", str(named["first"])]) == 0
+    sluice("config push", str(named["first"]))
     pinned = {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": "crm.public.user"}
     stack.ledger.tables.pin("crm.user", pinned)
     return named
@@ -42,21 +42,20 @@ def pushed_meanwhile(monkeypatch, file):
 
 
 @pytest.mark.parametrize("own", ["slower", "first"], ids=["another file", "what was in force"])
-def test_a_push_beside_another_one_is_refused(stack, files, monkeypatch, capsys, own):
+def test_a_push_beside_another_one_is_refused(stack, files, monkeypatch, sluice, own):
     pushed_meanwhile(monkeypatch, files["raise"])
-    assert run(["config", "push", str(files[own])]) == 1
-    assert "Another push came" in capsys.readouterr().err
+    assert "Another push came" in sluice("config push", str(files[own]), code=1).err
     assert in_force(stack).table_for_topic("crm.public.user").generation == 1
-    assert run(["config", "push", str(files[own])]) == 2, "what would lower the generation is asked about"
+    sluice("config push", str(files[own]), code=2)  # what would lower the generation is asked about
 
 
-def test_a_push_of_a_configuration_that_nobody_can_read_mends_it(stack, files):
+def test_a_push_of_a_configuration_that_nobody_can_read_mends_it(stack, files, sluice):
     stack.s3.put_object(Bucket=BUCKET, Key=CONFIGURATION_KEY, Body=b"{")
-    assert run(["config", "push", str(files["slower"]), "--yes"]) == 0
+    sluice("config push", str(files["slower"]), "--yes")
     assert in_force(stack).table_for_topic("crm.public.user").freshness_s == 600
 
 
-def test_a_configuration_is_in_force_only_once_its_copy_is_kept(stack, files, monkeypatch):
+def test_a_configuration_is_in_force_only_once_its_copy_is_kept(stack, files, monkeypatch, sluice):
     kept = set(Objects(stack.s3).keys(BUCKET, HISTORY_PREFIX))
     before = in_force(stack).version
 
@@ -65,5 +64,5 @@ def test_a_configuration_is_in_force_only_once_its_copy_is_kept(stack, files, mo
 
     monkeypatch.setattr(Objects, "put", unwritable)
     with pytest.raises(OSError):
-        run(["config", "push", str(files["slower"]), "--yes"])
+        sluice("config push", str(files["slower"]), "--yes", code=None)
     assert (in_force(stack).version, set(Objects(stack.s3).keys(BUCKET, HISTORY_PREFIX))) == (before, kept)

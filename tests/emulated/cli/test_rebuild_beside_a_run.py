@@ -10,7 +10,6 @@ from emulation.stack import NOW
 from sluice_aws import clock
 from sluice_aws.s3.objects import Objects, SkippedDocuments
 from sluice_aws.s3.past_rebuilds import PastRebuilds
-from sluice_cli.main import run
 from sluice_cli.tables import rebuild as rebuilding
 
 TABLES = "tables:\n  - {topic: crm.public.user, table: crm.user, record_key: id}\n"
@@ -18,10 +17,10 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def merged(stack, tmp_path, invoked):
+def merged(stack, tmp_path, invoked, sluice):
     """Lane main is running, held by run-1, and has merged one object."""
     (tmp_path / "tables.yaml").write_text(TABLES)
-    assert run(["config", "push", str(tmp_path / "tables.yaml"), "--yes"]) == 0
+    sluice("config push", str(tmp_path / "tables.yaml"), "--yes")
     made = Merged(stack)
     _, (made.first,) = made.merge("first", at=2)
     return made
@@ -54,11 +53,11 @@ def while_planned(monkeypatch, also):
 
 @pytest.mark.parametrize("claimed_before", [False, True], ids=["pending", "claimed"])
 def test_a_run_that_ends_while_the_rebuild_is_planned_is_an_obstacle(
-    stack, merged, monkeypatch, capsys, claimed_before
+    stack, merged, monkeypatch, sluice, claimed_before
 ):
     late = stack.admit(stack.write("late"))
     batch = merged.opened(late) if claimed_before else None
-    assert run(["pause", "main"]) == 0  # asks the run to end after its batch
+    sluice("pause main")  # asks the run to end after its batch
 
     def ends():
         own = batch or merged.opened(late)
@@ -67,17 +66,16 @@ def test_a_run_that_ends_while_the_rebuild_is_planned_is_an_obstacle(
         assert released(stack)
 
     while_planned(monkeypatch, ends)
-    capsys.readouterr()
-    assert run(["rebuild", "table", TABLE, "--yes"]) == 1
-    assert "lane main is running" in "".join(capsys.readouterr())
+    assert "lane main is running" in "".join(sluice("rebuild table", TABLE, "--yes", code=1))
     assert stack.ledger.tables.get(TABLE).rebuild is None
 
-    assert run(["rebuild", "table", TABLE, "--yes"]) == 0
+    sluice("rebuild table", TABLE, "--yes")
     assert stack.ledger.objects.get([late])[late].state == "pending"
 
 
-def test_a_lane_that_ran_while_the_rebuild_was_planned_is_refused(stack, merged, monkeypatch, capsys):
-    assert run(["pause", "main"]) == 0 and released(stack)
+def test_a_lane_that_ran_while_the_rebuild_was_planned_is_refused(stack, merged, monkeypatch, sluice):
+    sluice("pause main")
+    assert released(stack)
     late = stack.admit(stack.write("late"))
 
     def runs():
@@ -89,18 +87,17 @@ def test_a_lane_that_ran_while_the_rebuild_was_planned_is_refused(stack, merged,
         assert released(stack)
 
     while_planned(monkeypatch, runs)
-    capsys.readouterr()
-    assert run(["rebuild", "table", TABLE, "--yes"]) == 1
-    assert "may have run since" in "".join(capsys.readouterr())
+    assert "may have run since" in "".join(sluice("rebuild table", TABLE, "--yes", code=1))
     assert stack.ledger.tables.get(TABLE).rebuild is None
 
 
 @pytest.mark.parametrize("off_ms", [-HOUR_MS, HOUR_MS], ids=["behind", "ahead"])
-def test_a_rebuild_is_stamped_by_the_time_of_the_store(stack, merged, monkeypatch, off_ms):
-    assert run(["pause", "main"]) == 0 and released(stack)
+def test_a_rebuild_is_stamped_by_the_time_of_the_store(stack, merged, monkeypatch, off_ms, sluice):
+    sluice("pause main")
+    assert released(stack)
     monkeypatch.setattr(clock, "time", SimpleNamespace(time_ns=lambda: time.time_ns() + off_ms * 1_000_000))
     before = time.time() * 1000
-    assert run(["rebuild", "table", TABLE, "--yes"]) == 0
+    sluice("rebuild table", TABLE, "--yes")
     marks = PastRebuilds.read(Objects(stack.s3), "s-silver", SkippedDocuments())
     (record,) = stack.ledger.objects.get([merged.first]).values()
     for stamped in (marks.last_at[TABLE], record.replayed_at):

@@ -2,7 +2,7 @@
 
 import pytest
 from emulation.aws import set_fields
-from emulation.stack import NOW, describe
+from emulation.stack import NOW
 
 from sluice.batch.manifest import Manifest, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
@@ -64,20 +64,18 @@ def committed(stack, tmp_path, invoked):
     return Committed(stack, tmp_path)
 
 
-def test_a_superseded_object_is_merged_where_its_whole_key_is_named(committed):
+def test_a_superseded_object_is_merged_where_its_whole_key_is_named(committed, sluice):
     key = f"topics/{TOPIC}/{items.SUPERSEDED}"
     (superseded,) = (record.id for record in committed.stack.ledger.objects.in_state(items.SUPERSEDED))
-    assert run(["ops", "replay", "--prefix", key[:-1], "--yes"]) == 0
+    sluice("ops replay --prefix", key[:-1], "--yes")
     assert committed.record(superseded).state == items.SUPERSEDED
-    assert run(["ops", "replay", "--prefix", key, "--yes"]) == 0
+    sluice("ops replay --prefix", key, "--yes")
     record = committed.record(superseded)
     assert (record.state, record.generation) == (items.PENDING, None)
 
 
-def test_a_dry_run_says_what_would_be_merged_and_why_the_rest_is_left(committed, capsys):
-    capsys.readouterr()
-    assert run(["ops", "replay", "--all", "--dry-run", "--json"]) == 0
-    document = describe(capsys)
+def test_a_dry_run_says_what_would_be_merged_and_why_the_rest_is_left(committed, sluice):
+    document = sluice.json("ops replay --all --dry-run")
     assert {table: each["objects"] for table, each in document["tables"].items()} == {TABLE: 2, "crm.city": 1}
     assert document["replayed"] == 0 and committed.states() == ["committed"] * 3
     assert sorted(document["left"]) == [
@@ -103,14 +101,14 @@ def test_a_dry_run_says_what_would_be_merged_and_why_the_rest_is_left(committed,
         (["--all"], ["pending"] * 3),
     ],
 )
-def test_objects_are_chosen_by_prefix_table_batch_and_time(committed, chosen, states, capsys):
-    assert run(["ops", "replay", *chosen, "--yes"]) == 0
+def test_objects_are_chosen_by_prefix_table_batch_and_time(committed, chosen, states, sluice):
+    sluice("ops replay", *chosen, "--yes")
     assert committed.states() == states
 
 
-def test_a_replayed_object_is_in_its_lane_again_with_another_attempt(committed, invoked):
+def test_a_replayed_object_is_in_its_lane_again_with_another_attempt(committed, invoked, sluice):
     arrivals = committed.stack.ledger.lanes.get("main").arrivals
-    assert run(["ops", "replay", "--table", TABLE, "--yes"]) == 0
+    sluice("ops replay --table", TABLE, "--yes")
     record = committed.record(committed.first)
     assert (record.attempt, record.batch, record.generation) == (1, None, 0) and record.replayed_at
     assert record.first_batch == "b-1", "the batch since which readers see its rows"
@@ -119,43 +117,42 @@ def test_a_replayed_object_is_in_its_lane_again_with_another_attempt(committed, 
     assert committed.stack.ledger.lanes.get("main").arrivals > arrivals and ("s-supervise", "Event") in invoked
 
 
-def test_an_object_keeps_the_generation_that_it_was_merged_under(committed, tmp_path):
+def test_an_object_keeps_the_generation_that_it_was_merged_under(committed, tmp_path, sluice):
     push(tmp_path, generation=3)
     committed.batch("b-2", committed.other, generation=2, table="crm.city")
-    assert run(["ops", "replay", "--all", "--yes"]) == 0
+    sluice("ops replay --all --yes")
     assert [committed.record(id).generation for id in (committed.first, committed.other)] == [0, 2]
 
 
-def test_an_object_whose_generation_is_unknown_is_left(committed, tmp_path, capsys):
+def test_an_object_whose_generation_is_unknown_is_left(committed, tmp_path, sluice):
     push(tmp_path, generation=3)
-    capsys.readouterr()
-    assert run(["ops", "replay", "--table", "crm.city", "--yes", "--json"]) == 0
-    assert list(describe(capsys)["left"]) == [
+    assert list(sluice.json("ops replay --table crm.city --yes")["left"]) == [
         "the manifest of its batch is gone: the generation of its rows is unknown"
     ]
     assert committed.states()[2] == "committed"
 
 
-def test_an_object_with_rows_in_quarantine_is_left_to_their_retry(committed, capsys):
+def test_an_object_with_rows_in_quarantine_is_left_to_their_retry(committed, sluice):
     committed.set(committed.first, quarantined_rows=1)
     committed.set(committed.second, discarded_rows=1)
-    capsys.readouterr()
-    assert run(["ops", "replay", "--table", TABLE, "--yes", "--json"]) == 0
-    assert sum("or discarded" in reason and number or 0 for reason, number in describe(capsys)["left"].items()) == 2
+    assert (
+        sum(
+            "or discarded" in reason and number or 0
+            for reason, number in sluice.json("ops replay --table", TABLE, "--yes")["left"].items()
+        )
+        == 2
+    )
 
 
-def test_a_batch_without_a_manifest_and_an_object_that_is_gone_are_said(committed, capsys):
-    assert run(["ops", "replay", "--batch", "b-none", "--yes"]) == 2
-    assert "There is no batch b-none" in capsys.readouterr().err
+def test_a_batch_without_a_manifest_and_an_object_that_is_gone_are_said(committed, sluice):
+    assert "There is no batch b-none" in sluice("ops replay --batch b-none --yes", code=2).err
     committed.stack.s3.delete_object(Bucket="s-bronze", Key=committed.first.key, VersionId=committed.first.version)
-    assert run(["ops", "replay", "--batch", "b-1", "--dry-run", "--json"]) == 0
-    document = describe(capsys)
+    document = sluice.json("ops replay --batch b-1 --dry-run")
     assert (document["objects"], document["left"]) == (1, {"no longer in bronze": 1})
 
 
-def test_without_a_terminal_it_needs_a_yes(committed, capsys):
-    assert run(["ops", "replay", "--all"]) == 2
-    assert "--yes" in capsys.readouterr().err and committed.states() == ["committed"] * 3
+def test_without_a_terminal_it_needs_a_yes(committed, sluice):
+    assert "--yes" in sluice("ops replay --all", code=2).err and committed.states() == ["committed"] * 3
 
 
 def merging(committed, monkeypatch, instant=None, aside=None, **counts):
@@ -174,12 +171,10 @@ def merging(committed, monkeypatch, instant=None, aside=None, **counts):
     monkeypatch.setattr(RebuildLedger, "replay", merges)
 
 
-def test_waiting_says_what_was_quarantined_and_what_history_got(committed, monkeypatch, capsys):
+def test_waiting_says_what_was_quarantined_and_what_history_got(committed, monkeypatch, sluice):
     codes = {"quarantined_rows": 3, "row_codes": {"unexpected_value": 2, "null_record_key": 1}}
     merging(committed, monkeypatch, aside=codes, history_changes=40)
-    capsys.readouterr()
-    assert run(["ops", "replay", "--table", TABLE, "--yes", "--wait", "--json"]) == 0
-    document = describe(capsys)
+    document = sluice.json("ops replay --table", TABLE, "--yes", "--wait")
     assert (document["unchanged_tables"], document["changed_tables"]) == ([], {})
     assert document["merged_tables"][TABLE] == {
         "instants": [],
@@ -190,8 +185,7 @@ def test_waiting_says_what_was_quarantined_and_what_history_got(committed, monke
     }
     for id in (committed.first, committed.second):
         committed.set(id, quarantined_rows=None, row_codes=None)
-    assert run(["ops", "replay", "--table", TABLE, "--yes", "--wait"]) == 0
-    said = capsys.readouterr().out
+    said = sluice("ops replay --table", TABLE, "--yes", "--wait").out
     assert (
         f"{TABLE}: no row changed; 40 changes committed to its history table; "
         "3 rows quarantined (1 null_record_key, 2 unexpected_value)\n" in said
@@ -199,7 +193,5 @@ def test_waiting_says_what_was_quarantined_and_what_history_got(committed, monke
     assert "nothing changed" not in said and "sluice quarantine list" in said
 
 
-def test_waiting_ends_at_the_timeout_with_what_is_unsettled(committed, capsys):
-    capsys.readouterr()
-    assert run(["ops", "replay", "--table", TABLE, "--yes", "--wait", "--timeout", "0", "--json"]) == 1
-    assert describe(capsys)["unsettled"] == 2
+def test_waiting_ends_at_the_timeout_with_what_is_unsettled(committed, sluice):
+    assert sluice.json("ops replay --table", TABLE, "--yes", "--wait", "--timeout", "0", code=1)["unsettled"] == 2

@@ -1,14 +1,13 @@
 """Schema histories in an emulated bucket, and the `schema` verbs that show them."""
 
 import pytest
-from emulation.stack import NOW, describe
+from emulation.stack import NOW
 from support.judged_schemas import BAD, NEW, OLD, STORED, TABLE, judged
 
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.history import StoredColumns, seen_key, stored_key
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import MAX_AGE_MS, ColumnsAtHand, SchemaHistory, SchemaStore
-from sluice_cli.main import run
 
 TABLES = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}]\n"
 
@@ -47,28 +46,25 @@ def test_admission_looks_at_a_tables_columns_once_a_minute(stack, history):
 
 
 @pytest.fixture
-def remembered(stack, history, tmp_path, capsys):
+def remembered(stack, history, tmp_path, sluice):
     (tmp_path / "tables.yaml").write_text(TABLES)
-    assert run(["config", "push", "tables.yaml"]) == 0
+    sluice("config push tables.yaml")
     store = SchemaStore(Objects(stack.s3), "s-silver")
     for at, (schema, stored) in enumerate(((OLD, None), (NEW, STORED), (BAD, STORED)), 1):
         store.keep(schema)
         history.note(judged(schema, stored=stored, at=NOW + at))
     history.keep_columns(StoredColumns(TABLE, STORED))
-    capsys.readouterr()
     return [read_writer_schema(schema).fingerprint for schema in (OLD, NEW, BAD)]
 
 
-def test_foreign_files_among_the_schemas_are_skipped_and_named(remembered, stack, capsys):
+def test_foreign_files_among_the_schemas_are_skipped_and_named(remembered, stack, sluice):
     foreign = [seen_key(TABLE, "f" * 32), stored_key(TABLE)]
     for key in (*foreign, "_sluice/schemas/tables/part-0.parquet"):
         stack.s3.put_object(Bucket="s-silver", Key=key, Body=b"PAR1\xff")
-    assert run(["table", "schema", "list", "--json"]) == 0
-    document = describe(capsys)
+    document = sluice.json("table schema list")
     assert document["tables"] == [
         {"table": TABLE, "columns": 0, "schemas": 3, "incompatible": 1, "last_verdict": "incompatible"}
     ]
     assert sorted(entry["key"] for entry in document["skipped_documents"]) == sorted(foreign)
-    assert run(["table", "schema", "history", TABLE]) == 0
-    assert foreign[0] in capsys.readouterr().err
+    assert foreign[0] in sluice("table schema history", TABLE).err
     assert ColumnsAtHand(Objects(stack.s3), "s-silver", lambda: 1).of(TABLE) is None

@@ -1,7 +1,7 @@
 """`sluice ops services`, and table services in `sluice status`."""
 
 import pytest
-from emulation.stack import NOW, describe
+from emulation.stack import NOW
 from support.builders import note_commit
 
 from sluice.batch.outcome import COMMITTED, Outcome
@@ -9,7 +9,6 @@ from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.services import Pace, ServicePolicy
 from sluice.services.requests import ServiceReport
-from sluice_cli.main import run
 
 TABLE = "shop.orders"
 POLICY = ServicePolicy(compaction=Pace(commits=2))
@@ -38,28 +37,30 @@ def lane_does(stack, service, error=None):
     )
 
 
-def test_a_service_requested_by_hand_ignores_the_policy_and_wakes_the_lane(served, invoked, capsys):
-    assert run(["ops", "services", "run", TABLE, "--service", "cleaning", "--json"]) == 0
-    (entry,) = describe(capsys)["services"]
+def test_a_service_requested_by_hand_ignores_the_policy_and_wakes_the_lane(served, invoked, sluice):
+    (entry,) = sluice.json("ops services run", TABLE, "--service", "cleaning")["services"]
     expected = ("cleaning", "requested", "sluice ops services run shop.orders --service cleaning --json")
     assert (entry["service"], entry["state"], entry["requested_by"]) == expected
     assert invoked == [("s-supervise", "Event")]
-    assert run(["ops", "services", "run", TABLE, "-s", "cleaning"]) == 0
-    assert "cleaning of shop.orders is already requested" in capsys.readouterr().err
+    assert "cleaning of shop.orders is already requested" in sluice("ops services run", TABLE, "-s", "cleaning").err
 
 
-def test_without_a_name_all_that_concern_the_table_are_asked_for(served, invoked, capsys):
-    assert run(["ops", "services", "run", TABLE, "--json"]) == 0
-    assert [entry["service"] for entry in describe(capsys)["services"]] == ["archival", "cleaning", "compaction"]
+def test_without_a_name_all_that_concern_the_table_are_asked_for(served, invoked, sluice):
+    assert [entry["service"] for entry in sluice.json("ops services run", TABLE)["services"]] == [
+        "archival",
+        "cleaning",
+        "compaction",
+    ]
 
 
-def test_iceberg_metadata_is_written_again_only_by_name(served, invoked, capsys):
+def test_iceberg_metadata_is_written_again_only_by_name(served, invoked, sluice):
     rule = TableRule(TABLE, ("id",), topic="orders", iceberg=True)
     served.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration((rule,)).to_json().encode())
     served.ledger.tables.pin(TABLE, {"topic": "orders"})
     for arguments, services in (([], ["archival", "cleaning"]), (["-s", "iceberg"], ["iceberg"])):
-        assert run(["ops", "services", "run", TABLE, *arguments, "--json"]) == 0
-        assert [entry["service"] for entry in describe(capsys)["services"]] == services
+        assert [
+            entry["service"] for entry in sluice.json("ops services run", TABLE, *arguments)["services"]
+        ] == services
 
 
 @pytest.mark.parametrize(
@@ -73,24 +74,20 @@ def test_iceberg_metadata_is_written_again_only_by_name(served, invoked, capsys)
         ([TABLE, "-s", "purge"], "delete_mode isn't hard"),
     ],
 )
-def test_what_cannot_be_asked_for_is_a_wrong_command_line(served, invoked, capsys, arguments, message):
-    assert run(["ops", "services", "run", *arguments]) == 2
-    assert message in capsys.readouterr().err and invoked == []
+def test_what_cannot_be_asked_for_is_a_wrong_command_line(served, invoked, sluice, arguments, message):
+    assert message in sluice("ops services run", *arguments, code=2).err and invoked == []
 
 
-def test_waiting_ends_with_the_report_or_with_failure(served, invoked, capsys):
-    run(["ops", "services", "run", TABLE, "-s", "compaction"])
-    assert run(["ops", "services", "run", TABLE, "-s", "compaction", "--wait", "0"]) == 0
+def test_waiting_ends_with_the_report_or_with_failure(served, invoked, sluice):
+    sluice("ops services run", TABLE, "-s", "compaction", code=None)
+    sluice("ops services run", TABLE, "-s", "compaction", "--wait", "0")
     lane_does(served, "compaction")
-    capsys.readouterr()
-    assert run(["ops", "services", "list", TABLE]) == 0
-    assert "compaction\tdone" in (out := capsys.readouterr().out)
+    assert "compaction\tdone" in (out := sluice("ops services list", TABLE).out)
     assert "4 files of 4.0 KiB -> 1 file of 1.0 KiB, 10 rows, 1.5 s" in out
 
 
-def test_list_shows_what_is_due_by_the_policy_and_why(served, capsys):
-    assert run(["ops", "services", "list", "--json"]) == 0
-    document = describe(capsys)
+def test_list_shows_what_is_due_by_the_policy_and_why(served, sluice):
+    document = sluice.json("ops services list")
     assert document == {
         "services": [],
         "due": [
@@ -98,4 +95,4 @@ def test_list_shows_what_is_due_by_the_policy_and_why(served, capsys):
             {"table": TABLE, "service": "compaction", "reason": "2 commits since the last run"},
         ],
     }
-    assert run(["ops", "services", "list", "shop.none"]) == 2
+    sluice("ops services list shop.none", code=2)

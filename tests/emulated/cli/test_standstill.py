@@ -9,7 +9,6 @@ from moto.emrserverless.models import emrserverless_backends
 from support.builders import halt
 
 from sluice.lane.machine import IDLE, PAUSED
-from sluice_cli.main import run
 from sluice_cli.ops import standstill as standstill_command
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,68 +31,65 @@ def emr(stack, monkeypatch):
     return client
 
 
-def test_lanes_are_paused_the_application_stopped_and_only_those_lanes_go_on(stack, emr, invoked):
+def test_lanes_are_paused_the_application_stopped_and_only_those_lanes_go_on(stack, emr, invoked, sluice):
     for lane in ("main", "big"):
         stack.ledger.lanes.wake(lane)
     stack.ledger.lanes.pause("big")
-    assert run(["standstill", "begin"]) == 0
+    sluice("standstill begin")
     assert {state.lane: state.state for state in stack.ledger.lanes.all()} == {"main": PAUSED, "big": PAUSED}
     assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STOPPED"
-    assert run(["standstill", "end"]) == 0
+    sluice("standstill end")
     assert {state.lane: state.state for state in stack.ledger.lanes.all()} == {"main": IDLE, "big": PAUSED}
     assert invoked
 
 
-def test_lanes_paused_by_a_failed_deployment_resume_after_the_next_one(stack, emr, invoked, monkeypatch):
+def test_lanes_paused_by_a_failed_deployment_resume_after_the_next_one(stack, emr, invoked, monkeypatch, sluice):
     stack.ledger.lanes.wake("main")
-    assert run(["standstill", "begin"]) == 0
-    assert run(["standstill", "begin"]) == 0
+    sluice("standstill begin")
+    sluice("standstill begin")
     monkeypatch.setattr(standstill_command, "_would_change", lambda *_: False)
-    assert run(["standstill", "begin", "--before-deploy", str(ROOT / "template.yaml")]) == 0
+    sluice("standstill begin --before-deploy", str(ROOT / "template.yaml"))
     assert stack.ledger.lanes.get("main").state == PAUSED
-    assert run(["standstill", "end"]) == 0
+    sluice("standstill end")
     assert stack.ledger.lanes.get("main").state == IDLE
 
 
-def test_a_standstill_begun_on_one_machine_is_ended_on_another(stack, emr, invoked, tmp_path, monkeypatch, capsys):
+def test_a_standstill_begun_on_one_machine_is_ended_on_another(stack, emr, invoked, tmp_path, monkeypatch, sluice):
     stack.ledger.lanes.wake("main")
     first, second = tmp_path / "first", tmp_path / "second"
     for machine in (first, second):
         machine.mkdir()
     monkeypatch.chdir(first)
-    assert run(["standstill", "begin"]) == 0  # the deployment fails
+    sluice("standstill begin")  # the deployment fails
     assert (
         stack.ledger.lanes.get("main").state,
         stack.ledger.lanes.paused_for_standstill(),
         list(first.iterdir()),
     ) == (PAUSED, ["main"], [])
     for verb in ("status", "doctor"):
-        capsys.readouterr()
-        run([verb])
-        shown = "".join(capsys.readouterr())
+        shown = "".join(sluice(verb, code=None))
         assert "paused for a standstill" in shown and "sluice resume" not in shown, shown
     monkeypatch.chdir(second)
-    assert run(["standstill", "begin"]) == 0  # the next one, from a fresh clone
-    assert run(["standstill", "end"]) == 0
+    sluice("standstill begin")  # the next one, from a fresh clone
+    sluice("standstill end")
     assert (stack.ledger.lanes.get("main").state, stack.ledger.lanes.paused_for_standstill()) == (IDLE, []) and invoked
     stack.ledger.lanes.pause("main")
-    capsys.readouterr()
-    assert run(["standstill", "end"]) == 0 and "No lane is paused for a standstill" in capsys.readouterr().err
+    assert "No lane is paused for a standstill" in sluice("standstill end").err
     assert stack.ledger.lanes.get("main").state == PAUSED, "nothing of it is left"
 
 
 @pytest.mark.parametrize("by_hand", [["pause", "main"], ["resume", "main"]])
-def test_a_lane_paused_or_resumed_by_hand_meanwhile_is_left_unchanged(stack, emr, invoked, by_hand):
+def test_a_lane_paused_or_resumed_by_hand_meanwhile_is_left_unchanged(stack, emr, invoked, by_hand, sluice):
     for lane in ("main", "big"):
         stack.ledger.lanes.wake(lane)
-    assert run(["standstill", "begin"]) == 0
-    assert run(by_hand) == 0
+    sluice("standstill begin")
+    sluice(*by_hand)
     stack.ledger.lanes.pause("main")
-    assert run(["standstill", "end"]) == 0
+    sluice("standstill end")
     assert {state.lane: state.state for state in stack.ledger.lanes.all()} == {"main": PAUSED, "big": IDLE}
 
 
-def test_an_application_from_outside_the_stack_keeps_running_during_a_standstill(stack, emr, invoked):
+def test_an_application_from_outside_the_stack_keeps_running_during_a_standstill(stack, emr, invoked, sluice):
     cloudformation().parameters = {"ApplicationId": stack.application, "MaximumCpu": "16 vCPU"}
     stack.ledger.lanes.wake("main")
     emr.start_job_run(
@@ -104,39 +100,38 @@ def test_an_application_from_outside_the_stack_keeps_running_during_a_standstill
     )
     emrserverless_backends[DEFAULT_ACCOUNT_ID][emr.meta.region_name].job_runs[stack.application][-1].state = "RUNNING"
     deployed = ["--before-deploy", str(ROOT / "template.yaml"), "--parameter-overrides", "MaximumCpu='32 vCPU'"]
-    assert run(["standstill", "begin", *deployed]) == 0
+    sluice("standstill begin", *deployed)
     assert stack.ledger.lanes.get("main").state == IDLE, "no deployment changes it"
-    assert run(["standstill", "begin", "--timeout", "0"]) == 0
+    sluice("standstill begin --timeout 0")
     assert stack.ledger.lanes.get("main").state == PAUSED
     assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STARTED"
 
 
-def test_other_tags_of_the_stack_reach_the_application(stack, emr, invoked, tmp_path, monkeypatch):
+def test_other_tags_of_the_stack_reach_the_application(stack, emr, invoked, tmp_path, monkeypatch, sluice):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "samconfig.toml").write_text('[prod.deploy.parameters]\ntags = "application=sluice environment=prod"\n')
     cloudformation().tags = {"application": "sluice", "environment": "test"}
     stack.ledger.lanes.wake("main")
     deployed = ["--before-deploy", str(ROOT / "template.yaml"), "--environment", "prod"]
-    assert run(["standstill", "begin", *deployed]) == 0
+    sluice("standstill begin", *deployed)
     assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STOPPED"
 
 
-def test_a_halted_lane_rests_as_well_and_tries_again_afterwards(stack, emr, invoked):
+def test_a_halted_lane_rests_as_well_and_tries_again_afterwards(stack, emr, invoked, sluice):
     stack.ledger.lanes.wake("main")
     halt(stack.ledger, "main")
-    assert run(["standstill", "begin"]) == 0
+    sluice("standstill begin")
     assert stack.ledger.lanes.get("main").state == PAUSED
-    assert run(["standstill", "end"]) == 0
+    sluice("standstill end")
     lane = stack.ledger.lanes.get("main")
     assert (lane.state, lane.failures) == (IDLE, 0)
 
 
-def test_a_run_that_does_not_end_is_reported_and_the_standstill_can_be_ended(stack, emr, invoked, capsys):
+def test_a_run_that_does_not_end_is_reported_and_the_standstill_can_be_ended(stack, emr, invoked, sluice):
     stack.ledger.lanes.wake("main")
     stack.ledger.lanes.request_start("main", "run-1", 1)
-    assert run(["standstill", "begin", "--timeout", "0"]) == 1
-    said = capsys.readouterr().err
+    said = sluice("standstill begin --timeout 0", code=1).err
     assert "Still waiting for lane main" in said and "`sluice --stack s standstill end`" in said
     assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STARTED"
-    assert run(["standstill", "end"]) == 0
+    sluice("standstill end")
     assert not stack.ledger.lanes.get("main").pause_requested

@@ -11,14 +11,13 @@ from sluice.ledger.keys import PENDING
 from sluice.schema.history import stored_key
 from sluice_aws.ledger.rebuilds import DropLedger
 from sluice_aws.s3.move_prefix import Mover
-from sluice_cli.main import run
 
 KEPT = "tables:\n  - {topic: other, table: crm.other, record_key: id}\n"
 
 
 @pytest.fixture
-def world(stack, tmp_path, capsys, invoked):
-    return TopicWorld(stack, tmp_path, capsys)
+def world(stack, tmp_path, sluice, invoked):
+    return TopicWorld(stack, tmp_path, sluice)
 
 
 @pytest.fixture
@@ -50,16 +49,15 @@ def silver(world):
     }
 
 
-def test_without_yes_it_shows_what_would_go_and_changes_nothing(dropping):
+def test_without_yes_it_shows_what_would_go_and_changes_nothing(dropping, sluice):
     before = silver(dropping), dropping.states(*dropping.objects)
     plan = dropping.command("table", "drop", "crm.user")
     assert (plan["dropped"], plan["objects"], plan["files"], plan["kept_in"]) == (False, 4, 2, None)
     assert (silver(dropping), dropping.states(*dropping.objects)) == before
-    assert run(["table", "drop", "crm.user"]) == 0
-    assert "Nothing has changed: --yes does it" in dropping.capsys.readouterr().err
+    assert "Nothing has changed: --yes does it" in sluice("table drop crm.user").err
 
 
-def test_data_and_states_go_and_backfill_makes_the_table_again(dropping):
+def test_data_and_states_go_and_backfill_makes_the_table_again(dropping, sluice):
     world = dropping
     assert world.command("table", "drop", "crm.user", "--yes")["objects"] == 4
     left = silver(world)
@@ -72,7 +70,7 @@ def test_data_and_states_go_and_backfill_makes_the_table_again(dropping):
     assert not status["set_aside"]["quarantined"]["objects"] and not status["set_aside"]["parked"]["objects"]
     assert world.command("audit")["objects"] == {"ignored": 4}
     assert not world.stack.ledger.pending.oldest(LANE, 10)
-    assert run(["table", "drop", "crm.user", "--yes"]) == 2  # it is unknown now
+    sluice("table drop crm.user --yes", code=2)  # it is unknown now
 
     assert world.command("backfill", "--yes")["objects"] == 0  # without a rule they stay ignored
     world.push(RAW)
@@ -85,11 +83,12 @@ def test_data_and_states_go_and_backfill_makes_the_table_again(dropping):
     assert world.stack.ledger.tables.get("crm.user").totals["objects"] == 4
 
 
-def test_the_last_table_goes_with_an_empty_list_of_rules(world):
+def test_the_last_table_goes_with_an_empty_list_of_rules(world, sluice):
     world.push(BOTH)
     Path("tables.yaml").write_text("tables: []\n")
-    assert run(["config", "push", "tables.yaml", "--yes"]) == run(["config", "plan", "tables.yaml"]) == 1
-    assert "`tables` is empty, and 2 rules are in force" in world.capsys.readouterr().err
+    for verb in ("push --yes", "plan"):
+        refused = sluice(f"config {verb} tables.yaml", code=1).err
+        assert "`tables` is empty, and 2 rules are in force" in refused
     world.push(RAW)
     objects = world.write()
     world.command("backfill", "--yes")
@@ -97,7 +96,7 @@ def test_the_last_table_goes_with_an_empty_list_of_rules(world):
     world.stack.ledger.tables.pin("crm.user", {"topic": "crm.user", "record_key": ["id"]})
     for text, code in (("", 1), ("tables:\n", 1), ("tables: []\n", 2)):  # the last asks, and nobody answers
         Path("tables.yaml").write_text(text)
-        assert run(["config", "push", "tables.yaml"]) == code
+        sluice("config push tables.yaml", code=code)
     world.push("tables: []\n")
     assert world.command("config", "show")["rules"] == []
     assert world.command("table", "drop", "crm.user", "--yes")["objects"] == 2
@@ -115,28 +114,26 @@ def test_kept_data_is_moved_aside(dropping):
     assert {name.partition("/crm/user/")[2] for name in silver(dropping) if "/replaced/" in name} == expected
 
 
-def test_a_table_that_a_rule_makes_or_a_run_works_on_stays(dropping):
+def test_a_table_that_a_rule_makes_or_a_run_works_on_stays(dropping, sluice):
     world = dropping
     world.push(RAW)
-    assert run(["table", "drop", "crm.user", "--yes"]) == 1
-    assert "a rule in force makes crm.user" in world.capsys.readouterr().err
+    assert "a rule in force makes crm.user" in sluice("table drop crm.user --yes", code=1).err
     assert len(world.command("table", "drop", "crm.user")["obstacles"]) == 1  # what would go is shown all the same
     world.push(KEPT)
     world.lane.start()
-    assert run(["table", "drop", "crm.user", "--yes"]) == 1
-    assert "a run could write the table" in world.capsys.readouterr().err
+    assert "a run could write the table" in sluice("table drop crm.user --yes", code=1).err
     assert world.stack.ledger.tables.get("crm.user").pinned
 
 
 @pytest.mark.parametrize("broken", [(Mover, "remove"), (DropLedger, "objects"), (DropLedger, "table")])
-def test_an_interrupted_drop_ends_when_it_is_repeated(dropping, monkeypatch, broken):
+def test_an_interrupted_drop_ends_when_it_is_repeated(dropping, monkeypatch, broken, sluice):
     def dies(*_, **__):
         raise ConnectionError("on purpose")
 
     with monkeypatch.context() as cut:
         cut.setattr(*broken, dies)
         with pytest.raises(ConnectionError):
-            run(["table", "drop", "crm.user", "--yes"])
+            sluice("table drop crm.user --yes", code=None)
     dropping.command("table", "drop", "crm.user", "--yes")
     assert {state for one in dropping.states(*dropping.objects) for state in one.values()} == {"ignored"}
     assert dropping.stack.ledger.tables.get("crm.user").pinned is None

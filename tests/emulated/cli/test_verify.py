@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from emulation.aws import set_fields
-from emulation.stack import NOW, describe
+from emulation.stack import NOW
 from support.builders import avro_object, change, flattened
 from support.silver_tables import (
     FORGOTTEN_AT,
@@ -34,7 +34,6 @@ from sluice.ledger import keys
 from sluice.silver_keys import rows_key
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.past_batches import PastBatches
-from sluice_cli.main import run
 from sluice_cli.trace import verify
 from sluice_cli.trace.verification import Disagreement, Verification, Verified
 from sluice_read.reading import Shown, open_table
@@ -203,7 +202,7 @@ def test_columns_that_are_owed_or_no_more_owed_are_found(edited):
     assert kinds(edited.verify()) == {((row["id"],), "other_owed")}
 
 
-def test_values_that_no_object_brought_are_named(opened, monkeypatch, capsys):
+def test_values_that_no_object_brought_are_named(opened, monkeypatch, sluice):
     source, row = opened, alive(opened)[0]
     del source.items[row["id"], 0]
     source.put(row, name="__debezium_unavailable_value")
@@ -211,8 +210,7 @@ def test_values_that_no_object_brought_are_named(opened, monkeypatch, capsys):
     stored = {**row, "name": None, "_sluice_owed": json.dumps({"name": ""})}
     monkeypatch.setattr(Verification, "_stored", with_row(Verification._stored, source, stored))
     assert source.verify().owing == [((row["id"],), ("name",))]
-    assert run(["verify", source.table]) == 0
-    assert f"row {row['id']}: no object brought its name\n" in capsys.readouterr().out
+    assert f"row {row['id']}: no object brought its name\n" in sluice("verify", source.table).out
 
 
 def with_row(stored, source, changed):
@@ -318,7 +316,7 @@ def test_a_change_that_is_gone_from_bronze_leaves_the_table_unproven(source):
     assert kinds(verified) == {((row["id"],), "back")}
 
 
-def test_a_later_change_that_lost_leaves_the_table_unproven(opened, capsys):
+def test_a_later_change_that_lost_leaves_the_table_unproven(opened, sluice):
     source, row = opened, alive(opened)[0]
     source.put(row, back=1, name="late")
     source.merged()
@@ -330,8 +328,7 @@ def test_a_later_change_that_lost_leaves_the_table_unproven(opened, capsys):
     source.merged()
     verified = source.verify()
     assert (verified.outdated, verified.disagreements, verified.proven) == ([(row["id"],)], [], False)
-    assert run(["verify", source.table]) == 1
-    out = capsys.readouterr().out
+    out = sluice("verify", source.table, code=1).out
     assert f"row {row['id']}: a later change of it lost\n1 later change lost" in out
     assert f"raise the `generation` of {source.table}" in out and "every row is" not in out
     # Raised, and read anew.
@@ -358,17 +355,15 @@ def opened(source, monkeypatch):
     return source
 
 
-def test_a_replay_under_another_rule_explains_differences_and_conceals_values(opened, capsys):
+def test_a_replay_under_another_rule_explains_differences_and_conceals_values(opened, sluice):
     source, row = opened, alive(opened)[0]
     source.merged()
     source.replayed(columns=ColumnRules(mask={"name": 0}))
-    assert run(["verify", source.table]) == 1
-    out = capsys.readouterr().out
+    out = sluice("verify", source.table, code=1).out
     assert f"row {row['id']}: the table has other values: name differs\n" in out
     verdict = f"{len(alive(source))} rows differ, all explained by the changed `columns` of the table's rule"
     assert out.splitlines()[-2:] == [verdict, f"`sluice rebuild table {source.table}` writes the table again"]
-    assert run(["verify", source.table, "--json"]) == 1
-    document = describe(capsys)
+    document = sluice.json("verify", source.table, code=1)
     assert {tuple(disagreement["rule_changed"]) for disagreement in document["disagreements"]} == {("columns",)}
     assert row["name"] not in str(document) and "***" not in str(document)
 
@@ -391,7 +386,7 @@ def test_rows_are_named_by_their_keys_and_one_line_is_the_verdict(capsys):
     ]
 
 
-def test_rows_that_a_later_expectation_sets_aside_are_expected_to_differ(opened, capsys):
+def test_rows_that_a_later_expectation_sets_aside_are_expected_to_differ(opened, sluice):
     source, row = opened, alive(opened)[0]
     source.merged()
     item = source.items[row["id"], 0]
@@ -401,8 +396,7 @@ def test_rows_that_a_later_expectation_sets_aside_are_expected_to_differ(opened,
     source.stack.s3.put_object(
         Bucket=SILVER, Key=rows_key(batch, source.table, item.id.hash), Body=to_lines([error]).encode()
     )
-    assert run(["verify", source.table]) == 1
-    out = capsys.readouterr().out
+    out = sluice("verify", source.table, code=1).out
     assert f"row {row['id']}: the table has a row that is deleted, or " in out
     assert "explained by the changed `expect`" in out
 

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import threading
+from dataclasses import asdict
 from datetime import timedelta
 
 import pyarrow as pa
@@ -64,16 +65,9 @@ def test_an_announced_object_is_pending_its_lane_is_woken_and_a_run_is_started(d
     id = deployment.land(key(7), avro())
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
     record = deployment.record(id)
-    assert (
-        record.state,
-        record.table,
-        record.lane,
-        record.topic,
-        record.kafka_partition,
-        record.offset,
-        record.format,
-        record.via,
-    ) == ("pending", "public.orders", "main", TOPIC, 0, 7, "avro", "s3")
+    taken = {"state": "pending", "table": "public.orders", "lane": "main", "topic": TOPIC, "via": "s3"}
+    read_of_its_key = {"kafka_partition": 0, "offset": 7, "format": "avro"}
+    assert (taken | read_of_its_key).items() <= asdict(record).items()
     assert record.schema == fingerprint(SCHEMA)
     lane = deployment.ledger.lanes.get("main")
     (job,) = deployment.job_runs()
@@ -414,25 +408,15 @@ def test_an_object_takes_three_calls_and_a_schema_and_columns_one_more_per_proce
 def test_a_schema_that_cannot_fit_its_table_is_quarantined_at_once(deployment):
     deployment.configure()
     history = SchemaHistory(Objects(deployment.s3), SILVER)
-    history.keep_columns(
-        StoredColumns(
-            "public.orders", {"id": "bigint", "price": "int", "_sluice_position": "string", "__deleted": "boolean"}
-        )
-    )
+    stored = {"id": "bigint", "price": "int", "_sluice_position": "string", "__deleted": "boolean"}
+    history.keep_columns(StoredColumns("public.orders", stored))
 
     def with_price(kind):
         return {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "price", "type": ["null", kind], "default": None}]}
 
-    bad, wider, keyless = (
-        deployment.land(key(n), avro(schema))
-        for n, schema in enumerate(
-            (
-                with_price("string"),
-                with_price("long"),
-                {**SCHEMA, "fields": [{"name": "other", "type": "long", "default": 1}, *SCHEMA["fields"][1:]]},
-            )
-        )
-    )
+    without_key = [{"name": "other", "type": "long", "default": 1}, *SCHEMA["fields"][1:]]
+    schemas = with_price("string"), with_price("long"), {**SCHEMA, "fields": without_key}
+    bad, wider, keyless = (deployment.land(key(n), avro(schema)) for n, schema in enumerate(schemas))
     assert failed_items(handler(sqs_event(s3_body(bad, wider, keyless)), context())) == []
     record = deployment.record(bad)
     expected = ("quarantined", "incompatible_schema", "public.orders", fingerprint(with_price("string")))
@@ -517,12 +501,8 @@ def test_objects_of_a_paused_table_are_pending_and_start_nothing(deployment):
 
 
 def wrapped_json():
-    schema = {
-        "type": "struct",
-        "optional": False,
-        "name": "orders.Value",
-        "fields": [{"type": "int64", "optional": False, "field": "id"}],
-    }
+    fields = [{"type": "int64", "optional": False, "field": "id"}]
+    schema = {"type": "struct", "optional": False, "name": "orders.Value", "fields": fields}
     return (json.dumps({"schema": schema, "payload": {"id": 1}}) + "\n").encode()
 
 
@@ -579,7 +559,6 @@ def test_the_key_pattern_of_a_rule_tells_topic_partition_and_offset(deployment):
     taken, left = (deployment.land(key, b'{"id":1}\n') for key in ("aiven/shop.t-3-120.gz", "other/shop.t-3-120.gz"))
     handler(sqs_event(s3_body(taken, left)), context())
     record = deployment.record(taken)
-    assert (record.state, record.table, record.topic, record.kafka_partition, record.offset, record.format) == (
-        *("pending", "db.t", "shop.t", 3, 120, "json"),
-    )
+    assert (record.state, record.table, record.topic, record.format) == ("pending", "db.t", "shop.t", "json")
+    assert (record.kafka_partition, record.offset) == (3, 120)
     assert deployment.record(left).state == "parked"

@@ -20,57 +20,33 @@ from sluice_aws.announce import EventBus
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger import expressions as codec
 
+FACTS = {"batch": "b-1", "lane": "main", "run": "run-1", "objects": 3, "bytes": 4096}
 BATCH = {
-    "pk": "batch#b-1",
-    "sk": "batch",
-    "batch": "b-1",
-    "state": "committed",
-    "lane": "main",
-    "run": "run-1",
-    "objects": 3,
-    "bytes": 4096,
-    "tables": ["a.x", "a.y"],
-    "claimed_at": 1_714_557_600_000,
-    "committed_at": 1_714_557_601_500,
+    **{"pk": "batch#b-1", "sk": "batch", "state": "committed", "tables": ["a.x", "a.y"], **FACTS},
+    **{"claimed_at": 1_714_557_600_000, "committed_at": 1_714_557_601_500},
 }
+CHANGED = {"instant": "20240501100001000", "no_change": False, "counts": {"read": 10, "written": 7, "losing": 3}}
 PARTS = {
-    "a.x": {
-        "state": "committed",
-        "instant": "20240501100001000",
-        "no_change": False,
-        "counts": {"read": 10, "written": 7, "losing": 3},
-    },
+    "a.x": {"state": "committed", **CHANGED},
     "a.y": {"state": "committed", "no_change": True, "counts": {"read": 2}},
 }
 
 
 def record(new, old=None, number="1"):
-    change = {
-        "Keys": codec.item({"pk": new["pk"], "sk": new["sk"]}),
-        "NewImage": codec.item(new),
-        "SequenceNumber": number,
-        "StreamViewType": "NEW_AND_OLD_IMAGES",
-    }
+    change = {"Keys": codec.item({"pk": new["pk"], "sk": new["sk"]}), "NewImage": codec.item(new)}
+    change |= {"SequenceNumber": number, "StreamViewType": "NEW_AND_OLD_IMAGES"}
     if old is not None:
         change["OldImage"] = codec.item(old)
-    return {
-        "eventID": number,
-        "eventName": "MODIFY",
-        "eventSource": "aws:dynamodb",
-        "awsRegion": REGION,
-        "dynamodb": change,
-        "eventSourceARN": "arn:aws:dynamodb:x",
-    }
+    source = {"eventSource": "aws:dynamodb", "awsRegion": REGION, "eventSourceARN": "arn:aws:dynamodb:x"}
+    return {"eventID": number, "eventName": "MODIFY", "dynamodb": change, **source}
 
 
 @pytest.fixture
 def bus(deployment, monkeypatch):
     """What the event bus was asked to take, in a deployment where the batch's parts are in the ledger."""
     for table, part in PARTS.items():
-        deployment.dynamodb.put_item(
-            TableName="sluice-ledger",
-            Item=codec.item({"pk": "batch#b-1", "sk": f"table#{table}", "table": table, **part}),
-        )
+        item = {"pk": "batch#b-1", "sk": f"table#{table}", "table": table, **part}
+        deployment.dynamodb.put_item(TableName="sluice-ledger", Item=codec.item(item))
     asked = []
     monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus(asked)))
     return asked
@@ -84,12 +60,8 @@ class Bus:
 
     def put_events(self, Entries):
         entries = [(entry, json.loads(entry["Detail"])) for entry in Entries]
-        answers = [
-            {"ErrorCode": "ThrottlingException", "ErrorMessage": "slow"}
-            if detail["id"] in self.refuse
-            else {"EventId": "1"}
-            for _, detail in entries
-        ]
+        slow = {"ErrorCode": "ThrottlingException", "ErrorMessage": "slow"}
+        answers = [slow if detail["id"] in self.refuse else {"EventId": "1"} for _, detail in entries]
         self.asked += [item for item, answer in zip(entries, answers) if "EventId" in answer]
         return {"FailedEntryCount": sum("ErrorCode" in answer for answer in answers), "Entries": answers}
 
@@ -99,54 +71,24 @@ def test_a_committed_batch_is_announced_with_its_tables_instants_and_counts(bus,
     ((entry, detail),) = bus
     assert (entry["Source"], entry["DetailType"], entry["EventBusName"]) == ("Sluice", "Batch Committed", "default")
     assert detail == {
-        "stack": "s",
-        "id": "b-1",
-        "message": "batch b-1 committed 2 tables",
-        "batch": "b-1",
-        "lane": "main",
-        "run": "run-1",
-        "objects": 3,
-        "bytes": 4096,
-        "left_out": 0,
+        **{"stack": "s", "id": "b-1", "message": "batch b-1 committed 2 tables", **FACTS, "left_out": 0},
         "claimed_at": "2024-05-01T10:00:00.000Z",
         "committed_at": "2024-05-01T10:00:01.500Z",
-        "tables": [
-            {
-                "table": "a.x",
-                "state": "committed",
-                "instant": "20240501100001000",
-                "no_change": False,
-                "counts": {"read": 10, "written": 7, "losing": 3},
-            },
-            {"table": "a.y", "state": "committed", "instant": None, "no_change": True, "counts": {"read": 2}},
-        ],
+        "tables": [{"table": table, "instant": None, **part} for table, part in PARTS.items()],
     }
     summary = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     metrics = {name: line[name] for line in summary if "_aws" in line for name in line if name[0].isupper()}
     assert metrics == {
-        "BatchesCommitted": [1.0],
-        "ObjectsCommitted": [3.0],
-        "BytesCommitted": [4096.0],
-        "TablesCommitted": [1.0],
-        "TablesQuarantined": [0.0],
-        "TablesLosingChanges": [0.0],
-        "ObjectsSetAside": [0.0],
-        "RowsSetAside": [0.0],
-        "RowsRead": [12.0],
-        "RowsWritten": [7.0],
-        "RowsLosing": [3.0],
-        "BatchSeconds": [1.5],
+        **{"BatchesCommitted": [1.0], "ObjectsCommitted": [3.0], "BytesCommitted": [4096.0], "TablesCommitted": [1.0]},
+        **{"TablesQuarantined": [0.0], "TablesLosingChanges": [0.0], "ObjectsSetAside": [0.0], "RowsSetAside": [0.0]},
+        **{"RowsRead": [12.0], "RowsWritten": [7.0], "RowsLosing": [3.0], "BatchSeconds": [1.5]},
     }
     assert [line["batch"] for line in summary if line.get("message") == "batch_committed"] == ["b-1"]
 
 
 def test_other_records_that_pass_the_filter_are_not_announced(bus):
-    event = {
-        "Records": [
-            record({**BATCH, "state": "claimed"}),
-            record({"pk": "lane#main", "sk": "lane", "state": "idle"}, number="2"),
-        ]
-    }
+    idle = {"pk": "lane#main", "sk": "lane", "state": "idle"}
+    event = {"Records": [record({**BATCH, "state": "claimed"}), record(idle, number="2")]}
     assert failed_items(handler(event, context())) == []
     assert bus == []
 
@@ -190,9 +132,8 @@ REFUSED = [
 
 
 def test_failures_halts_and_refused_objects_are_announced_and_a_repetition_is_not(bus, deployment):
-    event = {
-        "Records": [record(item, number=str(n)) for n, item in enumerate([FAILED, REFUSED[0], HALTED, *REFUSED[1:]])]
-    }
+    items = [FAILED, REFUSED[0], HALTED, *REFUSED[1:]]
+    event = {"Records": [record(item, number=str(n)) for n, item in enumerate(items)]}
     for _ in range(2):
         assert failed_items(handler(event, context())) == []
     expected = [("Table Failed", None), ("Lane Halted", None), ("Object Quarantined", 3)]
@@ -213,18 +154,13 @@ def test_what_was_not_sent_is_delivered_again_and_nothing_else_is_sent_twice(bus
 
 
 def test_a_batch_says_what_it_set_aside_and_which_columns_changed(bus, deployment):
-    part = {
-        "state": "committed",
-        "instant": "1",
-        "counts": {"quarantined_objects": 2},
-        "columns": [{"column": "email", "change": "added", "from": None, "to": "string"}],
-    }
-    deployment.dynamodb.put_item(
-        TableName="sluice-ledger", Item=codec.item({"pk": "batch#b-1", "sk": "table#a.x", "table": "a.x", **part})
-    )
+    columns = [{"column": "email", "change": "added", "from": None, "to": "string"}]
+    part = {"state": "committed", "instant": "1", "counts": {"quarantined_objects": 2}, "columns": columns}
+    item = codec.item({"pk": "batch#b-1", "sk": "table#a.x", "table": "a.x", **part})
+    deployment.dynamodb.put_item(TableName="sluice-ledger", Item=item)
     assert failed_items(handler({"Records": [record(BATCH, {**BATCH, "state": "claimed"})]}, context())) == []
     assert [entry["DetailType"] for entry, _ in bus] == ["Batch Committed", "Object Quarantined", "Schema Changed"]
-    assert (bus[1][1]["objects"], bus[2][1]["columns"]) == (2, part["columns"])
+    assert (bus[1][1]["objects"], bus[2][1]["columns"]) == (2, columns)
 
 
 def test_metrics_of_each_table_are_published_on_request_only(bus, deployment, capsys):
@@ -243,21 +179,13 @@ OBJECT = ObjectId("sluice-bronze", "topics/shop.orders/0.avro", "v1")
 
 def committed(ledger, batch="b-1", object=OBJECT, now=1_714_557_601_500):
     """A batch that a run settled and closed."""
-    ledger.objects.admit(
-        AdmittedObject(
-            object, PENDING, now, size=1, noticed_at=now, table="a.x", lane="main", topic="a.x", format="avro", via="s3"
-        )
-    )
+    place = {"table": "a.x", "lane": "main", "topic": "a.x", "format": "avro", "via": "s3"}
+    ledger.objects.admit(AdmittedObject(object, PENDING, now, size=1, noticed_at=now, **place))
     ledger.lanes.request_start("main", "run-1", now)
     ledger.lanes.hold("main", "run-1", "job-1", 1, now)
     config = TableConfig("a.x", "a", "x", topic="a.x", record_key=("id",))
-    part = TablePart(
-        config.to_dict(),
-        (ManifestObject(object.bucket, object.key, object.version, 1, None, "avro", "a.x", None, None, now),),
-    )
-    manifest = Manifest(
-        batch=batch, lane="main", run="run-1", created_at=now, configuration_version="c", tables={"a.x": part}
-    )
+    listed = ManifestObject(object.bucket, object.key, object.version, 1, None, "avro", "a.x", None, None, now)
+    manifest = Manifest(batch, "main", "run-1", now, "c", {"a.x": TablePart(config.to_dict(), (listed,))})
     assert ledger.batches.open(manifest, "key", "run-1", "job-1") and ledger.batches.claim(manifest) == [object]
     assert ledger.batches.settle("main", batch, Outcome(batch, "a.x", COMMITTED, now), [object], "run-1", now)
     assert ledger.batches.close("main", batch, "run-1", now)
@@ -275,12 +203,8 @@ def test_a_batch_that_the_stream_gave_up_is_announced_by_the_schedule_once(bus, 
 def test_what_the_stream_announced_and_what_it_still_may_is_left_to_it(bus, deployment):
     deployment.configure()
     committed(deployment.ledger, "b-2")
-    assert (
-        failed_items(
-            handler({"Records": [record(deployment.ledger.batches.get("b-2"), {"state": "claimed"})]}, context())
-        )
-        == []
-    )
+    change = record(deployment.ledger.batches.get("b-2"), {"state": "claimed"})
+    assert failed_items(handler({"Records": [change]}, context())) == []
     committed(deployment.ledger, "b-3", ObjectId("sluice-bronze", "other", "v1"), now=epoch_ms())
     deployment.environment(RECONCILE_GRACE_SECONDS="900")
     assert reconcile({}, context(400_000))["announced"] == 0
@@ -298,24 +222,16 @@ def test_a_batch_that_cannot_be_announced_now_keeps_no_other_waiting(bus, deploy
 
 @pytest.mark.parametrize("tables", [10, 2_000, 20_000])
 def test_an_event_always_fits_and_counts_what_it_leaves_out(tables):
-    parts = {
-        f"database.table_{n:05d}": {
-            "state": "committed",
-            "instant": "20240501100001000",
-            "counts": {"read": n, "written": n},
-        }
-        for n in range(tables)
-    }
+    part = {"state": "committed", "instant": "20240501100001000"}
+    parts = {f"database.table_{n:05d}": {**part, "counts": {"read": n, "written": n}} for n in range(tables)}
     detail = announcement(BATCH, parts, stack="s")
     assert len(json.dumps(detail).encode()) <= MAX_DETAIL_BYTES
     assert len(detail["tables"]) + detail["left_out"] == tables
 
 
 SOURCES = TEMPLATE["Resources"]["AnnounceFunction"]
-FILTERS = [
-    json.loads(one["Pattern"])
-    for one in SOURCES["Properties"]["Events"]["Ledger"]["Properties"]["FilterCriteria"]["Filters"]
-]
+CRITERIA = SOURCES["Properties"]["Events"]["Ledger"]["Properties"]["FilterCriteria"]
+FILTERS = [json.loads(one["Pattern"]) for one in CRITERIA["Filters"]]
 
 
 @pytest.mark.parametrize(

@@ -64,22 +64,23 @@ def waiting(table, topic, seconds):
     )
 
 
+def measured(*items, configuration=CONFIGURATION, open_since=()):
+    return backlog(configuration, "main", items, NOW, open_since)
+
+
 def test_what_waits_is_measured_by_its_age_and_by_its_tables_freshness():
-    assert backlog(
-        CONFIGURATION, "main", [waiting("shop.orders", "o", 100), waiting("shop.slow", "s", 3600)], NOW
-    ) == Backlog(2, 3600.0, 40.0)
+    actual = measured(waiting("shop.orders", "o", 100), waiting("shop.slow", "s", 3600))
+    assert actual == Backlog(2, 3600.0, 40.0)
 
 
 def test_what_is_paused_or_unconfigured_waits_without_an_age():
     items = [waiting("shop.held", "h", 100), waiting("shop.gone", "g", 100)]
-    assert backlog(CONFIGURATION, "main", items, NOW) == Backlog(2, 0.0, 0.0)
-    assert backlog(None, "main", items, NOW) == Backlog(2, 0.0, 0.0)
+    assert measured(*items) == measured(*items, configuration=None) == Backlog(2, 0.0, 0.0)
 
 
 def test_an_open_batch_has_an_age_although_its_objects_are_no_longer_pending():
-    assert backlog(
-        CONFIGURATION, "main", [waiting("shop.orders", "o", 50)], NOW, (NOW - 4_000_000, NOW - 10_000)
-    ) == Backlog(1, 4000.0, 0.0)
+    actual = measured(waiting("shop.orders", "o", 50), open_since=(NOW - 4_000_000, NOW - 10_000))
+    assert actual == Backlog(1, 4000.0, 0.0)
 
 
 def test_an_open_batch_counts_in_its_lanes_age_until_the_lane_is_paused(deployment):
@@ -88,24 +89,12 @@ def test_an_open_batch_counts_in_its_lanes_age_until_the_lane_is_paused(deployme
     ledger.lanes.wake("main")
     assert ledger.lanes.request_start("main", "run-1", NOW) and ledger.lanes.hold("main", "run-1", "job-1", 1, NOW)
     part = TablePart(config={}, objects=(ManifestObject("b", "k", "v", 7, None, "avro", "t", None, None, NOW),))
-    assert ledger.batches.open(
-        Manifest(
-            batch="b-1", lane="main", run="run-1", created_at=NOW, configuration_version="v", tables={"crm.user": part}
-        ),
-        "k",
-        "run-1",
-        "job-1",
-    )
-    collected = {}
-    for paused in (False, True):
+    assert ledger.batches.open(Manifest("b-1", "main", "run-1", NOW, "v", {"crm.user": part}), "k", "run-1", "job-1")
+    lane = ledger.lanes.get("main")
+    for shown, age in ((lane, 90.0), (replace(lane, state=PAUSED), 0.0)):
         report = Recorder()
-        Gauges(
-            ledger=ledger, job_runs=JobRuns(Emr(), "a"), architecture="ARM64", report=report, now=lambda: NOW + 90_000
-        ).publish(
-            [replace(ledger.lanes.get("main"), state=PAUSED) if paused else ledger.lanes.get("main")], configuration
-        )
-        collected[paused] = report.metrics["OldestPendingSeconds"]
-    assert collected == {False: 90.0, True: 0.0}
+        gauges(ledger, report, now=lambda: NOW + 90_000).publish([shown], configuration)
+        assert report.metrics["OldestPendingSeconds"] == age
 
 
 def test_a_table_that_is_late_is_announced_once_until_it_is_committed_again(deployment, monkeypatch):
@@ -122,12 +111,9 @@ def test_a_table_that_is_late_is_announced_once_until_it_is_committed_again(depl
     now = epoch_ms()
 
     def admitted(key, seconds):
-        identity = ObjectId("sluice-bronze", key, "v")
-        deployment.ledger.objects.admit(
-            AdmittedObject(
-                identity, "pending", now - seconds * 1000, table="shop.orders", lane="main", topic="o", format="avro"
-            )
-        )
+        identity, taken = ObjectId("sluice-bronze", key, "v"), {"table": "shop.orders", "lane": "main", "topic": "o"}
+        record = AdmittedObject(identity, "pending", now - seconds * 1000, format="avro", **taken)
+        deployment.ledger.objects.admit(record)
 
     deployment.ledger.lanes.pause("side")
     admitted("young", 900)
@@ -142,9 +128,8 @@ def test_a_table_that_is_late_is_announced_once_until_it_is_committed_again(depl
     assert 940 <= late["late_s"] < 1000
     made = Outcome("b", "shop.orders", COMMITTED, now - 3_600_000, instant="1")
     replay = replace(made, batch="b-2", committed_at=now - 3_000_000, instant=None, no_change=True)
-    assert deployment.ledger.recovery.restore_table(
-        "shop.orders", KnownTable(last=replay, committed=made), purge_floors={}
-    )
+    state = KnownTable(last=replay, committed=made)
+    assert deployment.ledger.recovery.restore_table("shop.orders", state, purge_floors={})
     supervise({"detail-type": "Scheduled Event"}, context())
     assert len(events) == 2
     committed_at = datetime.fromisoformat(events[1]["last_commit_at"].replace("Z", "+00:00"))
@@ -152,12 +137,8 @@ def test_a_table_that_is_late_is_announced_once_until_it_is_committed_again(depl
 
 
 def test_the_backlog_of_each_table_is_measured():
-    actual = backlog(
-        CONFIGURATION,
-        "main",
-        [waiting("shop.orders", "o", 100), waiting("shop.orders", "o", 90), waiting("shop.slow", "s", 60)],
-        NOW,
-    )
+    orders = [waiting("shop.orders", "o", seconds) for seconds in (100, 90)]
+    actual = measured(*orders, waiting("shop.slow", "s", 60))
     assert actual.tables == (TableBacklog("shop.orders", 2, 60, 40.0), TableBacklog("shop.slow", 1, 7200, 0.0))
 
 
@@ -184,27 +165,29 @@ class BilledRuns:
         return new
 
 
+def gauges(ledger, report, run=None, now=lambda: NOW, **more):
+    runs = JobRuns(Emr(**(run or {})), "a")
+    return Gauges(ledger=ledger, job_runs=runs, report=report, now=now, **{"architecture": "ARM64", **more})
+
+
 def ended(ledger=None, prices=BUNDLED, **run):
     report = Recorder()
-    Gauges(
-        ledger=ledger or BilledRuns(),
-        job_runs=JobRuns(Emr(**run), "a"),
-        architecture="X86_64",
-        prices=lambda: prices,
-        report=report,
-        now=lambda: NOW,
-    ).publish_cost("00f1")
+    how = {"architecture": "X86_64", "prices": lambda: prices}
+    gauges(ledger or BilledRuns(), report, run, **how).publish_cost("00f1")
     return report
 
 
+BILL = {"billedResourceUtilization": {"vCPUHour": 2.0, "memoryGBHour": 8.0, "storageGBHour": 0.0}}
+
+
 def test_a_finished_run_is_listed_with_its_billed_usage():
-    report = ended(billedResourceUtilization={"vCPUHour": 2.0, "memoryGBHour": 8.0, "storageGBHour": 0.0})
+    report = ended(**BILL)
     assert report.metrics == {"RunCostUsd": pytest.approx(2 * 0.052624 + 8 * 0.0057785)}
     assert BUNDLED.spark_usd("arm64", vcpu_hours=2, memory_gb_hours=8) < report.metrics["RunCostUsd"]
 
 
 def test_a_run_costs_what_its_region_asks_and_else_the_bundled_prices(monkeypatch):
-    asked, bill = [], {"billedResourceUtilization": {"vCPUHour": 2.0, "memoryGBHour": 8.0, "storageGBHour": 0.0}}
+    asked = []
 
     def read(pricing, region, names):
         asked.append((region, len(names)))
@@ -217,15 +200,14 @@ def test_a_run_costs_what_its_region_asks_and_else_the_bundled_prices(monkeypatc
     own, assumed, home = (
         spark_prices(object, region, "X86_64", report) for region in ("eu-west-1", "eu-west-1", REGION)
     )
-    assert ended(prices=own, **bill).metrics == {"RunCostUsd": pytest.approx(6)}
+    assert ended(prices=own, **BILL).metrics == {"RunCostUsd": pytest.approx(6)}
     assert assumed is home is BUNDLED and report.names() == ["prices_assumed"] and asked == [("eu-west-1", 3)] * 2
 
 
 def test_a_runs_cost_is_reported_once_whichever_event_finds_the_bill_first(deployment):
-    bill = {"billedResourceUtilization": {"vCPUHour": 2.0, "memoryGBHour": 8.0, "storageGBHour": 0.0}}
-    assert ended(deployment.ledger, **bill).events == [], "a job of somebody else's on the same application"
+    assert ended(deployment.ledger, **BILL).events == [], "a job of somebody else's on the same application"
     deployment.ledger.history.run_started("run-main-1", "main", NOW)
-    reports = [ended(deployment.ledger), ended(deployment.ledger, **bill), ended(deployment.ledger, **bill)]
+    reports = [ended(deployment.ledger), ended(deployment.ledger, **BILL), ended(deployment.ledger, **BILL)]
     assert [report.names() for report in reports] == [["cost_unknown"], ["run_billed"], []]
     assert [bool(report.metrics) for report in reports] == [False, True, False]
 
@@ -271,20 +253,13 @@ def metrics(deployment, monkeypatch, capsys):
         job.state, job.state_details = "FAILED", "exceeded the maximum vCPU quota of your account"
     supervise({"detail-type": "Scheduled Event"}, context())
     for n in range(HALT_AFTER_FAILURES):
-        deployment.ledger.lanes.lapse(
-            "main",
-            deployment.ledger.lanes.get("main").run_id or "",
-            0,
-            job_run_id=deployment.ledger.lanes.get("main").job_run_id,
-        )
-        deployment.ledger.lanes.wake("main")
-        deployment.ledger.lanes.request_start("main", f"run-{n}", NOW * 2)
-        job_run = deployment.emr.start_job_run(
-            applicationId=deployment.application,
-            clientToken=f"t{n}",
-            executionRoleArn="arn:aws:iam::123456789012:role/r",
-        )["jobRunId"]
-        deployment.ledger.lanes.started("main", f"run-{n}", job_run)
+        lanes, lane = deployment.ledger.lanes, deployment.ledger.lanes.get("main")
+        lanes.lapse("main", lane.run_id or "", 0, job_run_id=lane.job_run_id)
+        lanes.wake("main")
+        lanes.request_start("main", f"run-{n}", NOW * 2)
+        request = {"applicationId": deployment.application, "executionRoleArn": "arn:aws:iam::123456789012:role/r"}
+        job_run = deployment.emr.start_job_run(clientToken=f"t{n}", **request)
+        lanes.started("main", f"run-{n}", job_run["jobRunId"])
         deployment.job_runs()[-1].state = "FAILED"
         supervise({"detail-type": "Scheduled Event"}, context())
     assert deployment.ledger.lanes.get("main").state == "halted"
@@ -304,35 +279,14 @@ def metrics(deployment, monkeypatch, capsys):
     supervise({"detail-type": "Scheduled Event"}, context())
 
     telemetry = telemetry_of("supervise")
-    Gauges(
-        ledger=BilledRuns(),
-        job_runs=JobRuns(Emr(billedResourceUtilization={"vCPUHour": 1.0}), "a"),
-        architecture="ARM64",
-        report=telemetry,
-        now=lambda: NOW,
-    ).publish_cost("00f1")
+    gauges(BilledRuns(), telemetry, BILL).publish_cost("00f1")
     # test_supervise.py has starts that fail.
     telemetry.observe(lambda *_: telemetry.count("StartsFailed", 1, lane="main"), {}, context())
 
-    batch = {
-        "batch": "b",
-        "lane": "main",
-        "run": "r",
-        "objects": 3,
-        "bytes": 9,
-        "claimed_at": NOW,
-        "committed_at": NOW + 1000,
-        "state": "committed",
-    }
-    counts = {
-        "read": 4,
-        "written": 2,
-        "losing": 3,
-        "deleted": 1,
-        "outdated": 1,
-        "quarantined_objects": 1,
-        "quarantined_rows": 2,
-    }
+    ids = {"batch": "b", "lane": "main", "run": "r", "state": "committed"}
+    batch = {**ids, "objects": 3, "bytes": 9, "claimed_at": NOW, "committed_at": NOW + 1000}
+    counts = dict.fromkeys(("read", "written", "losing", "deleted", "outdated"), 2)
+    counts |= {"quarantined_objects": 1, "quarantined_rows": 2}
 
     class Batches:
         def parts(self, name):
@@ -349,17 +303,9 @@ def metrics(deployment, monkeypatch, capsys):
             return {"FailedEntryCount": 0, "Entries": []}
 
     telemetry = telemetry_of("announce")
-    telemetry.observe(
-        lambda *_: Announcer(
-            batches=Batches(),
-            history=None,
-            bus=EventBus(Bus(), bus="default", stack="s"),
-            report=telemetry,
-            now=lambda: NOW,
-        ).announce_missed(NOW),
-        {},
-        context(),
-    )
+    bus = EventBus(Bus(), bus="default", stack="s")
+    announcer = Announcer(batches=Batches(), history=None, bus=bus, report=telemetry, now=lambda: NOW)
+    telemetry.observe(lambda *_: announcer.announce_missed(NOW), {}, context())
     return emitted(capsys.readouterr().out)
 
 

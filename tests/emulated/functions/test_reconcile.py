@@ -143,62 +143,59 @@ def test_an_object_that_cannot_be_admitted_now_does_not_hold_the_pass_up(settled
 def written(deployment, state, number, **more):
     """A record of an object in a state, and the object."""
     id = deployment.land(key(number), avro(rows=number + 1))
-    deployment.ledger.objects.admit(
-        AdmittedObject(
-            id=id,
-            state="ignored" if state in ("committed", "claimed") else state,
-            admitted_at=1,
-            table="public.orders",
-            lane="main",
-            topic=TOPIC,
-            **more,
-        )
-    )
+    before = "ignored" if state in ("committed", "claimed") else state
+    taken = {"table": "public.orders", "lane": "main", "topic": TOPIC, **more}
+    deployment.ledger.objects.admit(AdmittedObject(id, before, 1, **taken))
     if state in ("committed", "claimed"):
         set_fields(deployment.ledger, object_key(id), state=state)
     return id
 
 
-def gone(deployment, id):
+def gone(deployment, state, number=1, **more):
+    """A record of an object in a state, whose version is deleted since."""
+    id = written(deployment, state, number, **more)
     deployment.s3.delete_object(Bucket=BRONZE, Key=id.key, VersionId=id.version)
+    return id
+
+
+def announced(deployment):
+    """An object that admit has heard of."""
+    id = deployment.land(key(1), avro())
+    admit(sqs_event(s3_body(id)), context())
+    return id
 
 
 @pytest.mark.parametrize("state", ["committed", "ignored"])
 def test_only_a_record_whose_version_is_deleted_is_dropped(settled, state):
-    lost, kept = written(settled, state, 1), written(settled, state, 2)
-    gone(settled, lost)
+    lost, there = gone(settled, state), written(settled, state, 2)
     assert handler({}, context(LONG))["forgotten"] == 1
     assert settled.record(lost) is None
-    assert settled.record(kept).state == state
+    assert settled.record(there).state == state
 
 
 def test_a_record_is_kept_as_long_as_a_late_notice_could_come(settled):
     settled.environment(FORGET_AFTER_SECONDS=str(10**10))
-    lost = written(settled, "committed", 1)
-    gone(settled, lost)
+    lost = gone(settled, "committed")
     assert handler({}, context(LONG))["forgotten"] == 0
     assert settled.record(lost).state == "committed"
 
 
 def test_a_pending_object_whose_version_is_deleted_is_lost_before_read(settled):
-    lost = written(settled, "pending", 1)
-    gone(settled, lost)
+    lost = gone(settled, "pending")
     assert handler({}, context(LONG))["lost"] == 1
     assert (settled.record(lost).state, settled.record(lost).code) == ("quarantined", "lost_before_read")
     assert settled.ledger.pending.oldest("main", 10) == []
 
 
 def test_the_record_of_a_claimed_object_is_left_to_its_run(settled):
-    claimed = written(settled, "claimed", 1)
-    gone(settled, claimed)
+    claimed = gone(settled, "claimed")
     assert handler({}, context(LONG))["forgotten"] == 0
     assert settled.record(claimed).state == "claimed"
 
 
 @pytest.mark.parametrize("code", ["corrupt_object", "incompatible_schema", "lost_before_read"])
 def test_an_expired_object_stays_in_quarantine_until_it_is_discarded(settled, code):
-    expired = written(settled, "quarantined", 1, code=code, reason="why")
-    gone(settled, expired)
+    expired = gone(settled, "quarantined", code=code, reason="why")
     assert handler({}, context(LONG))["forgotten"] == 0
     assert [record.id for record in settled.ledger.objects.in_state("quarantined")] == [expired]
     assert not settled.ledger.objects.forget(settled.record(expired))
@@ -208,21 +205,19 @@ def test_an_expired_object_stays_in_quarantine_until_it_is_discarded(settled, co
 
 
 def test_a_deleted_parked_object_is_reported_once_and_listed_until_discarded(settled):
-    lost, kept = written(settled, "parked", 1, reason="no rule takes this topic"), written(settled, "parked", 2)
-    gone(settled, lost)
+    lost, there = gone(settled, "parked", reason="no rule takes this topic"), written(settled, "parked", 2)
     assert [handler({}, context(LONG))["lost"] for _ in range(3)] == [1, 0, 0]
     record = settled.record(lost)
     expected = ("quarantined", "lost_before_read", "the object was gone while it was parked: no rule takes this topic")
     assert (record.state, record.code, record.reason) == expected
     assert [record.id for record in settled.ledger.objects.in_state("quarantined")] == [lost]
-    assert [record.id for record in settled.ledger.objects.in_state("parked")] == [kept]
+    assert [record.id for record in settled.ledger.objects.in_state("parked")] == [there]
     assert settled.ledger.quarantine.discard(record, Decision(lost, "discarded", 1, "sluice", "me", record.state))
     assert handler({}, context(LONG))["forgotten"] == 1
 
 
 def test_records_of_other_buckets_are_left_alone(settled):
-    id = written(settled, "committed", 1)
-    gone(settled, id)
+    id = gone(settled, "committed")
     settled.s3.create_bucket(Bucket="another", CreateBucketConfiguration={"LocationConstraint": REGION})
     settled.environment(BRONZE_BUCKET="another")
     handler({}, context(LONG))
@@ -243,8 +238,7 @@ def test_a_scan_gives_object_records_only_and_goes_on_where_it_stopped(settled):
 
 
 def test_the_other_duties_are_done_before_the_listing_that_may_end_the_process(settled, monkeypatch):
-    lost = written(settled, "committed", 1)
-    gone(settled, lost)
+    lost = gone(settled, "committed")
     written(settled, "pending", 2)  # and its lane was never woken
 
     def run(self, configuration, *, seconds_left):
@@ -258,8 +252,7 @@ def test_the_other_duties_are_done_before_the_listing_that_may_end_the_process(s
 
 
 def test_an_object_parked_by_a_replaced_configuration_becomes_pending(deployment):
-    id = deployment.land(key(1), avro())
-    admit(sqs_event(s3_body(id)), context())
+    id = announced(deployment)
     assert deployment.record(id).state == "parked"
     assert handler({}, context(LONG))["unparked"] == 0
     deployment.configure()  # as if the push had looked for parked objects just before
@@ -269,8 +262,7 @@ def test_an_object_parked_by_a_replaced_configuration_becomes_pending(deployment
 
 
 def test_objects_of_logs_that_share_a_partition_are_freed_however_old(deployment, monkeypatch):
-    id = deployment.land(key(1), avro())
-    admit(sqs_event(s3_body(id)), context())
+    id = announced(deployment)
     deployment.configure()
     monkeypatch.setattr("reconcile.handler.RECENTLY_MS", -3_600_000)  # nothing was parked recently
     assert handler({}, context(LONG))["unparked"] == 0
@@ -286,8 +278,7 @@ ELSEWHERE = TableRule("public.people", ("id",), topic=TOPIC, lane="side")
 
 
 def test_an_object_admitted_by_a_replaced_configuration_goes_to_its_new_table(settled):
-    id = settled.land(key(1), avro())
-    admit(sqs_event(s3_body(id)), context())
+    id = announced(settled)
     before = settled.record(id)
     # As if the push had looked for what waits just before.
     settled.configure(ELSEWHERE, lanes=(LaneConfig(), LaneConfig("side")))
@@ -302,8 +293,7 @@ def test_an_object_admitted_by_a_replaced_configuration_goes_to_its_new_table(se
 
 
 def test_objects_of_a_newer_configuration_or_of_no_table_stay_as_they_are(settled):
-    id = settled.land(key(1), avro())
-    admit(sqs_event(s3_body(id)), context())
+    id = announced(settled)
     settled.configure(TableRule("public.people", ("id",), topic="another"))
     assert handler({}, context(LONG))["rerouted"] == 0
     settled.configure(ELSEWHERE, lanes=(LaneConfig(), LaneConfig("side")))
@@ -319,8 +309,7 @@ def test_what_was_parked_long_ago_is_left_to_the_next_push(settled):
 
 
 def test_a_record_that_s3_does_not_answer_about_ends_no_pass(settled, monkeypatch):
-    strange, lost = written(settled, "committed", 1), written(settled, "committed", 2)
-    gone(settled, lost)
+    strange, lost = written(settled, "committed", 1), gone(settled, "committed", 2)
     ask = Objects.exists
 
     def refuse(self, id):
@@ -372,8 +361,7 @@ def test_an_object_that_one_table_could_not_take_is_delivered_again(settled, mon
 
 
 def test_the_audit_admits_what_a_table_of_a_new_rule_lacks(settled):
-    id = settled.land(key(1), avro())
-    admit(sqs_event(s3_body(id)), context())
+    id = announced(settled)
     handler({}, context(LONG))
     both_tables(settled)
     assert handler({"duty": "audit"}, context(LONG))["contradictions"] == {}

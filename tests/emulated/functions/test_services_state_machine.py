@@ -44,22 +44,16 @@ RESOURCES = TEMPLATE["Resources"]
 
 
 def test_the_definition_is_a_state_machine():
-    schema = Path(
-        importlib.util.find_spec("cfnlint").submodule_search_locations[0],
-        "data/schemas/other/step_functions/statemachine.json",
-    )
+    cfnlint = importlib.util.find_spec("cfnlint").submodule_search_locations[0]
+    schema = Path(cfnlint, "data/schemas/other/step_functions/statemachine.json")
     jsonschema.Draft7Validator(json.loads(schema.read_text())).validate(DEFINITION)
     assert Linter.validate(DEFINITION) == []
 
 
 def test_the_template_fills_every_placeholder_and_no_other():
-    properties = RESOURCES["TableServices"]["Properties"]
-    assert (
-        set(properties["DefinitionSubstitutions"])
-        == set(re.findall(r"\$\{(\w+)\}", TEXT))
-        == {*PLACEHOLDERS, *FUNCTIONS, "GetJobRun"}
-    )
-    assert properties["DefinitionSubstitutions"]["GetJobRun"] == {"Fn::Sub": ASK.replace("aws", "${AWS::Partition}", 1)}
+    filled = RESOURCES["TableServices"]["Properties"]["DefinitionSubstitutions"]
+    assert set(filled) == set(re.findall(r"\$\{(\w+)\}", TEXT)) == {*PLACEHOLDERS, *FUNCTIONS, "GetJobRun"}
+    assert filled["GetJobRun"] == {"Fn::Sub": ASK.replace("aws", "${AWS::Partition}", 1)}
 
 
 @pytest.mark.parametrize("name", sorted(TASKS))
@@ -83,13 +77,10 @@ def test_the_execution_outlives_all_that_it_follows():
 
 
 def test_a_job_run_is_asked_for_as_the_service_model_names_it():
-    model = botocore.model.ServiceModel(
-        botocore.loaders.Loader().load_service_model("emr-serverless", "service-2"), "emr-serverless"
-    ).operation_model("GetJobRun")
-    assert {name[0].lower() + name[1:] for name in TASKS["AskForRun"]["Arguments"]} == set(
-        model.input_shape.required_members
-    )
-    assert "jobRun" in model.output_shape.members and "state" in model.output_shape.members["jobRun"].members
+    loaded = botocore.loaders.Loader().load_service_model("emr-serverless", "service-2")
+    model = botocore.model.ServiceModel(loaded, "emr-serverless").operation_model("GetJobRun")
+    named = {name[0].lower() + name[1:] for name in TASKS["AskForRun"]["Arguments"]}
+    assert named == set(model.input_shape.required_members)
     assert set(model.output_shape.members["jobRun"].members["state"].enum) > TERMINAL_STATES
     expected = ["MakeApplication", {"Ref": "SparkApplication"}, {"Ref": "ApplicationId"}]
     assert RESOURCES["TableServices"]["Properties"]["DefinitionSubstitutions"]["Application"]["Fn::If"] == expected
@@ -98,36 +89,30 @@ def test_a_job_run_is_asked_for_as_the_service_model_names_it():
 @pytest.mark.parametrize("name", sorted(TASKS))
 def test_no_task_starts_or_ends_a_run_so_a_failed_execution_ends_none(name):
     assert "startJobRun" not in TASKS[name]["Resource"] and ".sync" not in TASKS[name]["Resource"]
-    granted = {
-        action
-        for one in RESOURCES["TableServicesRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
-        for action in ([one["Action"]] if isinstance(one.get("Action"), str) else one.get("Action", ()))
-    }
-    assert {action for action in granted if action.startswith(("emr-serverless:", "iam:"))} == {
-        "emr-serverless:GetJobRun"
-    }
+    actions = [one.get("Action", ()) for one in statements("TableServicesRole")]
+    granted = {action for some in actions for action in ([some] if isinstance(some, str) else some)}
+    assert {one for one in granted if one.startswith(("emr-serverless:", "iam:"))} == {"emr-serverless:GetJobRun"}
 
 
 def test_a_sync_is_remembered_where_the_policy_looks_for_it():
     parameters = TASKS["RememberSync"]["Parameters"]
-    assert parameters[
-        "UpdateExpression"
-    ] == f"SET {SERVICE_PREFIX}{CATALOG} = :synced REMOVE catalog_failed" and parameters["Key"] == {
-        "pk": {"S.$": "States.Format('table#{}', $.table)"},
-        "sk": {"S": table_key("a.b")["sk"]},
-    }
-    assert statement("TableServicesRole", "dynamodb:UpdateItem")["Condition"]["ForAllValues:StringLike"][
-        "dynamodb:LeadingKeys"
-    ] == ["table#*"]
+    assert parameters["UpdateExpression"] == f"SET {SERVICE_PREFIX}{CATALOG} = :synced REMOVE catalog_failed"
+    key = {"pk": {"S.$": "States.Format('table#{}', $.table)"}, "sk": {"S": table_key("a.b")["sk"]}}
+    assert parameters["Key"] == key
+    assert leading_keys("TableServicesRole", "dynamodb:UpdateItem") == ["table#*"]
+
+
+def statements(role):
+    return RESOURCES[role]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
 
 
 def statement(role, action):
-    (task,) = [
-        one
-        for one in RESOURCES[role]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
-        if action in one.get("Action", ())
-    ]
+    (task,) = [one for one in statements(role) if action in one.get("Action", ())]
     return task
+
+
+def leading_keys(role, action):
+    return statement(role, action)["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]
 
 
 def test_the_machine_may_call_what_it_calls_and_nothing_more():
@@ -136,13 +121,15 @@ def test_the_machine_may_call_what_it_calls_and_nothing_more():
 
 
 def test_whoever_plans_starts_runs_and_writes_requests_and_lanes_but_no_object():
-    assert statement("PlanServicesRole", "emr-serverless:StartJobRun") == statement(
-        "AdmitRole", "emr-serverless:StartJobRun"
-    )
-    keys = statement("PlanServicesRole", "dynamodb:PutItem")["Condition"]["ForAllValues:StringLike"][
-        "dynamodb:LeadingKeys"
+    starts = [statement(role, "emr-serverless:StartJobRun") for role in ("PlanServicesRole", "AdmitRole")]
+    assert starts[0] == starts[1]
+    assert leading_keys("PlanServicesRole", "dynamodb:PutItem") == [
+        "service#*",
+        "lane#*",
+        "table#*",
+        "run#*",
+        "gathering#*",
     ]
-    assert keys == ["service#*", "lane#*", "table#*", "run#*", "gathering#*"]
 
 
 # ---- the branches
@@ -255,13 +242,9 @@ def test_the_longest_execution_has_fewer_events_than_an_execution_may_have(machi
     looks, pause_s, waited_s = 0, 1, 0
     while waited_s * 1000 < service_planner.FOLLOWED_FOR_MS:
         looks, waited_s, pause_s = looks + 1, waited_s + pause_s, next_pause_s(pause_s)
-    most = (
-        nothing
-        + service_planner.SYNCED_AT_ONCE * (one_sync - nothing + 2)
-        + service_planner.STARTED_AT_ONCE * (one_lane - nothing + 2)
-        + followed_once
-        + looks * one_look
-    )
+    syncs = service_planner.SYNCED_AT_ONCE * (one_sync - nothing + 2)
+    lanes = service_planner.STARTED_AT_ONCE * (one_lane - nothing + 2)
+    most = nothing + syncs + lanes + followed_once + looks * one_look
     assert 5_000 < most < 25_000 * 0.9
 
 
@@ -290,12 +273,10 @@ def test_what_is_paid_for_are_the_states_that_costs_are_reckoned_with(machine):
     machine.run()
     assert len(machine.entered) == given.look_transitions, machine.entered
     one_sync = given.look_transitions + given.sync_transitions
+    all_of_it = one_sync + given.service_transitions - len(["ServicesDone"])
     for answers, most in (
         ({"syncs": [SYNC]}, one_sync),
-        (
-            {"syncs": [SYNC], "runs": [RUN], "follow": open_request()},
-            one_sync + given.service_transitions - len(["ServicesDone"]),
-        ),
+        ({"syncs": [SYNC], "runs": [RUN], "follow": open_request()}, all_of_it),
     ):
         machine.entered.clear()
         machine.planned(**answers)
@@ -320,9 +301,8 @@ def test_a_table_that_is_behind_is_synced_and_that_is_remembered(machine, servic
     assert [call for call in machine.calls[2:] if call != "follow"] == ["sync", "remember"]
     machine.inputs = [given for given in machine.inputs if given.get("step") != "follow"]
     assert machine.inputs[2] == {"table": "a.b", "instant": "20240101"}
-    assert machine.inputs[3]["ExpressionAttributeValues"] == {
-        ":synced": {"M": {"instant": {"S": "20240101"}, "commits": {"N": "7"}, "at": {"N": "1700000000000"}}}
-    }
+    synced = {"instant": {"S": "20240101"}, "commits": {"N": "7"}, "at": {"N": "1700000000000"}}
+    assert machine.inputs[3]["ExpressionAttributeValues"] == {":synced": {"M": synced}}
     assert machine.inputs[3]["Key"]["pk"] == {"S": "table#a.b"}
 
 
@@ -340,9 +320,8 @@ def test_a_failed_sync_is_recorded_in_the_ledger_with_its_error(machine):
     machine.answers["sync"] = [Failure("NameTaken")]
     machine.run()
     assert machine.calls[2:] == ["sync", "remember"]
-    assert machine.inputs[3]["ExpressionAttributeValues"] == {
-        ":failed": {"M": {"at": {"N": "1700000000000"}, "error": {"S": "NameTaken"}, "instant": {"S": "20240101"}}}
-    }
+    failed = {"at": {"N": "1700000000000"}, "error": {"S": "NameTaken"}, "instant": {"S": "20240101"}}
+    assert machine.inputs[3]["ExpressionAttributeValues"] == {":failed": {"M": failed}}
 
 
 def test_one_table_that_cannot_be_synced_keeps_no_other_from_it(machine):

@@ -305,10 +305,8 @@ def test_failures_for_want_of_capacity_back_off_and_never_halt(supervised):
         supervised.clock.now += 3_600_000
         supervise(supervised)
         job = supervised.job_runs()[-1]
-        job.state, job.state_details = (
-            "FAILED",
-            "Worker could not be allocated as the application has exceeded maximumCapacity settings",
-        )
+        job.state = "FAILED"
+        job.state_details = "Worker could not be allocated as the application has exceeded maximumCapacity settings"
         supervise(supervised)
     lane = supervised.ledger.lanes.get("main")
     assert (lane.state, lane.failures, lane.capacity_failures) == (IDLE, 0, HALT_AFTER_FAILURES + 3)
@@ -344,14 +342,15 @@ def test_after_five_minutes_a_start_is_looked_up_by_name_and_adopted(supervised)
     assert len(supervised.job_runs()) == 1
 
 
+def started_by_others(supervised, token="other", **more):
+    """A job run of the application that no lane asked for."""
+    role = "arn:aws:iam::123456789012:role/r"
+    supervised.emr.start_job_run(applicationId=supervised.application, clientToken=token, executionRoleArn=role, **more)
+
+
 def test_a_start_that_emr_does_not_know_after_five_minutes_lapses(supervised):
     run_id = requested(supervised)
-    supervised.emr.start_job_run(
-        applicationId=supervised.application,
-        clientToken="other",
-        executionRoleArn="arn:aws:iam::123456789012:role/r",
-        name="another",
-    )
+    started_by_others(supervised, name="another")
     supervised.clock.now = NOW + UNANSWERED_START_MS
     supervise(supervised)
     lane = supervised.ledger.lanes.get("main")
@@ -360,18 +359,12 @@ def test_a_start_that_emr_does_not_know_after_five_minutes_lapses(supervised):
 
 
 def test_a_lane_whose_starts_are_refused_for_hours_backs_off_and_never_halts(supervised):
-    supervised.emr.start_job_run(
-        applicationId=supervised.application,
-        clientToken="other",
-        executionRoleArn="arn:aws:iam::123456789012:role/r",
-        name="another",
-    )
+    started_by_others(supervised, name="another")
     for hour in range(HALT_AFTER_FAILURES + 1):
         supervised.clock.now += 3_600_000
         supervised.ledger.lanes.wake("main")
-        assert supervised.ledger.lanes.request_start(
-            "main", new_run_id("main", supervised.clock.now, "deadbeef"), supervised.clock.now
-        )
+        run_id = new_run_id("main", supervised.clock.now, "deadbeef")
+        assert supervised.ledger.lanes.request_start("main", run_id, supervised.clock.now)
         supervised.clock.now += UNANSWERED_START_MS
         supervise(supervised)
         lane = supervised.ledger.lanes.get("main")
@@ -380,9 +373,7 @@ def test_a_lane_whose_starts_are_refused_for_hours_backs_off_and_never_halts(sup
 
 def test_a_job_run_that_emr_has_forgotten_is_over(supervised):
     job = running(supervised)
-    supervised.emr.start_job_run(
-        applicationId=supervised.application, clientToken="other", executionRoleArn="arn:aws:iam::123456789012:role/r"
-    )
+    started_by_others(supervised)
     supervised.job_runs().remove(job)
     supervise(supervised)
     assert supervised.ledger.lanes.get("main").state == IDLE
@@ -391,12 +382,7 @@ def test_a_job_run_that_emr_has_forgotten_is_over(supervised):
 def test_of_two_job_runs_of_one_name_the_one_that_lives_is_adopted(supervised):
     run_id = requested(supervised)
     for token in ("one", "two", "three"):
-        supervised.emr.start_job_run(
-            applicationId=supervised.application,
-            clientToken=token,
-            executionRoleArn="arn:aws:iam::123456789012:role/r",
-            name=run_id,
-        )
+        started_by_others(supervised, token, name=run_id)
     for job, state in zip(supervised.job_runs(), ("FAILED", "RUNNING", "FAILED"), strict=True):
         job.state = state
     assert supervised.runs.find_by_name(run_id, since_ms=NOW - 1).job_run_id == supervised.job_runs()[1].id
@@ -505,7 +491,6 @@ def test_pending_work_that_no_run_would_claim_wakes_nothing(supervised):
     lane = replace(supervised.ledger.lanes.get("main"), arrivals_seen=1)
     for changed in (replace(rule, table="public.renamed"), replace(rule, lane="side"), replace(rule, topic="another")):
         assert supervised.supervisor.wake_forgotten([lane], replace(configuration, rules=(changed,))) == ()
-    supervised.ledger.tables.pin(
-        "public.orders", {"record_key": ["another"], "partition_by": [], "table_type": "cow", "topic": TOPIC}
-    )
+    pinned = {"record_key": ["another"], "partition_by": [], "table_type": "cow", "topic": TOPIC}
+    supervised.ledger.tables.pin("public.orders", pinned)
     assert supervised.supervisor.wake_forgotten([lane], configuration) == ()

@@ -98,14 +98,8 @@ class Rules:
         return self
 
     def paginate(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "Rules": [
-                    {"Name": "ends", "State": "ENABLED", "EventPattern": "SUCCESS FAILED CANCELLED"},
-                    {"Name": "schedule", "State": "ENABLED"},
-                ]
-            }
-        ]
+        ends = {"Name": "ends", "State": "ENABLED", "EventPattern": "SUCCESS FAILED CANCELLED"}
+        return [{"Rules": [ends, {"Name": "schedule", "State": "ENABLED"}]}]
 
     def test_event_pattern(self, *, EventPattern: str, Event: str) -> dict[str, bool]:
         return {"Result": json.loads(Event)["detail"]["state"] in EventPattern.split()}
@@ -140,21 +134,10 @@ class Stand:
         java.chmod(0o755)
         self.packages = folder / "packages"
         self.packages.mkdir()
-        image = SparkImage(
-            Java(folder / "java", "17.0.1", "test"),
-            PythonImage(Path(sys.executable), self.packages),
-            (),
-            (),
-            folder / "log4j2.properties",
-        )
-        settings = RunnerSettings(
-            folder / "runs",
-            folder / "cache",
-            image,
-            Cloud("http://127.0.0.1:1", "us-east-1", "test", "secret"),
-            machine,
-            concurrent=2,
-        )
+        pythons = PythonImage(Path(sys.executable), self.packages)
+        image = SparkImage(Java(folder / "java", "17.0.1", "test"), pythons, (), (), folder / "log4j2.properties")
+        cloud = Cloud("http://127.0.0.1:1", "us-east-1", "test", "secret")
+        settings = RunnerSettings(folder / "runs", folder / "cache", image, cloud, machine, concurrent=2)
         self.standing: StandIn = start_stand_in(
             settings, s3=self.s3, events=self.rules, functions=self.rules, account="000000000000"
         )
@@ -166,9 +149,8 @@ class Stand:
             aws_secret_access_key="test",
             config=Config(retries={"total_max_attempts": 1}),
         )
-        self.application = self.client.create_application(
-            name="sluice", releaseLabel="emr-7.14.0", type="SPARK", clientToken="one"
-        )["applicationId"]
+        described = {"name": "sluice", "releaseLabel": "emr-7.14.0", "type": "SPARK", "clientToken": "one"}
+        self.application = self.client.create_application(**described)["applicationId"]
 
     def job(self, source: str) -> str:
         self.s3.put_object(Bucket="artifacts", Key="releases/1/job.py", Body=source.encode())
@@ -216,10 +198,16 @@ def _zip(path: Path, **files: str) -> bytes:
     return path.read_bytes()
 
 
+def command_of(environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+    """The command that a job was started by, and what it configures."""
+    command = json.loads(environment["SEEN_COMMAND"])
+    pairs = zip(command, command[1:], strict=False)
+    return command, dict(value.split("=", 1) for option, value in pairs if option == "--conf")
+
+
 def test_a_job_runs_from_its_request_alone(stand: Stand, tmp_path: Path) -> None:
-    stand.s3.put_object(
-        Bucket="artifacts", Key="releases/1/environment.tar.gz", Body=tar_gz_bytes({"carried.py": b"WORD = 'carried'"})
-    )
+    environment = tar_gz_bytes({"carried.py": b"WORD = 'carried'"})
+    stand.s3.put_object(Bucket="artifacts", Key="releases/1/environment.tar.gz", Body=environment)
     stand.s3.put_object(Bucket="artifacts", Key="releases/1/sluice.zip", Body=_zip(tmp_path / "z", some="X = 1"))
     parameters = (
         "--conf spark.submit.pyFiles=s3://artifacts/releases/1/sluice.zip --conf "
@@ -233,23 +221,18 @@ def test_a_job_runs_from_its_request_alone(stand: Stand, tmp_path: Path) -> None
     described = stand.until(run, "SUCCESS", "FAILED")
     assert described["state"] == "SUCCESS", stand.output(run, "stderr")
     seen = json.loads(stand.output(run))
-    command = json.loads(seen["environment"].pop("SEEN_COMMAND"))
-    settings = dict(command[index + 1].split("=", 1) for index, value in enumerate(command) if value == "--conf")
-    assert seen["arguments"] == ["--lane", "main"]
-    assert seen["carried"] == "carried"
+    environment = seen["environment"]
+    command, settings = command_of(environment)
+    assert (seen["arguments"], seen["carried"]) == (["--lane", "main"], "carried")
     assert seen["reach"] is None, "the source tree is in reach"
     assert seen["here"] == ["environment", "job.py", "sluice.zip", "tmp"]
     assert settings["spark.sql.shuffle.partitions"] == "4"
     assert settings["spark.master"] == "local[2]"
     assert settings["spark.test.appId"] == run
     assert settings["spark.hadoop.fs.s3.impl"].endswith("S3AFileSystem")
-    assert not [
-        key
-        for key in settings
-        if key.startswith(("spark.emr-serverless", "spark.executor.memory", "spark.dynamicAllocation.max"))
-    ]
+    unknown = ("spark.emr-serverless", "spark.executor.memory", "spark.dynamicAllocation.max")
+    assert not [key for key in settings if key.startswith(unknown)]
     assert "-Xmx4096m" in command, "no more heap than the machine gives"
-    environment = seen["environment"]
     assert environment["EMR_SERVERLESS_JOB_RUN_ID"] == run
     assert environment["PYTHONPATH"] == f"./environment{os.pathsep}{stand.packages}"
     assert environment["AWS_ENDPOINT_URL_S3"] == environment["AWS_ENDPOINT_URL_DYNAMODB"] == "http://127.0.0.1:1"
@@ -268,8 +251,7 @@ def test_executors_of_their_own_find_the_jobs_packages_and_the_jars(tmp_path: Pa
         environment = json.loads(stand.output(run))
     finally:
         stand.standing.stop()
-    command = json.loads(environment["SEEN_COMMAND"])
-    settings = dict(command[index + 1].split("=", 1) for index, value in enumerate(command) if value == "--conf")
+    _, settings = command_of(environment)
     work = stand.folder / "runs" / run / "work"
     assert settings["spark.master"] == "local-cluster[2,1,2048]"
     assert (settings["spark.executor.memory"], settings["spark.executor.instances"]) == ("2048m", "2")
@@ -286,9 +268,8 @@ def test_a_job_reaches_only_the_services_that_a_job_without_a_vpc_reaches(stand:
     stand.until(run, "SUCCESS")
     endpoints = json.loads(stand.output(run))
     refused = {name for name, value in endpoints.items() if value == "http://127.0.0.1:9"}
-    assert {
-        f"AWS_ENDPOINT_URL_{name}" for name in ("SQS", "EVENTBRIDGE", "EMR_SERVERLESS", "LAMBDA", "CLOUDWATCH")
-    } <= refused
+    beyond = ("SQS", "EVENTBRIDGE", "EMR_SERVERLESS", "LAMBDA", "CLOUDWATCH")
+    assert {f"AWS_ENDPOINT_URL_{name}" for name in beyond} <= refused
     assert "AWS_ENDPOINT_URL" not in endpoints
 
 
@@ -317,9 +298,8 @@ def test_a_lost_answer_leaves_the_run_running(stand: Stand) -> None:
     with pytest.raises(ClientError, match="InternalServer"):
         stand.start("pass")
     run = stand.start("pass")
-    assert [job_run["id"] for job_run in stand.client.list_job_runs(applicationId=stand.application)["jobRuns"]] == [
-        run
-    ]
+    runs = stand.client.list_job_runs(applicationId=stand.application)["jobRuns"]
+    assert [job_run["id"] for job_run in runs] == [run]
 
 
 def test_a_full_quota_refuses_the_start(stand: Stand) -> None:
@@ -418,9 +398,8 @@ def test_logs_are_put_where_the_request_says(stand: Stand) -> None:
     overrides = {"monitoringConfiguration": {"s3MonitoringConfiguration": {"logUri": "s3://artifacts/logs/"}}}
     run = stand.start("print('kept')", configurationOverrides=overrides)
     stand.until(run, "SUCCESS")
-    assert (
-        stand.s3.folder / f"artifacts/logs/applications/{stand.application}/jobs/{run}/SPARK_DRIVER/stdout.gz"
-    ).exists()
+    logs = stand.s3.folder / f"artifacts/logs/applications/{stand.application}/jobs/{run}"
+    assert (logs / "SPARK_DRIVER/stdout.gz").exists()
 
 
 def test_stopping_the_stand_in_ends_its_runs(tmp_path: Path) -> None:
@@ -440,8 +419,5 @@ def _behave(stand: Stand, **behaviour: Any) -> None:
 @pytest.fixture()
 def shared_sample() -> dict[str, Any]:
     """The documented event."""
-    return dict(
-        json.loads(
-            (Path(__file__).parents[2] / "data" / "aws" / "emr-job-run-state-change.documented.json").read_text()
-        )
-    )
+    path = Path(__file__).parents[2] / "data" / "aws" / "emr-job-run-state-change.documented.json"
+    return dict(json.loads(path.read_text()))

@@ -61,10 +61,7 @@ def test_other_tables_are_merged_before_a_part_that_killed_two_runs(simulated):
     (poison,) = simulated.put("shop.orders")
     simulated.merger.poison[poison] = SparkDied("Java heap space")
     for _ in range(2):
-        dying = simulated.start()
-        with pytest.raises(SparkDied):
-            simulated.loop(dying).run()
-        simulated.lapse(dying)
+        simulated.die(SparkDied)
     later = simulated.put("shop.customers", 2)
     simulated.merger.calls.clear()
     dying = simulated.start()
@@ -88,10 +85,7 @@ def test_an_error_that_no_object_causes_counts_as_no_attempt_of_a_part(simulated
     (item,) = simulated.put("shop.orders")
     simulated.merger.before["shop.orders"] += [SparkDied("once"), *[NoBundle("no jar")] * 3]
     for end in (SparkDied, NoBundle, NoBundle, NoBundle):
-        dying = simulated.start()
-        with pytest.raises(end):
-            simulated.loop(dying).run()
-        simulated.lapse(dying)
+        simulated.die(end)
     (pointer,) = simulated.ledger.batches.unsettled(LANE)
     assert pointer.attempts["shop.orders"].number == 0
     assert simulated.live_on(5) == 0
@@ -111,10 +105,7 @@ def test_a_lane_whose_every_run_dies_halts_and_blames_no_object(simulated):
     objects = simulated.put("shop.orders", 20) + simulated.put("shop.customers", 20)
     simulated.merger.poison.update(dict.fromkeys(objects, SparkDied("the machine has too little memory")))
     for _ in range(5):
-        dying = simulated.start()
-        with pytest.raises(SparkDied):
-            simulated.loop(dying).run()
-        simulated.lapse(dying)
+        simulated.die(SparkDied)
     assert simulated.ledger.lanes.get(LANE).state == HALTED
     assert "quarantined" not in simulated.states(objects)
 
@@ -159,10 +150,7 @@ def test_a_part_that_was_given_up_is_quarantined_by_the_next_run(simulated):
     objects = simulated.put("shop.orders", 3)
     others = simulated.put("shop.customers", 2)
     simulated.merger.before["shop.orders"] += [SparkDied("once")] * 9
-    dying = simulated.start()
-    with pytest.raises(SparkDied):
-        simulated.loop(dying).run()
-    simulated.lapse(dying)
+    simulated.die(SparkDied)
     (pointer,) = simulated.ledger.batches.unsettled(LANE)
     assert simulated.ledger.batches.give_up(pointer.batch, "shop.orders", "me: it hangs")
     assert not simulated.ledger.batches.give_up(pointer.batch, "shop.nothing", "me: it hangs")

@@ -521,10 +521,7 @@ def test_objects_of_a_table_that_another_lane_has_now_are_not_claimed(client):
 def test_the_next_run_finishes_a_batch_under_its_own_id_and_only_then_claims(simulated):
     first = simulated.put("shop.orders") + simulated.put("shop.customers")
     simulated.merger.before["shop.customers"].append(KeyboardInterrupt())
-    dying = simulated.start()
-    with pytest.raises(KeyboardInterrupt):
-        simulated.loop(dying).run()
-    simulated.lapse(dying)
+    simulated.die(KeyboardInterrupt)
     late = simulated.put("shop.orders")
     simulated.merger.calls.clear()
     assert simulated.run().batches == 2
@@ -537,10 +534,7 @@ def test_the_next_run_finishes_a_batch_under_its_own_id_and_only_then_claims(sim
 
 def test_an_outcome_whose_commit_is_gone_is_not_believed(simulated):
     orders = simulated.put("shop.orders")
-    dying, mortality = simulated.start(), Mortality(dies_behind="documents.put_outcome")
-    with pytest.raises(Killed):
-        simulated.loop(dying, around=mortality.around).run()
-    simulated.lapse(dying)
+    simulated.die(Killed, around=Mortality(dies_behind="documents.put_outcome").around)
     assert len(simulated.tables.commits) == 1
     simulated.tables.commits.clear()  # a writer that came back may have undone it
     simulated.run()
@@ -597,10 +591,7 @@ def test_an_object_rerouted_before_its_claim_is_merged_into_its_new_table(simula
 def test_the_configuration_of_a_taken_over_batch_is_the_one_it_was_claimed_under(simulated):
     simulated.put()
     simulated.merger.before["shop.orders"].append(KeyboardInterrupt())
-    dying = simulated.start()
-    with pytest.raises(KeyboardInterrupt):
-        simulated.loop(dying).run()
-    simulated.lapse(dying)
+    simulated.die(KeyboardInterrupt)
     simulated.file.content = configuration(
         rules=[TableRule(table="shop.{1}", record_key=("other",), topic="shop.*", freshness_s=0)]
     )

@@ -2,17 +2,19 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import botocore.session
 import pytest
 from botocore.validate import ParamValidator
+from support.builders import JOB_ENVIRONMENT
 
 from sluice.admission.notices import parse_body
 from sluice.admission.sqs_event import open_inbox
 from sluice.config.lane import LaneConfig
 from sluice.lane.job_policy import Scope
-from sluice.lane.job_request import JobEnvironment, start_job_run
+from sluice.lane.job_request import start_job_run
 from sluice.lane.supervision import finally_billed, read_event
 from sluice.objects import ObjectId
 from sluice_local.emr.service import Service
@@ -20,21 +22,11 @@ from sluice_local.emr.stand_in import state_change
 
 SAMPLES = Path(__file__).resolve().parents[2] / "data" / "aws"
 STATE_CHANGES = sorted(SAMPLES.glob("emr-job-run-state-change.*.json"))
-ENVIRONMENT = JobEnvironment(
-    "00f1982r1uukb925",
-    "arn:aws:iam::123456789012:role/job",
-    "us-east-1",
-    "abc123",
-    "ledger",
-    "bronze",
-    "silver",
-    "artifacts",
-    "file:///hudi.jar",
-)
-REQUEST = start_job_run(
-    ENVIRONMENT, LaneConfig(), "run-main-20240501T100000Z-0a1b2c3d", Scope("0123abcd", ("shop/orders",))
-)
+RUN, SCOPE = "run-main-20240501T100000Z-0a1b2c3d", Scope("0123abcd", ("shop/orders",))
+REQUEST = start_job_run(JOB_ENVIRONMENT, LaneConfig(), RUN, SCOPE)
 PUT = ObjectId("amzn-s3-demo-bucket", "HappyFace.jpg", "096fKKXTRTtl3on89fVO.nfljtsv6qko")
+UNVERSIONED = replace(PUT, version="etag:d41d8cd98f00b204e9800998ecf8427e")
+FLOWER = "topics/a b/red flower + 100% é.avro"
 EVENT = ObjectId("amzn-s3-demo-bucket1", "example-key", "IYV3p45BT0ac8hjHg1houSdS1a.Mro8e")
 
 
@@ -46,36 +38,27 @@ def sample(name):
 
 
 @pytest.mark.parametrize(
-    "name, id, size, sequencer, event_name",
+    "name, id, size, event_name",
     [
-        ("s3-notification-put.documented", PUT, 1024, "0055AED6DCD90281E5", "ObjectCreated:Put"),
-        (
-            "s3-notification-unversioned.derived",
-            ObjectId(PUT.bucket, PUT.key, "etag:d41d8cd98f00b204e9800998ecf8427e"),
-            1024,
-            "0055AED6DCD90281E5",
-            "ObjectCreated:Put",
-        ),
+        ("s3-notification-put.documented", PUT, 1024, "ObjectCreated:Put"),
+        ("s3-notification-unversioned.derived", UNVERSIONED, 1024, "ObjectCreated:Put"),
         (
             "s3-notification-multipart-encoded-key.derived",
-            ObjectId("sluice-bronze-111122223333-us-west-2", "topics/a b/red flower + 100% é.avro", PUT.version),
-            10_485_760,
-            "0055AED6DCD90281E5",
-            "ObjectCreated:CompleteMultipartUpload",
+            replace(PUT, bucket="sluice-bronze-111122223333-us-west-2", key=FLOWER),
+            *(10_485_760, "ObjectCreated:CompleteMultipartUpload"),
         ),
-        ("s3-eventbridge-object-created.documented", EVENT, 5, "617f08299329d189", "Object Created:PutObject"),
+        ("s3-eventbridge-object-created.documented", EVENT, 5, "Object Created:PutObject"),
         (
             "s3-eventbridge-object-created-special-key.derived",
-            ObjectId(EVENT.bucket, "topics/a b/red flower + 100% é.avro", EVENT.version),
-            5,
-            "617f08299329d189",
-            "Object Created:CompleteMultipartUpload",
+            replace(EVENT, key=FLOWER),
+            *(5, "Object Created:CompleteMultipartUpload"),
         ),
     ],
 )
-def test_a_sample_names_its_object_and_every_fact_about_it(name, id, size, sequencer, event_name):
+def test_a_sample_names_its_object_and_every_fact_about_it(name, id, size, event_name):
     parsed = parse_body(json.dumps(sample(name)))
     (notice,) = parsed.notices
+    sequencer = "617f08299329d189" if "eventbridge" in name else "0055AED6DCD90281E5"
     expected = (id, size, sequencer, event_name, ())
     assert (notice.id, notice.size, notice.sequencer, notice.event_name, parsed.ignored) == expected
     assert notice.event_time_ms is not None and notice.etag
@@ -113,19 +96,14 @@ class NeverLaunched:
 
 
 def service():
-    said = []
-    made = Service(
-        lambda service: NeverLaunched(),
-        account="123456789012",
-        region="us-east-1",
-        changed=lambda run, previous: said.append(
-            state_change(run, previous, account="123456789012", region="us-east-1")
-        ),
-    )
-    application = made.create_application(
-        {"name": "sluice", "releaseLabel": "emr-7.14.0", "type": "SPARK", "architecture": "ARM64", "clientToken": "t"}
-    )["applicationId"]
-    return made, application, said
+    said, place = [], {"account": "123456789012", "region": "us-east-1"}
+
+    def changed(run, previous):
+        said.append(state_change(run, previous, **place))
+
+    made = Service(lambda service: NeverLaunched(), changed=changed, **place)
+    request = {"name": "sluice", "releaseLabel": "emr-7.14.0", "type": "SPARK", "architecture": "ARM64"}
+    return made, made.create_application({**request, "clientToken": "t"})["applicationId"], said
 
 
 def form(value):
@@ -211,19 +189,15 @@ def test_the_stand_ins_answers_fit_the_service_model(state, details):
     assert refused("StartJobRun", run, answer=True) == []
     (started,) = emulated.active_runs()
     emulated.move(started, state, details)
-    summary = {
+    page = {"states": [], "created_after": "", "created_before": "", "most": 50, "token": ""}
+    answers = {
         "GetJobRun": emulated.get_job_run(application, started.id),
         "GetApplication": emulated.get_application(application),
         "ListApplications": emulated.list_applications(states=[]),
-        "ListJobRuns": emulated.list_job_runs(
-            application, states=[], created_after="", created_before="", most=50, token=""
-        ),
+        "ListJobRuns": emulated.list_job_runs(application, **page),
     }
-    assert {
-        operation: refusal
-        for operation, answer in summary.items()
-        if (refusal := refused(operation, answer, answer=True))
-    } == {}
+    refusals = {operation: refused(operation, answer, answer=True) for operation, answer in answers.items()}
+    assert refusals == dict.fromkeys(answers, [])
 
 
 # ---- what is asked for
@@ -239,22 +213,16 @@ def names(value, path=""):
 
 
 def settings(request):
-    return {
-        word.partition("=")[0]
-        for word in request["jobDriver"]["sparkSubmit"]["sparkSubmitParameters"].split()
-        if word != "--conf"
-    }
+    words = request["jobDriver"]["sparkSubmit"]["sparkSubmitParameters"].split()
+    return {word.partition("=")[0] for word in words if word != "--conf"}
 
 
 def test_start_job_run_has_every_member_of_the_sample_and_fits_the_service_model():
     wanted = sample("start-job-run-request.derived")
     assert names(wanted) - names(REQUEST) == set() and settings(wanted) - settings(REQUEST) == set()
     assert names(REQUEST) - names(wanted) == {"executionIamPolicy", "executionIamPolicy.policy"}
-    assert (
-        wanted["jobDriver"]["sparkSubmit"]["entryPointArguments"][::2]
-        == REQUEST["jobDriver"]["sparkSubmit"]["entryPointArguments"][:6:2]
-    )
+    asked, made = (request["jobDriver"]["sparkSubmit"]["entryPointArguments"] for request in (wanted, REQUEST))
+    assert asked[::2] == made[:6:2]
     assert refused("StartJobRun", REQUEST) == []
-    assert refused("StartJobRun", {**REQUEST, "name": " ", "mode": "LATER", "clientToken": "a b", "nmae": "x"}), (
-        "the comparison finds what is wrong"
-    )
+    wrong = {**REQUEST, "name": " ", "mode": "LATER", "clientToken": "a b", "nmae": "x"}
+    assert refused("StartJobRun", wrong), "the comparison finds what is wrong"

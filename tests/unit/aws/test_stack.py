@@ -8,7 +8,6 @@ import pytest
 from sluice.errors import NoTarget
 from sluice_aws.stack import _outputs, find_target, local_file, local_target
 from sluice_cli.ingest.put import joined
-from sluice_cli.main import run
 
 DESCRIPTION = {
     "stack": "sluice-local",
@@ -103,16 +102,14 @@ def test_a_prefix_is_joined_with_exactly_one_slash(prefix, key):
 @pytest.mark.parametrize(
     "verb", ["put", "wait", "status", "query", "pause", "resume", "doctor", "package", "local", "config"]
 )
-def test_every_verb_explains_itself(verb, capsys):
-    assert run([verb, "--help"]) == 0
-    out = capsys.readouterr().out
+def test_every_verb_explains_itself(verb, sluice):
+    out = sluice(verb, "--help").out
     assert "sluice" in out and "Traceback" not in out
 
 
-def test_a_region_that_aws_cannot_have_is_named_before_any_call(monkeypatch, capsys):
+def test_a_region_that_aws_cannot_have_is_named_before_any_call(monkeypatch, sluice):
     monkeypatch.setenv("AWS_REGION", "bad")
-    assert run(["--stack", "s", "status"]) == 5
-    assert capsys.readouterr().err.splitlines() == [
+    assert sluice("--stack s status", code=5).err.splitlines() == [
         "error: 'bad' is not the name of an AWS Region",
         "next step: Set AWS_REGION, or the region of the AWS profile, to the stack's, such as eu-central-1",
     ]

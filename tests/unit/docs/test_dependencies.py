@@ -109,34 +109,10 @@ AWS_SDK_GUESTS = {
 }
 # The modules that may name Hudi's options.
 HUDI_OPTIONS = ("sluice.hudi", "sluice.config.hudi_overrides", "sluice.onboarding")
-SIDE_EFFECTS = {
-    "client",
-    "resource",
-    "Session",
-    "getenv",
-    "get",
-    "open",
-    "run",
-    "Popen",
-    "system",
-    "urlopen",
-    "connect",
-    "getOrCreate",
-    "now",
-    "time",
-}
-EFFECT_OWNERS = {
-    "boto3",
-    "os",
-    "environ",
-    "subprocess",
-    "socket",
-    "urllib",
-    "time",
-    "datetime",
-    "SparkSession",
-    "botocore",
-}
+SIDE_EFFECTS = set(
+    "client resource Session getenv get open run Popen system urlopen connect getOrCreate now time".split()
+)
+EFFECT_OWNERS = set("boto3 os environ subprocess socket urllib time datetime SparkSession botocore".split())
 
 
 def part_of(path):
@@ -148,6 +124,9 @@ def part_of(path):
     return parts[1] if parts[1] in ALLOWED else parts[0]
 
 
+HIDDEN = "a relative import, which hides the part that is meant"
+
+
 @cache
 def imports(path):
     """The top-level packages that a module imports anywhere, functions and type-checking blocks included."""
@@ -156,11 +135,7 @@ def imports(path):
         if isinstance(node, ast.Import):
             found.update(alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            found.add(
-                node.module.split(".")[0]
-                if node.level == 0
-                else "a relative import, which hides the part that is meant"
-            )
+            found.add(HIDDEN if node.level else node.module.split(".")[0])
     return found
 
 
@@ -182,13 +157,9 @@ def at_import(tree):
         node = pending.pop()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             pending += [*node.decorator_list, *node.args.defaults, *(value for value in node.args.kw_defaults if value)]
-        elif (
-            isinstance(node, ast.Lambda)
-            or isinstance(node, ast.If)
-            and ast.unparse(node.test) in ("__name__ == '__main__'", "TYPE_CHECKING")
+        elif not isinstance(node, ast.Lambda) and not (
+            isinstance(node, ast.If) and ast.unparse(node.test) in ("__name__ == '__main__'", "TYPE_CHECKING")
         ):
-            continue
-        else:
             yield node
             pending += list(ast.iter_child_nodes(node))
 
@@ -238,7 +209,7 @@ def cycle_in(graph):
 
 
 def test_a_package_imports_only_packages_below_it():
-    known = PROJECT | {"a relative import, which hides the part that is meant"}
+    known = PROJECT | {HIDDEN}
     beyond = {relative(path): (imports(path) & known) - ALLOWED[part_of(path)] - {part_of(path)} for path in MODULES}
     assert {path: found for path, found in beyond.items() if found} == {}
 
@@ -250,27 +221,26 @@ def test_no_module_imports_itself_by_way_of_others():
 def test_no_sub_package_imports_itself_by_way_of_others():
     graph = {}
     for name, targets in module_imports().items():
-        if name.count(".") >= 1:
-            home = ".".join(name.split(".")[:2])
-            graph.setdefault(home, set()).update(
-                {".".join(target.split(".")[:2]) for target in targets if "." in target} - {home}
-            )
+        if "." in name:
+            home = home_of(name)
+            graph.setdefault(home, set()).update({home_of(target) for target in targets if "." in target} - {home})
     assert cycle_in(graph) == []
 
 
+def home_of(name):
+    return ".".join(name.split(".")[:2])
+
+
 def test_a_sub_package_imports_only_floors_below_it():
-    wrong = []
+    wrong, edges = [], [(name, target) for name, targets in module_imports().items() for target in targets]
     for package, floors in FLOORS.items():
         floor_of = {name: number for number, names in enumerate(floors) for name in names.split()}
         depth = package.count(".") + 1
-        for name, targets in module_imports().items():
-            if name.startswith(package + "."):
-                mine = name.split(".")[depth]
-                for target in targets:
-                    if target.startswith(package + "."):
-                        theirs = target.split(".")[depth]
-                        if theirs != mine and floor_of[theirs] >= floor_of[mine]:
-                            wrong.append(f"{name} imports {target}")
+        for name, target in edges:
+            if name.startswith(package + ".") and target.startswith(package + "."):
+                mine, theirs = name.split(".")[depth], target.split(".")[depth]
+                if theirs != mine and floor_of[theirs] >= floor_of[mine]:
+                    wrong.append(f"{name} imports {target}")
     assert wrong == []
 
 
@@ -299,18 +269,11 @@ def test_the_core_imports_the_standard_library_only():
 
 def test_the_core_reads_no_clock_no_environment_and_no_file():
     forbidden = {"os", "time", "socket", "subprocess", "urllib3", "pathlib", "random", "uuid", "secrets"}
+    owners, calls = ("open", "datetime", "date", "print"), ("open", "utcnow", "now", "today", "print")
     for path in core_modules():
         assert not imports(path) & forbidden, relative(path)
-        calls = [names_of(node) for node in nodes_of(path) if isinstance(node, ast.Call)]
-        assert not [
-            name
-            for name in calls
-            if name
-            and (
-                name[-1] in ("open", "utcnow", "now", "today", "print")
-                and name[0] in ("open", "datetime", "date", "print")
-            )
-        ], relative(path)
+        called = [names_of(node) for node in nodes_of(path) if isinstance(node, ast.Call)]
+        assert not [name for name in called if name and name[-1] in calls and name[0] in owners], relative(path)
 
 
 def test_the_aws_sdk_stays_in_the_adapters_and_with_their_listed_guests():
@@ -323,16 +286,9 @@ def names_hudi_options(path):
 
 
 def test_hudi_options_are_named_in_their_own_modules_only():
-    naming = [
-        relative(path)
-        for path in MODULES
-        if not names_hudi_options(path)
-        and any(
-            isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("hoodie.")
-            for node in nodes_of(path)
-        )
-    ]
-    assert naming == []
+    beyond = [path for path in MODULES if not names_hudi_options(path)]
+    constants = [(path, node.value) for path in beyond for node in nodes_of(path) if isinstance(node, ast.Constant)]
+    assert {relative(path) for path, text in constants if isinstance(text, str) and text.startswith("hoodie.")} == set()
 
 
 def test_importing_a_module_makes_no_client_and_reads_no_environment():
@@ -341,12 +297,7 @@ def test_importing_a_module_makes_no_client_and_reads_no_environment():
         for node in at_import(tree_of(path)):
             if isinstance(node, ast.Call):
                 name = names_of(node)
-                if (
-                    len(name) > 1
-                    and name[-1] in SIDE_EFFECTS
-                    and set(name[:-1]) & EFFECT_OWNERS
-                    or name[:1] == ["open"]
-                ):
+                if name[:1] == ["open"] or name and name[-1] in SIDE_EFFECTS and set(name[:-1]) & EFFECT_OWNERS:
                     wrong.append(f"{relative(path)}:{node.lineno} calls {'.'.join(name)}")
             elif isinstance(node, ast.Subscript) and ast.unparse(node.value) == "os.environ":
                 wrong.append(f"{relative(path)}:{node.lineno} reads the environment")

@@ -64,17 +64,19 @@ def allowed() -> Iterator[tuple[str, dict[str, Any]]]:
                 yield name, statement
 
 
+def events_of_functions(*types: str) -> list[dict[str, Any]]:
+    held = [resource.get("Properties", {}).get("Events", {}) for resource in RESOURCES.values()]
+    return [event for events in held for event in events.values() if event["Type"] in types]
+
+
 def test_no_statement_names_every_resource_but_those_with_a_reason() -> None:
     broad = {statement["Sid"] for _, statement in allowed() if "*" in listed(statement.get("Resource", []))}
     assert broad == set(EVERY_RESOURCE)
 
 
 def test_no_statement_allows_every_action_of_a_service_but_the_keys_own() -> None:
-    assert [
-        (name, statement["Sid"])
-        for name, statement in allowed()
-        if any("*" in action for action in listed(statement["Action"]))
-    ] == [("DataKey", "PoliciesOfTheAccountDecide")]
+    broad = [(name, one["Sid"]) for name, one in allowed() if any("*" in action for action in listed(one["Action"]))]
+    assert broad == [("DataKey", "PoliciesOfTheAccountDecide")]
 
 
 def test_every_service_principal_is_limited_to_this_account_or_one_source() -> None:
@@ -91,12 +93,7 @@ def test_every_service_principal_is_limited_to_this_account_or_one_source() -> N
 
 def test_every_rule_keeps_what_it_cannot_deliver_in_a_queue_that_admits_it() -> None:
     targets = [target for rule in of_type("AWS::Events::Rule").values() for target in rule["Properties"]["Targets"]]
-    targets += [
-        event["Properties"]
-        for resource in RESOURCES.values()
-        for event in resource.get("Properties", {}).get("Events", {}).values()
-        if event["Type"] in ("EventBridgeRule", "Schedule")
-    ]
+    targets += [event["Properties"] for event in events_of_functions("EventBridgeRule", "Schedule")]
     queue = {"Fn::GetAtt": ["Undelivered", "Arn"]}
     assert len(targets) == 9 and all(target["DeadLetterConfig"] == {"Arn": queue} for target in targets)
     (admits,) = [one for _, one in allowed() if one.get("Resource") == queue]
@@ -145,13 +142,10 @@ def test_a_bucket_is_private_encrypted_kept_and_spoken_to_over_tls_only(bucket: 
     assert len(properties["PublicAccessBlockConfiguration"]) == 4
     condition, customer, managed = properties["BucketEncryption"]["ServerSideEncryptionConfiguration"][0]["Fn::If"]
     assert (condition, managed["ServerSideEncryptionByDefault"]["SSEAlgorithm"]) == ("UseKey", "AES256")
-    assert customer == {
-        "ServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY},
-        "BucketKeyEnabled": True,
-    }
-    (policy,) = [
-        one for one in of_type("AWS::S3::BucketPolicy").values() if one["Properties"]["Bucket"] == {"Ref": bucket}
-    ]
+    by_key = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}
+    assert customer == {"ServerSideEncryptionByDefault": by_key, "BucketKeyEnabled": True}
+    policies = of_type("AWS::S3::BucketPolicy").values()
+    (policy,) = [one for one in policies if one["Properties"]["Bucket"] == {"Ref": bucket}]
     assert policy["Condition"] == resource["Condition"]
     (denied,) = [one for one in statements(policy) if one["Sid"] == "OnlyOverTls"]
     expected = ("Deny", "*", "s3:*", {"Bool": {"aws:SecureTransport": "false"}})
@@ -170,13 +164,9 @@ def test_no_file_of_a_release_can_be_overwritten() -> None:
 
 
 def test_what_holds_or_protects_data_outlives_the_stack_but_not_a_failed_creation() -> None:
-    kept = {
-        name: (resource.get("DeletionPolicy"), resource.get("UpdateReplacePolicy"))
-        for name, resource in of_type(
-            "AWS::S3::Bucket", "AWS::S3::BucketPolicy", "AWS::DynamoDB::Table", "AWS::KMS::Key"
-        ).items()
-    }
-    assert len(kept) == 8 and set(kept.values()) == {("RetainExceptOnCreate", "Retain")}
+    holders = of_type("AWS::S3::Bucket", "AWS::S3::BucketPolicy", "AWS::DynamoDB::Table", "AWS::KMS::Key").values()
+    policies = {(resource.get("DeletionPolicy"), resource.get("UpdateReplacePolicy")) for resource in holders}
+    assert len(holders) == 8 and policies == {("RetainExceptOnCreate", "Retain")}
 
 
 def test_the_ledger_is_protected_from_deletion_once_the_stack_has_a_release() -> None:
@@ -202,37 +192,22 @@ def test_all_stored_data_is_encrypted_with_the_customers_key_if_given(name: str)
 
 def test_queues_are_encrypted_without_a_key_too_and_take_nothing_in_the_clear() -> None:
     queues = of_type("AWS::SQS::Queue")
-    assert all(
-        queue["Properties"]["SqsManagedSseEnabled"] == {"Fn::If": ["UseKey", NOTHING, True]}
-        for queue in queues.values()
-    )
-    covered = {
-        queue["Ref"]
-        for policy in of_type("AWS::SQS::QueuePolicy").values()
-        for queue in policy["Properties"]["Queues"]
-        if any(
-            one["Effect"] == "Deny" and one["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
-            for one in statements(policy)
-        )
-    }
+    without_key = {"Fn::If": ["UseKey", NOTHING, True]}
+    assert all(queue["Properties"]["SqsManagedSseEnabled"] == without_key for queue in queues.values())
+    covered, in_the_clear = set(), ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
+    for policy in of_type("AWS::SQS::QueuePolicy").values():
+        if any((one["Effect"], one.get("Condition")) == in_the_clear for one in statements(policy)):
+            covered.update(queue["Ref"] for queue in policy["Properties"]["Queues"])
     assert covered == set(queues)
 
 
 def test_whoever_works_with_encrypted_data_may_use_the_key_and_no_other() -> None:
     for name, role in of_type("AWS::IAM::Role").items():
-        uses = [
-            one
-            for one in statements(role)
-            if any(action.startswith("kms:") for action in listed(one.get("Action", [])))
-        ]
-        if not uses:
-            continue
-        own, *of_buckets = uses
-        assert own["Resource"] == KEY and {"kms:Decrypt", "kms:GenerateDataKey"} <= set(own["Action"]), name
-        if name in UNCONDITIONAL_TRUST or name == "JobRole":
-            assert of_buckets == [BUCKET_KEYS], name
-        else:
-            assert of_buckets == [], name
+        uses = [one for one in statements(role) if "kms:" in str(listed(one.get("Action", [])))]
+        if uses:
+            own, *of_buckets = uses
+            assert own["Resource"] == KEY and {"kms:Decrypt", "kms:GenerateDataKey"} <= set(own["Action"]), name
+            assert of_buckets == [BUCKET_KEYS] * (name in UNCONDITIONAL_TRUST or name == "JobRole"), name
 
 
 # What a role may do with the keys of existing buckets.
@@ -250,10 +225,8 @@ def test_every_role_that_reads_or_writes_a_bucket_may_use_the_keys_of_existing_o
         uses_s3 = any(action.startswith("s3:") for one in statements(role) for action in listed(one["Action"]))
         keys = [one for one in statements(role) if one.get("Sid") == "UseTheKeysOfBuckets"]
         assert keys == [BUCKET_KEYS] if uses_s3 else len(keys) <= 1, name
-    assert RESOURCES["JobRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"][-1]["Fn::If"][::2] == [
-        "UseBucketKeys",
-        NOTHING,
-    ]
+    of_job = RESOURCES["JobRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
+    assert of_job[-1]["Fn::If"][::2] == ["UseBucketKeys", NOTHING]
 
 
 def test_the_stacks_own_key_encrypts_disks_and_logs_of_its_application_only() -> None:
@@ -297,12 +270,7 @@ def test_the_application_carries_the_stacks_name_as_a_tag() -> None:
 
 
 def test_a_rule_on_a_shared_bus_hears_the_events_of_its_own_stack_only() -> None:
-    patterns = [
-        event["Properties"]["Pattern"]
-        for resource in RESOURCES.values()
-        for event in resource.get("Properties", {}).get("Events", {}).values()
-        if event["Type"] == "EventBridgeRule"
-    ]
+    patterns = [event["Properties"]["Pattern"] for event in events_of_functions("EventBridgeRule")]
     rules = [one["Properties"] for one in of_type("AWS::Events::Rule").values()]
     patterns += [one["EventPattern"] for one in rules if one.get("EventPattern", {}).get("source") == [SOURCE]]
     ours = [pattern for pattern in patterns if pattern["source"] == [SOURCE]]
@@ -328,38 +296,19 @@ def test_functions_and_workers_can_run_in_subnets() -> None:
 
 
 def test_an_application_that_exists_is_used_wherever_one_is_named() -> None:
-    named = [
-        place
-        for place in re.findall(r'"Fn::If": \[[^\]]*\]|\{"Ref": "SparkApplication"\}', json.dumps(TEMPLATE))
-        if "SparkApplication" in place
-    ]
-    assert named and all(
-        place.startswith('"Fn::If": ["MakeApplication", {"Ref": "SparkApplication"}, {"Ref": "ApplicationId"}]')
-        for place in named
-    )
-    assert "${SparkApplication" not in json.dumps(TEMPLATE)
+    text = json.dumps(TEMPLATE)
+    places = re.findall(r'"Fn::If": \[[^\]]*\]|\{"Ref": "SparkApplication"\}', text)
+    named = [place for place in places if "SparkApplication" in place]
+    chosen = '"Fn::If": ["MakeApplication", {"Ref": "SparkApplication"}, {"Ref": "ApplicationId"}]'
+    assert named and all(place.startswith(chosen) for place in named)
+    assert "${SparkApplication" not in text
 
 
 def test_every_fixed_name_begins_with_the_stacks() -> None:
-    names = [
-        value
-        for resource in RESOURCES.values()
-        for key, value in resource.get("Properties", {}).items()
-        if key
-        in (
-            "BucketName",
-            "Name",
-            "DashboardName",
-            "FunctionName",
-            "RoleName",
-            "QueueName",
-            "TableName",
-            "TopicName",
-            "AlarmName",
-            "LogGroupName",
-            "StateMachineName",
-        )
-    ]
+    kinds = ("", *"Bucket Dashboard Function Role Queue Table Topic Alarm LogGroup StateMachine".split())
+    fixed = {f"{kind}Name" for kind in kinds}
+    properties = [resource.get("Properties", {}) for resource in RESOURCES.values()]
+    names = [value for given in properties for key, value in given.items() if key in fixed]
     assert names and all(
         name == {"Ref": "AWS::StackName"}
         or name["Fn::Sub"].removeprefix("/aws/vendedlogs/states/").startswith("${AWS::StackName}-")
@@ -368,28 +317,20 @@ def test_every_fixed_name_begins_with_the_stacks() -> None:
 
 
 def test_nothing_is_open_to_the_public() -> None:
-    everybody = [
-        name
-        for name, statement in allowed()
-        if "*" in listed(statement.get("Principal", ""))
-        or "*"
-        in listed((statement["Principal"] if isinstance(statement.get("Principal"), dict) else {}).get("AWS", ""))
-    ]
-    text = json.dumps(TEMPLATE)
-    assert everybody == [] and not re.search(
-        r"PublicRead|AuthenticatedRead|FunctionUrlConfig|AWS::Serverless::(?:Http)?Api|AWS::Lambda::Url|PubliclyAccessible|AssignPublicIp|0\.0\.0\.0/0",
-        text,
+    for name, statement in allowed():
+        principal = statement.get("Principal", {})
+        by_account = principal.get("AWS", "") if isinstance(principal, dict) else principal
+        assert "*" not in listed(by_account), name
+    assert not re.search(
+        r"PublicRead|AuthenticatedRead|FunctionUrlConfig|AWS::Serverless::(?:Http)?Api|AWS::Lambda::Url|"
+        r"PubliclyAccessible|AssignPublicIp|0\.0\.0\.0/0",
+        json.dumps(TEMPLATE),
     )
 
 
 def test_no_account_and_no_secret_is_written_into_what_is_deployed() -> None:
-    for path in (
-        ROOT / "template.yaml",
-        ROOT / "samconfig.toml",
-        *(ROOT / "functions").rglob("*.py"),
-        *(ROOT / "spark").rglob("*.py"),
-        *ROOT.glob("statemachines/*.json"),
-    ):
+    patterns = ("template.yaml", "samconfig.toml", "functions/**/*.py", "spark/**/*.py", "statemachines/*.json")
+    for path in (path for pattern in patterns for path in ROOT.glob(pattern)):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"\b\d{12}\b(?!Z)|AKIA[0-9A-Z]{12}|aws_secret_access_key\s*=\s*[\"']", text), path
 

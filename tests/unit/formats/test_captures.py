@@ -113,9 +113,8 @@ def mongo(kind: str, at: int, id: int, document: Any = None, **more: Any) -> dic
 
 def as_texts(event: dict[str, Any]) -> dict[str, Any]:
     """An event as MongoDB's Kafka connector writes it with `output.format.value=schema`."""
-    texts = {
-        name: json.dumps(event[name]) for name in ("_id", "fullDocument", "documentKey", "clusterTime") if name in event
-    }
+    given = event.keys() & {"_id", "fullDocument", "documentKey", "clusterTime"}
+    texts = {name: json.dumps(event[name]) for name in given}
     changed = {name: json.dumps(fields) for name, fields in event.get("updateDescription", {}).items()}
     return {"fullDocument": None, **event, **texts, "updateDescription": changed or None}
 
@@ -135,10 +134,8 @@ def exported(at: int, **images: Any) -> dict[str, Any]:
 
 def dms(operation: str, data: Any = None, kind: str = "data", **more: Any) -> dict[str, Any]:
     named = {"schema-name": "s", "table-name": "cust", "timestamp": "2026-11-27T09:00:00.000000Z"}
-    return {
-        **({"data": data} if data else {}),
-        "metadata": {"record-type": kind, "operation": operation, **named, **more},
-    }
+    metadata = {"record-type": kind, "operation": operation, **named, **more}
+    return {**({"data": data} if data else {}), "metadata": metadata}
 
 
 def qlik(operation: str, at: int, data: Any, before: Any = None) -> dict[str, Any]:
@@ -196,280 +193,231 @@ def cassandra(op: str, at: int, **row: Any) -> dict[str, Any]:
 
 
 WIDE = {"id": 1, "name": "Anna", "note": "kept", "n": 7}
+
+
+def made(rows: list[Any], *records: Any) -> tuple[list[Any], list[Any]]:
+    """Records, and the rows that they make."""
+    return [*records], rows
+
+
 CASES: dict[str, tuple[list[Any], list[Any]]] = {
-    "maxwell, an update of a minimal row image": (
-        [maxwell("insert", 1, WIDE), maxwell("update", 2, {"id": 1, "name": "Anna2"}, old={"name": "Anna"})],
+    "maxwell, an update of a minimal row image": made(
         [{**WIDE, "name": "Anna2"}],
+        maxwell("insert", 1, WIDE),
+        maxwell("update", 2, {"id": 1, "name": "Anna2"}, old={"name": "Anna"}),
     ),
-    "maxwell, statements of a database and of a table": (
-        [
-            {"type": "database-create", "database": "s", "ts": 1764230000000, "sql": "create database s"},
-            {"type": "table-alter", "database": "s", "table": "cust", "ts": 1764230000000, "def": {}, "old": {}},
-            maxwell("insert", 1, WIDE),
-        ],
+    "maxwell, statements of a database and of a table": made(
         [WIDE],
+        {"type": "database-create", "database": "s", "ts": 1764230000000, "sql": "create database s"},
+        {"type": "table-alter", "database": "s", "table": "cust", "ts": 1764230000000, "def": {}, "old": {}},
+        maxwell("insert", 1, WIDE),
     ),
-    "maxwell, nulls that output_nulls=false leaves out": (
-        [
-            maxwell("insert", 1, WIDE),
-            maxwell("update", 2, {"id": 1, "name": "b"}, old={"name": "Anna", "note": "kept"}),
-        ],
+    "maxwell, nulls that output_nulls=false leaves out": made(
         [{**WIDE, "name": "b", "note": None}],
+        maxwell("insert", 1, WIDE),
+        maxwell("update", 2, {"id": 1, "name": "b"}, old={"name": "Anna", "note": "kept"}),
     ),
-    "goldengate, an update without columns that it left alone": (
-        [goldengate("I", 1, after=WIDE), goldengate("U", 2, before={"id": 1}, after={"id": 1, "name": "Anna2"})],
+    "goldengate, an update without columns that it left alone": made(
         [{**WIDE, "name": "Anna2"}],
+        goldengate("I", 1, after=WIDE),
+        goldengate("U", 2, before={"id": 1}, after={"id": 1, "name": "Anna2"}),
     ),
-    "goldengate, an update of the key": (
-        [goldengate("I", 1, after=WIDE), goldengate("U", 2, before={"id": 1}, after={**WIDE, "id": 5})],
+    "goldengate, an update of the key": made(
         [{**WIDE, "id": 5}],
+        goldengate("I", 1, after=WIDE),
+        goldengate("U", 2, before={"id": 1}, after={**WIDE, "id": 5}),
     ),
-    "goldengate, an update of the key by a word of its own": (
-        [goldengate("I", 1, after=WIDE), goldengate("K", 2, before=WIDE, after={**WIDE, "id": 5})],
-        [{**WIDE, "id": 5}],
+    "goldengate, an update of the key by a word of its own": made(
+        [{**WIDE, "id": 5}], goldengate("I", 1, after=WIDE), goldengate("K", 2, before=WIDE, after={**WIDE, "id": 5})
     ),
-    "goldengate, a truncate": ([goldengate("I", 1, after=WIDE), goldengate("T", 2)], []),
-    "goldengate, later objects of the trail come first": (
-        [goldengate("D", 3, before=WIDE), goldengate("U", 2, before=WIDE, after=WIDE), goldengate("I", 1, after=WIDE)],
-        [],
+    "goldengate, a truncate": made([], goldengate("I", 1, after=WIDE), goldengate("T", 2)),
+    "goldengate, later objects of the trail come first": made(
+        [], goldengate("D", 3, before=WIDE), goldengate("U", 2, before=WIDE, after=WIDE), goldengate("I", 1, after=WIDE)
     ),
-    "wal2json, an update without an unchanged large value": (
-        [wal2json("I", 1, columns=WIDE), wal2json("U", 2, columns={"id": 1, "name": "b", "n": 8}, identity={"id": 1})],
+    "wal2json, an update without an unchanged large value": made(
         [{**WIDE, "name": "b", "n": 8}],
+        wal2json("I", 1, columns=WIDE),
+        wal2json("U", 2, columns={"id": 1, "name": "b", "n": 8}, identity={"id": 1}),
     ),
-    "wal2json, an update of the key": (
-        [wal2json("I", 1, columns=WIDE), wal2json("U", 2, columns={**WIDE, "id": 5}, identity={"id": 1})],
+    "wal2json, an update of the key": made(
         [{**WIDE, "id": 5}],
+        wal2json("I", 1, columns=WIDE),
+        wal2json("U", 2, columns={**WIDE, "id": 5}, identity={"id": 1}),
     ),
-    "wal2json, a new key beside an unchanged large value that the former row has": (
-        [wal2json("I", 1, columns=WIDE), wal2json("U", 2, columns={"id": 5, "name": "b", "n": 8}, identity=WIDE)],
+    "wal2json, a new key beside an unchanged large value that the former row has": made(
         [{**WIDE, "id": 5, "name": "b", "n": 8}],
+        wal2json("I", 1, columns=WIDE),
+        wal2json("U", 2, columns={"id": 5, "name": "b", "n": 8}, identity=WIDE),
     ),
-    "wal2json, beginnings, ends and messages": (
-        [
-            {"action": "B", "xid": 7, "lsn": "0/1"},
-            wal2json("I", 1, columns=WIDE),
-            {"action": "M", "transactional": False, "prefix": "p", "content": "x"},
-            {"action": "C", "xid": 7, "lsn": "0/2", "nextlsn": "0/3"},
-        ],
+    "wal2json, beginnings, ends and messages": made(
         [WIDE],
+        {"action": "B", "xid": 7, "lsn": "0/1"},
+        wal2json("I", 1, columns=WIDE),
+        {"action": "M", "transactional": False, "prefix": "p", "content": "x"},
+        {"action": "C", "xid": 7, "lsn": "0/2", "nextlsn": "0/3"},
     ),
-    "wal2json, a truncate": ([wal2json("I", 1, columns=WIDE), wal2json("T", 2)], []),
-    "wal2json, a transaction with a row that changes twice": (
-        [
-            by_transaction(("insert", WIDE, None), ("update", {**WIDE, "name": "b"}, {"id": 1}), nextlsn="0/5"),
-            by_transaction(),
-            by_transaction(("update", {"id": 1, "name": "c", "n": 9}, {"id": 1}), nextlsn="0/9"),
-        ],
+    "wal2json, a truncate": made([], wal2json("I", 1, columns=WIDE), wal2json("T", 2)),
+    "wal2json, a transaction with a row that changes twice": made(
         [{**WIDE, "name": "c", "n": 9}],
+        by_transaction(("insert", WIDE, None), ("update", {**WIDE, "name": "b"}, {"id": 1}), nextlsn="0/5"),
+        by_transaction(),
+        by_transaction(("update", {"id": 1, "name": "c", "n": 9}, {"id": 1}), nextlsn="0/9"),
     ),
-    "wal2json, such a transaction without a place in the log": (
-        [by_transaction(("insert", WIDE, None), ("update", {"id": 1, "name": "b"}, {"id": 1}))],
-        [{**WIDE, "name": "b"}],
+    "wal2json, such a transaction without a place in the log": made(
+        [{**WIDE, "name": "b"}], by_transaction(("insert", WIDE, None), ("update", {"id": 1, "name": "b"}, {"id": 1}))
     ),
-    "wal2json, a transaction that inserts and deletes": (
-        [by_transaction(("insert", WIDE, None), ("delete", None, {"id": 1}), ("insert", {**WIDE, "id": 2}, None))],
+    "wal2json, a transaction that inserts and deletes": made(
         [{**WIDE, "id": 2}],
+        by_transaction(("insert", WIDE, None), ("delete", None, {"id": 1}), ("insert", {**WIDE, "id": 2}, None)),
     ),
-    "mongodb, an update without its document": (
-        [
-            mongo("insert", 1, 1, {"_id": 1, **WIDE}),
-            mongo("update", 2, 1, updateDescription={"updatedFields": {"name": "b"}, "removedFields": ["n"]}),
-        ],
+    "mongodb, an update without its document": made(
         [{"_id": 1, **WIDE, "name": "b", "n": None}],
+        mongo("insert", 1, 1, {"_id": 1, **WIDE}),
+        mongo("update", 2, 1, updateDescription={"updatedFields": {"name": "b"}, "removedFields": ["n"]}),
     ),
-    "mongodb, documents and keys as text": (
-        [
-            as_texts(mongo("delete", 4, 2)),
-            as_texts(mongo("update", 3, 1, updateDescription={"updatedFields": {"name": "b"}})),
-            as_texts(mongo("insert", 2, 2, {"_id": 2, **WIDE})),
-            as_texts(mongo("insert", 1, 1, {"_id": 1, **WIDE})),
-        ],
+    "mongodb, documents and keys as text": made(
         [{"_id": 1, **WIDE, "name": "b"}],
+        as_texts(mongo("delete", 4, 2)),
+        as_texts(mongo("update", 3, 1, updateDescription={"updatedFields": {"name": "b"}})),
+        as_texts(mongo("insert", 2, 2, {"_id": 2, **WIDE})),
+        as_texts(mongo("insert", 1, 1, {"_id": 1, **WIDE})),
     ),
-    "mongodb, values of extended JSON": (
-        [
-            {"operationType": "drop", "ns": {"db": "s", "coll": "cust"}},
-            mongo(
-                "insert",
-                1,
-                1,
-                {"_id": 1, "id": {"$oid": "65a"}, "n": {"$numberLong": "9"}, "at": {"$date": 0}},
-            ),
-        ],
+    "mongodb, values of extended JSON": made(
         [{"_id": 1, "id": "65a", "n": 9, "at": "1970-01-01T00:00:00.000Z"}],
+        {"operationType": "drop", "ns": {"db": "s", "coll": "cust"}},
+        mongo("insert", 1, 1, {"_id": 1, "id": {"$oid": "65a"}, "n": {"$numberLong": "9"}, "at": {"$date": 0}}),
     ),
-    "mongodb, envelopes of Debezium": (
-        [
-            debezium("mongodb", "c", '{"_id": 1, "id": 1, "n": {"$numberLong": "9"}}', ts_ms=5, ord=1),
-            debezium("mongodb", "c", '{"_id": 2, "id": 2, "n": 1.5}', ts_ms=5, ord=2),
-            debezium("mongodb", "d", None, '{"_id": 2}', ts_ms=5, ord=3),
-        ],
+    "mongodb, envelopes of Debezium": made(
         [{"_id": 1, "id": 1, "n": 9.0}],
+        debezium("mongodb", "c", '{"_id": 1, "id": 1, "n": {"$numberLong": "9"}}', ts_ms=5, ord=1),
+        debezium("mongodb", "c", '{"_id": 2, "id": 2, "n": 1.5}', ts_ms=5, ord=2),
+        debezium("mongodb", "d", None, '{"_id": 2}', ts_ms=5, ord=3),
     ),
-    "dynamodb_stream, changes of an item": (
-        [
-            {
-                "Records": [
-                    stream("INSERT", 1, NewImage=typed(**WIDE)),
-                    stream("MODIFY", 2, NewImage=typed(id=1, name="b")),
-                ]
-            },
-        ],
+    "dynamodb_stream, changes of an item": made(
         [{"id": 1, "name": "b", "note": None, "n": None}],
+        {"Records": [stream("INSERT", 1, NewImage=typed(**WIDE)), stream("MODIFY", 2, NewImage=typed(id=1, name="b"))]},
     ),
-    "dynamodb_stream, an item that is removed": (
-        [stream("REMOVE", 2, OldImage=typed(**WIDE)), stream("INSERT", 1, NewImage=typed(**WIDE))],
-        [],
+    "dynamodb_stream, an item that is removed": made(
+        [], stream("REMOVE", 2, OldImage=typed(**WIDE)), stream("INSERT", 1, NewImage=typed(**WIDE))
     ),
-    "dynamodb_export, every type": (
-        [
-            exported(
-                1,
-                NewImage={
-                    "id": {"N": "1"},
-                    "price": {"N": "1.50"},
-                    "gone": {"NULL": True},
-                    "on": {"BOOL": True},
-                    "tags": {"SS": ["a", "b"]},
-                    "map": {"M": {"x": {"L": [{"N": "1"}, {"S": "y"}]}}},
-                },
-            )
-        ],
+    "dynamodb_export, every type": made(
         [{"id": 1, "price": 1.5, "on": True, "tags": '["a","b"]', "map": '{"x":[1,"y"]}'}],
+        exported(
+            1,
+            NewImage={
+                "id": {"N": "1"},
+                "price": {"N": "1.50"},
+                "gone": {"NULL": True},
+                "on": {"BOOL": True},
+                "tags": {"SS": ["a", "b"]},
+                "map": {"M": {"x": {"L": [{"N": "1"}, {"S": "y"}]}}},
+            },
+        ),
     ),
-    "dynamodb_export, an item that is deleted": (
-        [exported(2, OldImage=typed(**WIDE)), exported(1, NewImage=typed(**WIDE))],
-        [],
+    "dynamodb_export, an item that is deleted": made(
+        [], exported(2, OldImage=typed(**WIDE)), exported(1, NewImage=typed(**WIDE))
     ),
-    "airbyte, the binlog's place in rows as text": (
-        [
-            airbyte(1, {**WIDE, "name": "b"}, text=True, _ab_cdc_log_file="bin.000002", _ab_cdc_log_pos=4.0),
-            airbyte(2, WIDE, text=True, _ab_cdc_log_file="bin.000001", _ab_cdc_log_pos=900.0),
-        ],
+    "airbyte, the binlog's place in rows as text": made(
         [{**WIDE, "name": "b"}],
+        airbyte(1, {**WIDE, "name": "b"}, text=True, _ab_cdc_log_file="bin.000002", _ab_cdc_log_pos=4.0),
+        airbyte(2, WIDE, text=True, _ab_cdc_log_file="bin.000001", _ab_cdc_log_pos=900.0),
     ),
-    "airbyte, doubles of a log's place, and SQL Server's": (
-        [
-            airbyte(1, {**WIDE, "name": "b"}, _ab_cdc_lsn="0000002a:000004e0:0003", _ab_cdc_event_serial_no=2.0),
-            airbyte(2, WIDE, _ab_cdc_lsn="0000002a:000004e0:0003", _ab_cdc_event_serial_no=1.0),
-        ],
+    "airbyte, doubles of a log's place, and SQL Server's": made(
         [{**WIDE, "name": "b"}],
+        airbyte(1, {**WIDE, "name": "b"}, _ab_cdc_lsn="0000002a:000004e0:0003", _ab_cdc_event_serial_no=2.0),
+        airbyte(2, WIDE, _ab_cdc_lsn="0000002a:000004e0:0003", _ab_cdc_event_serial_no=1.0),
     ),
-    "airbyte, a place in the log as Java writes doubles": (
-        [
-            airbyte(1, {**WIDE, "name": "b"}, text=True, _ab_cdc_lsn=2.4012656e7),
-            airbyte(2, WIDE, _ab_cdc_lsn=9999999.0),
-        ],
+    "airbyte, a place in the log as Java writes doubles": made(
         [{**WIDE, "name": "b"}],
+        airbyte(1, {**WIDE, "name": "b"}, text=True, _ab_cdc_lsn=2.4012656e7),
+        airbyte(2, WIDE, _ab_cdc_lsn=9999999.0),
     ),
-    "goldengate, an update that has the key before it alone": (
-        [goldengate("I", 1, after=WIDE), goldengate("U", 2, before={"id": 1}, after={"name": "b"})],
+    "goldengate, an update that has the key before it alone": made(
         [{**WIDE, "name": "b"}],
+        goldengate("I", 1, after=WIDE),
+        goldengate("U", 2, before={"id": 1}, after={"name": "b"}),
     ),
-    "airbyte, rows of the first sync without a place in the log": (
-        [airbyte(1, WIDE, _ab_cdc_lsn=None), airbyte(2, {**WIDE, "name": "b"}, _ab_cdc_lsn=24012656.0)],
+    "airbyte, rows of the first sync without a place in the log": made(
         [{**WIDE, "name": "b"}],
+        airbyte(1, WIDE, _ab_cdc_lsn=None),
+        airbyte(2, {**WIDE, "name": "b"}, _ab_cdc_lsn=24012656.0),
     ),
-    "airbyte, rows of the first sync without a place in the binlog": (
-        [
-            airbyte(1, WIDE, _ab_cdc_log_file=None, _ab_cdc_log_pos=None),
-            airbyte(2, {**WIDE, "name": "b"}, _ab_cdc_log_file="bin.000001", _ab_cdc_log_pos=4.0),
-        ],
+    "airbyte, rows of the first sync without a place in the binlog": made(
         [{**WIDE, "name": "b"}],
+        airbyte(1, WIDE, _ab_cdc_log_file=None, _ab_cdc_log_pos=None),
+        airbyte(2, {**WIDE, "name": "b"}, _ab_cdc_log_file="bin.000001", _ab_cdc_log_pos=4.0),
     ),
-    "airbyte, a deletion": ([airbyte(1, WIDE, _ab_cdc_lsn=1.0), airbyte(2, WIDE, deleted=True, _ab_cdc_lsn=2.0)], []),
-    "dms, a load and changes, with its control messages": (
-        [
-            dms("create-table", kind="control"),
-            dms("load", WIDE),
-            dms("load", {**WIDE, "id": 2}),
-            dms("update", {"id": 1, "name": "b"}, **{"transaction-id": 5}),
-            dms("delete", {"id": 2}, **{"transaction-id": 5}),
-        ],
+    "airbyte, a deletion": made([], airbyte(1, WIDE, _ab_cdc_lsn=1.0), airbyte(2, WIDE, deleted=True, _ab_cdc_lsn=2.0)),
+    "dms, a load and changes, with its control messages": made(
         [{"id": 1, "name": "b", "note": None, "n": None}],
+        dms("create-table", kind="control"),
+        dms("load", WIDE),
+        dms("load", {**WIDE, "id": 2}),
+        dms("update", {"id": 1, "name": "b"}, **{"transaction-id": 5}),
+        dms("delete", {"id": 2}, **{"transaction-id": 5}),
     ),
-    "dms, an update of the key with an image before it": (
-        [dms("load", WIDE), {**dms("update", {**WIDE, "id": 2}), "BI": {"id": 1}}],
-        [{**WIDE, "id": 2}],
+    "dms, an update of the key with an image before it": made(
+        [{**WIDE, "id": 2}], dms("load", WIDE), {**dms("update", {**WIDE, "id": 2}), "BI": {"id": 1}}
     ),
-    "dms, transactions of one second, whose numbers begin anew": (
-        [
-            dms("insert", {**WIDE, "name": "b"}, **{"commit-timestamp": SECOND, "transaction-record-id": 5}),
-            dms("update", WIDE, **{"commit-timestamp": SECOND, "transaction-record-id": 1}),
-        ],
+    "dms, transactions of one second, whose numbers begin anew": made(
         [WIDE],
+        dms("insert", {**WIDE, "name": "b"}, **{"commit-timestamp": SECOND, "transaction-record-id": 5}),
+        dms("update", WIDE, **{"commit-timestamp": SECOND, "transaction-record-id": 1}),
     ),
-    "dms, a truncate": (
-        [dms("load", WIDE), dms("truncate-table", kind="control"), dms("insert", {**WIDE, "id": 2})],
-        [{**WIDE, "id": 2}],
+    "dms, a truncate": made(
+        [{**WIDE, "id": 2}], dms("load", WIDE), dms("truncate-table", kind="control"), dms("insert", {**WIDE, "id": 2})
     ),
-    "qlik, a table's structure, and masks of all columns": (
-        [
-            {"magic": "atMSG", "type": "MD", "message": {"schemaId": "1", "tableStructure": {"tableColumns": {}}}},
-            masked("UPDATE", WIDE, "0F"),
-        ],
+    "qlik, a table's structure, and masks of all columns": made(
         [WIDE],
+        {"magic": "atMSG", "type": "MD", "message": {"schemaId": "1", "tableStructure": {"tableColumns": {}}}},
+        masked("UPDATE", WIDE, "0F"),
     ),
-    "estuary, documents with their operation beside the fields": (
-        [
-            estuary("d", 3, {"id": 2}),
-            estuary("u", 2, {**WIDE, "name": "b"}),
-            estuary("c", 1, WIDE),
-            estuary("c", 1, {**WIDE, "id": 2}),
-        ],
+    "estuary, documents with their operation beside the fields": made(
         [{**WIDE, "name": "b"}],
+        estuary("d", 3, {"id": 2}),
+        estuary("u", 2, {**WIDE, "name": "b"}),
+        estuary("c", 1, WIDE),
+        estuary("c", 1, {**WIDE, "id": 2}),
     ),
-    "qlik, changes and a reload": (
-        [qlik("REFRESH", 0, WIDE), qlik("UPDATE", 2, {**WIDE, "id": 5}, WIDE), qlik("INSERT", 1, {**WIDE, "id": 2})],
+    "qlik, changes and a reload": made(
         [{**WIDE, "id": 2}, {**WIDE, "id": 5}],
+        qlik("REFRESH", 0, WIDE),
+        qlik("UPDATE", 2, {**WIDE, "id": 5}, WIDE),
+        qlik("INSERT", 1, {**WIDE, "id": 2}),
     ),
-    "peerdb, an update without unchanged large values": (
-        [peerdb(0, 1, WIDE), peerdb(1, 2, {**WIDE, "name": "b", "note": ""}, unchanged="note")],
-        [{**WIDE, "name": "b"}],
+    "peerdb, an update without unchanged large values": made(
+        [{**WIDE, "name": "b"}], peerdb(0, 1, WIDE), peerdb(1, 2, {**WIDE, "name": "b", "note": ""}, unchanged="note")
     ),
-    "salesforce, changed and nulled fields, and several records": (
-        [
-            salesforce("CREATE", 1, "001", "002", Name={"FirstName": "A", "LastName": "B"}, City="X", Phone="1"),
-            salesforce("UPDATE", 2, "001", changedFields=["City", "Phone"], City="Y", Name=None, Phone=None),
-            salesforce("UPDATE", 3, "002", changedFields=["Name.FirstName"], Name={"FirstName": "C"}),
-            salesforce("UPDATE", 4, "002", nulledFields=["City"]),
-        ],
+    "salesforce, changed and nulled fields, and several records": made(
         [
             {"Id": "001", "Name_FirstName": "A", "Name_LastName": "B", "City": "Y", "Phone": None},
             {"Id": "002", "Name_FirstName": "C", "Name_LastName": "B", "City": None, "Phone": "1"},
         ],
+        salesforce("CREATE", 1, "001", "002", Name={"FirstName": "A", "LastName": "B"}, City="X", Phone="1"),
+        salesforce("UPDATE", 2, "001", changedFields=["City", "Phone"], City="Y", Name=None, Phone=None),
+        salesforce("UPDATE", 3, "002", changedFields=["Name.FirstName"], Name={"FirstName": "C"}),
+        salesforce("UPDATE", 4, "002", nulledFields=["City"]),
     ),
-    "cockroachdb, wrapped, with resolved records and rows before": (
-        [
-            cockroach(1, WIDE, key=[1]),
-            {"resolved": "1764230000000000009.0000000000"},
-            cockroach(3, {**WIDE, "id": 2}, before=None),
-            cockroach(2, None, key=[1]),
-            cockroach(4, None, before={"id": 2}),
-            cockroach(5, {**WIDE, "id": 3}),
-        ],
+    "cockroachdb, wrapped, with resolved records and rows before": made(
         [{**WIDE, "id": 3}],
+        cockroach(1, WIDE, key=[1]),
+        {"resolved": "1764230000000000009.0000000000"},
+        cockroach(3, {**WIDE, "id": 2}, before=None),
+        cockroach(2, None, key=[1]),
+        cockroach(4, None, before={"id": 2}),
+        cockroach(5, {**WIDE, "id": 3}),
     ),
-    "cassandra, an insert of some columns is an update": (
-        [
-            cassandra("i", 3, id=2, name="b"),
-            cassandra("d", 4, id=2),
-            cassandra("i", 2, id=1, name="b"),
-            cassandra("i", 1, **WIDE),
-        ],
+    "cassandra, an insert of some columns is an update": made(
         [{**WIDE, "name": "b"}],
+        cassandra("i", 3, id=2, name="b"),
+        cassandra("d", 4, id=2),
+        cassandra("i", 2, id=1, name="b"),
+        cassandra("i", 1, **WIDE),
     ),
-    "yugabytedb, an update without columns that it left alone": (
-        [
-            debezium("yugabytedb", "c", cells(**WIDE)),
-            debezium(
-                "yugabytedb",
-                "u",
-                {**dict.fromkeys(WIDE), **cells(id=1, n=8)},
-            ),
-        ],
+    "yugabytedb, an update without columns that it left alone": made(
         [{**WIDE, "n": 8}],
+        debezium("yugabytedb", "c", cells(**WIDE)),
+        debezium("yugabytedb", "u", {**dict.fromkeys(WIDE), **cells(id=1, n=8)}),
     ),
 }
 
@@ -512,6 +460,10 @@ def test_times_of_postgresql_may_have_a_zone_of_hours_alone() -> None:
     assert {nanos(time) for time in times} == {1795770000500000000}
 
 
+KEY_ALONE = {
+    **{"database": "s", "table": "cust", "type": "UPDATE", "isDdl": False, "data": [{"id": "1"}]},
+    "_tidb": {"commitTs": 1, "onlyHandleKey": True},
+}
 REFUSED = {
     "spanner": ([debezium("spanner", "u", {"id": 1}, value_capture_type="NEW_VALUES")], "NEW_ROW"),
     "dynamodb_stream": ([stream("MODIFY", 1)], "StreamViewType"),
@@ -520,15 +472,7 @@ REFUSED = {
     "salesforce": ([salesforce("GAP_UPDATE", 1, "001")], "GAP_UPDATE"),
     "salesforce, fields by bits": ([salesforce("UPDATE", 1, "001", changedFields=["0x400002"], City="Y")], "bit"),
     "salesforce, a text's difference": ([salesforce("UPDATE", 1, "001", diffFields=["Note"], Note="@@ -1")], "bit"),
-    "canal": (
-        [
-            {
-                **{"database": "s", "table": "cust", "type": "UPDATE", "isDdl": False, "data": [{"id": "1"}]},
-                "_tidb": {"commitTs": 1, "onlyHandleKey": True},
-            }
-        ],
-        "max-message-bytes",
-    ),
+    "canal": ([KEY_ALONE], "max-message-bytes"),
     "cockroachdb": ([cockroach(1, None, key=[1, 2])], "record_key"),
     "cockroachdb, a deletion of no row": ([cockroach(1, None)], "key_in_value"),
     "dynamodb_export": ([exported(1, OldImage={"other": {"N": "1"}}, Keys={"other": {"N": "1"}})], "record_key"),
@@ -721,10 +665,8 @@ def test_rows_of_goldengate_in_avro_lose_their_metadata() -> None:
 
 
 def test_columns_that_the_trail_lacks_stay_as_they_are() -> None:
-    row = [
-        *({"name": name, "type": ["null", "string"]} for name in ("id", "a", "b")),
-        {"name": "b_isMissing", "type": "boolean"},
-    ]
+    row: list[Any] = [{"name": name, "type": ["null", "string"]} for name in ("id", "a", "b")]
+    row.append({"name": "b_isMissing", "type": "boolean"})
     changes = [
         goldengate("I", 1, before=None, after={"id": "1", "a": "x", "b": "y", "b_isMissing": False}),
         goldengate("U", 2, before=None, after={"id": "1", "a": "z", "b": None, "b_isMissing": True}),
@@ -883,9 +825,7 @@ def test_paths_read_records_with_types_too() -> None:
     table = pa.table({"new": pa.array([{"id": 1, "at": datetime(2026, 11, 27)}], PARQUET_ROW), "seq": [1]})
     sink = io.BytesIO()
     pq.write_table(table, sink)
-    played = play(
-        {"topics/s.cust/x.parquet": sink.getvalue()}, rules({**PLAIN, "change": {"row": "new", "order": "seq"}})
-    )
+    played = play({"topics/s.cust/x.parquet": sink.getvalue()}, rule)
     assert [row["id"] for row in played.rows] == [1], played.reasons
 
 
@@ -956,10 +896,8 @@ def test_a_proposed_rule_merges_source_tables_that_seem_to_be_one(tables: Any, m
 
 
 def test_changes_of_two_tables_with_other_types_are_refused_for_their_tables() -> None:
-    changes = [
-        debezium("postgresql", "c", {"id": 1, "v": value}, table=table)
-        for table, value in (("cust", "text"), ("orders", 5))
-    ]
+    values = (("cust", "text"), ("orders", 5))
+    changes = [debezium("postgresql", "c", {"id": 1, "v": value}, table=table) for table, value in values]
     played = rows_of(*changes)
     assert played.refused == ["other_source_table"] and "s..orders" in played.reasons[0]
     assert rows_of(*changes, merged=True).refused == ["incompatible_schema"]

@@ -200,11 +200,7 @@ def test_a_record_of_the_wrong_type_keeps_no_value(value: Any):
 
 @pytest.mark.parametrize(
     "body",
-    [
-        f"id,email\n1,{SECRET}\n2,{SECRET},3\n",
-        f'id,email\n1,"{SECRET}\n',
-        f'id,email\n1,"{SECRET}\\"x"\n',
-    ],
+    [f"id,email\n1,{SECRET}\n2,{SECRET},3\n", f'id,email\n1,"{SECRET}\n', f'id,email\n1,"{SECRET}\\"x"\n'],
     ids=["ragged", "open quote", "escaped quote"],
 )
 def test_an_object_that_is_refused_quotes_no_value(body: str):

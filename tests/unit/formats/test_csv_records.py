@@ -29,8 +29,7 @@ def decoded(body: bytes, table: TableConfig | None = None, **place: Any) -> Deco
     table, at = table or config(), item("csv", **place)
     schemas, inferred = schemas_of(body, "csv", table)
     assert inferred
-    plan = batch_plan(table, *schemas, scanned=at).plan
-    return decode(body, at, plan)
+    return decode(body, at, batch_plan(table, *schemas, scanned=at).plan)
 
 
 def rows(
@@ -134,9 +133,8 @@ def test_quotes_line_ends_and_a_byte_order_mark_are_read_by_rfc_4180(body):
 def test_unquoted_empty_text_is_null_and_quoted_empty_text_is_empty():
     assert picked(rows('id,v\n1,""\n2,\n'), "v") == [("",), (None,)]
     dms = config(csv=CsvForm(null_text="NULL"), json_types={"n": "long"})
-    assert picked(rows('id,v,n\n1,NULL,NULL\n2,,\n3,"NULL",1\n', dms), "v", "n") == [
-        *((None, None), ("", None), ("NULL", 1)),
-    ]
+    expected = [(None, None), ("", None), ("NULL", 1)]
+    assert picked(rows('id,v,n\n1,NULL,NULL\n2,,\n3,"NULL",1\n', dms), "v", "n") == expected
 
 
 def test_another_delimiter_stands_in_the_rule():
@@ -173,8 +171,7 @@ def test_an_append_only_object_without_a_header_is_refused_by_its_values():
 
 
 @pytest.mark.parametrize(
-    "text, row, found",
-    [("id,v\n1,a\n2\n", 3, 1), ("id,v\n1,a,b\n", 2, 3), ('id,v\n1,"x\ny"\n2\n', 3, 1)],
+    "text, row, found", [("id,v\n1,a\n2\n", 3, 1), ("id,v\n1,a,b\n", 2, 3), ('id,v\n1,"x\ny"\n2\n', 3, 1)]
 )
 def test_a_row_of_another_length_refuses_the_object_with_its_number(text, row, found):
     error = refused(text)
@@ -277,9 +274,8 @@ def test_quotes_that_spark_escapes_need_the_rule_to_say_so():
     assert picked(rows(text, spark), "id", "v") == [("1", 'say "hi"'), ("2", "a\\")]
     assert isinstance(refused('id,v\n1,"say \\"hi\n', spark), NotCsv), "the value isn't closed"
     # Spark escapes nothing in values that it doesn't quote, at the end of a line either.
-    assert picked(rows('id,v\n1,C:\\\n2,a\\b\n3,"x,\\\\"\n4,""\n', spark), "v") == [
-        *(("C:\\",), ("a\\b",), ("x,\\",), ("",)),
-    ]
+    expected = [("C:\\",), ("a\\b",), ("x,\\",), ("",)]
+    assert picked(rows('id,v\n1,C:\\\n2,a\\b\n3,"x,\\\\"\n4,""\n', spark), "v") == expected
 
 
 # AWS DMS with Rfc4180 off copies text as it is:

@@ -32,7 +32,7 @@ from sluice.schema.avro import read_writer_schema
 from sluice_aws.errors import too_large
 from sluice_formats.arrow_batches import batch_schema, record_batch
 from sluice_formats.avro_header import Head, parse_header
-from sluice_formats.decode import decode, decode_each, schemas_of
+from sluice_formats.decode import Decoded, decode, decode_each, schemas_of
 from sluice_formats.errors import (
     CorruptObject,
     NullRecordKey,
@@ -48,7 +48,7 @@ from sluice_spark.merge.plan import plan_read
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",), generation=3)
 ITEM = ManifestObject("bronze", "k", "v1", 1, None, "avro", "x", 0, 500, 0)
-DECIMAL = ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}]
+DECIMAL: list[Any] = ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}]
 
 
 def named(kind: str, name: str) -> list[Any]:
@@ -59,15 +59,23 @@ def flattened(**columns: Any) -> dict[str, Any]:
     return builders.flattened(columns)
 
 
+def read(schema: dict[str, Any], *rows: dict[str, Any], at: ManifestObject = ITEM, plan: Any = None) -> Decoded:
+    """What an object of these rows gives, rows that are set aside included."""
+    return decode(avro_object(schema, rows), at, plan or batch_plan(CONFIG, schema).plan)
+
+
+def rows_of(result: Decoded) -> list[dict[str, Any]]:
+    return [row for batch in result.batches for row in batch.to_pylist()]
+
+
 def decoded(
     schema: dict[str, Any], rows: list[dict[str, Any]], *others: dict[str, Any], item: ManifestObject = ITEM, **how: Any
 ) -> list[dict[str, Any]]:
     plan = batch_plan(CONFIG, schema, *others).plan
     result = decode(avro_object(schema, rows, **how), item, plan)
     assert result.rows == []
-    batches = result.batches
-    assert all(batch.schema == batch_schema(plan) for batch in batches)
-    return [row for batch in batches for row in batch.to_pylist()]
+    assert all(batch.schema == batch_schema(plan) for batch in result.batches)
+    return rows_of(result)
 
 
 def test_a_flattened_change_has_its_values_and_where_it_came_from() -> None:
@@ -78,7 +86,7 @@ def test_a_flattened_change_has_its_values_and_where_it_came_from() -> None:
         tags={"type": "array", "items": ["null", "string"]},
     )
     rows = [
-        change(op="c", lsn=10, id=1, price=Decimal("-1.50"), day=19_000, tags=["a", None]),
+        change(lsn=10, id=1, price=Decimal("-1.50"), day=19_000, tags=["a", None]),
         change(op="d", lsn=11, id=2, price=None, day=None, tags=[]),
     ]
     origin = {
@@ -117,28 +125,16 @@ def test_an_incremental_snapshot_row_precedes_every_change_and_restarts_no_log()
     """PostgreSQL's since Debezium 1.9.6: `lsn`, `txId` and `xmin` are left out
     (github.com/debezium/debezium/pull/3765).
     """
-    schema = flattened(id="int")
-    plan = batch_plan(CONFIG, schema).plan
-    at = replace(ITEM, key="x+0+500.avro")
-    decoded = decode(
-        avro_object(
-            schema, [change(op="r", lsn=None, id=1), change(op="u", lsn=1, id=1), change(op="c", lsn=None, id=2)]
-        ),
-        at,
-        plan,
-    )
-    assert [row["_sluice_position"] for row in decoded.batches[0].to_pylist()] == [
-        f"0003.{lsn:020d}.{500 + lsn:020d}" for lsn in (0, 1)
-    ]
-    assert [row.code for row in decoded.rows] == ["unordered_change"]  # only a snapshot's row may leave it out
-    later = decode(
-        avro_object(schema, [{**change(op="r", lsn=None, id=3), "__source_ts_ms": 9}]),
-        replace(at, key="x+0+600.avro", offset=600),
-        plan,
-    ).seen
-    before = decode(avro_object(schema, [change(op="u", lsn=5 * 1024**3, id=1)]), at, plan).seen
+    schema, at = flattened(id="int"), replace(ITEM, key="x+0+500.avro")
+    result = read(schema, change("r", None, id=1), change("u", 1, id=1), change("c", None, id=2), at=at)
+    expected = [f"0003.{lsn:020d}.{500 + lsn:020d}" for lsn in (0, 1)]
+    assert [row["_sluice_position"] for row in rows_of(result)] == expected
+    assert [row.code for row in result.rows] == ["unordered_change"]  # only a snapshot's row may leave it out
+    behind = replace(at, key="x+0+600.avro", offset=600)
+    later = read(schema, change("r", None, source_ts_ms=9, id=3), at=behind).seen
+    before = read(schema, change("u", 5 * 1024**3, id=1), at=at).seen
     assert not judge({}, [before, later], generation=3).parked
-    timed = decode(avro_object(schema, [change(lsn=5, id=1)]), replace(at, offset=None, modified_at=70_000), plan).seen
+    timed = read(schema, change(lsn=5, id=1), at=replace(at, offset=None, modified_at=70_000)).seen
     assert (timed.partition, timed.first, timed.last) == (BY_TIME, 70_000, 70_000), "its time is in place of an offset"
 
 
@@ -147,31 +143,18 @@ def test_bytes_of_a_key_and_of_folders_names_are_base64_text() -> None:
     table = replace(CONFIG, record_key=("id", "n"), partition_by=("p",))
     schema = flattened(id="bytes", n="int", p=["null", {"type": "fixed", "name": "F", "size": 2}], v=["null", "bytes"])
     planned = batch_plan(table, schema)
-    decoded = decode(
-        avro_object(
-            schema,
-            [
-                change(op="c", lsn=1, id=b"\x00\xff", n=1, p=b"\xff\xff", v=b"\xfe"),
-                change(op="c", lsn=2, id=b"\x00\xfe", n=1, p=None, v=None),
-            ],
-        ),
-        ITEM,
-        planned.plan,
-    )
-    rows = [(row["id"], row["p"], row["v"]) for row in decoded.batches[0].to_pylist()]
-    assert rows == [("AP8=", "//8=", b"\xfe"), ("AP4=", None, None)] and not decoded.rows
-    assert {field.name: field.dataType.simpleString() for field in planned.target.fields if field.name in "id p v"} == {
-        "id": "string",
-        "p": "string",
-        "v": "binary",
-    }
+    whole = change(id=b"\x00\xff", n=1, p=b"\xff\xff", v=b"\xfe")
+    result = read(schema, whole, change(id=b"\x00\xfe", n=1, p=None, v=None), plan=planned.plan)
+    rows = [(row["id"], row["p"], row["v"]) for row in rows_of(result)]
+    assert rows == [("AP8=", "//8=", b"\xfe"), ("AP4=", None, None)] and not result.rows
+    types = {field.name: field.dataType.simpleString() for field in planned.target.fields}
+    assert (types["id"], types["p"], types["v"]) == ("string", "string", "binary")
 
 
 def test_objects_that_would_give_a_table_too_many_columns_are_refused() -> None:
     table = replace(CONFIG, limits=Limits(schema_columns=8))
-    writers = [
-        read_writer_schema(flattened(id="int", **{f"user_{n}_{at}": "int" for at in range(5)})) for n in range(3)
-    ]
+    names = [[f"user_{n}_{at}" for at in range(5)] for n in range(3)]
+    writers = [read_writer_schema(flattened(id="int", **dict.fromkeys(of_one, "int"))) for of_one in names]
     planned = plan_read(table, batch="b", writers=writers, stored=None)
     ((mark, again),) = [(mark, error) for mark, error in planned.refused.items()][:1]
     assert len(planned.refused) == 2 and mark == writers[1].fingerprint and "11 columns" in again.message
@@ -195,14 +178,9 @@ def test_an_array_or_a_map_is_no_key_and_no_folder(kind: Any) -> None:
 
 def test_an_object_that_breaks_its_reader_costs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = flattened(id="int")
-    body, plan = (
-        avro_object(schema, [change(op="c", lsn=1, id=1)]),
-        batch_plan(CONFIG, schema).plan,
-    )
-    without_type = {
-        **schema,
-        "fields": [{"name": field["name"]} if field["name"] == "__op" else field for field in schema["fields"]],
-    }
+    body, plan = avro_object(schema, [change(id=1)]), batch_plan(CONFIG, schema).plan
+    fields = [{"name": field["name"]} if field["name"] == "__op" else field for field in schema["fields"]]
+    without_type = {**schema, "fields": fields}
     with pytest.raises(CorruptObject):
         decode(container("null", (1, b"\x02\x00\x00\x02\x02\x00"), schema=without_type), ITEM, plan)
     for trouble, described in (
@@ -247,7 +225,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_records_over_many_blocks_and_chunks_keep_their_order_and_offsets(small_chunks: None) -> None:
-    rows = [change(op="c", lsn=10, id=n) for n in range(4_500)]
+    rows = [change(lsn=10, id=n) for n in range(4_500)]
     decoded_rows = decoded(flattened(id="int"), rows, codec="snappy", block=500)
     assert [row["id"] for row in decoded_rows] == list(range(4_500))
     assert [row["_sluice_offset"] for row in decoded_rows] == list(range(500, 5_000))
@@ -255,13 +233,8 @@ def test_records_over_many_blocks_and_chunks_keep_their_order_and_offsets(small_
 
 def test_first_offsets_are_counted_back_from_a_name_with_the_last_offset(small_chunks: None) -> None:
     lenses = replace(ITEM, key="lake/x(0_4500).avro", offset=4_500)
-    rows = decoded(
-        flattened(id="int"),
-        [change(op="c", lsn=10, id=n) for n in range(4_000)],
-        item=lenses,
-        codec="snappy",
-        block=500,
-    )
+    changes = [change(lsn=10, id=n) for n in range(4_000)]
+    rows = decoded(flattened(id="int"), changes, item=lenses, codec="snappy", block=500)
     assert [row["_sluice_offset"] for row in rows] == list(range(501, 4_501))
 
 
@@ -277,7 +250,7 @@ def test_a_column_takes_the_form_that_the_batch_agreed_on() -> None:
         more=["null", "string"],
     )
     narrow = flattened(id="int", price=DECIMAL, at=named("long", "io.debezium.time.Timestamp"))
-    (row,) = decoded(narrow, [change(op="c", lsn=1, id=1, price=Decimal("2.50"), at=1_000)], wide)
+    (row,) = decoded(narrow, [change(id=1, price=Decimal("2.50"), at=1_000)], wide)
     assert (row["id"], row["price"], row["at"], row["more"]) == (1, Decimal("2.5000"), 1_000_000, None)
 
 
@@ -286,19 +259,12 @@ def test_a_decimal_of_negative_scale_is_as_long_as_its_numbers() -> None:
     the same.
     """
     schema, other = (
-        flattened(
-            id="int", n=["null", {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}]
-        )
+        flattened(id="int", n=["null", {**DECIMAL[1], "precision": precision, "scale": scale}])
         for precision, scale in ((20, -2), (24, 2))
     )
     writers = [read_writer_schema(item) for item in (schema, other)]
-    body = under_another_schema(
-        avro_object(
-            flattened(id="int", n=["null", "bytes"]),
-            [change(op="c", lsn=1, id=1, n=(-12345).to_bytes(3, "big", signed=True))],
-        ),
-        schema,
-    )
+    written = change(id=1, n=(-12345).to_bytes(3, "big", signed=True))
+    body = under_another_schema(avro_object(flattened(id="int", n=["null", "bytes"]), [written]), schema)
     for used, value in ((writers[:1], Decimal(-1234500)), (writers, Decimal("-1234500.00"))):
         plan = plan_read(CONFIG, batch="b", writers=used, stored=None).plan
         assert decode(body, ITEM, plan).batches[0].to_pylist()[0]["n"] == value
@@ -317,13 +283,10 @@ def test_text_and_counts_of_one_meaning_agree_within_a_batch() -> None:
         day=named("string", "io.debezium.time.IsoDate"),
         t=named("string", "io.debezium.time.IsoTime"),
     )
-    (row,) = decoded(
-        described,
-        [change(op="c", lsn=1, id=1, at="1970-01-02T01:00:00.5+01:00", day="1969-12-31Z", t="10:00:00Z")],
-        counted,
-    )
+    texts = {"at": "1970-01-02T01:00:00.5+01:00", "day": "1969-12-31Z", "t": "10:00:00Z"}
+    (row,) = decoded(described, [change(id=1, **texts)], counted)
     assert (row["at"], row["day"], row["t"]) == ("1970-01-02T01:00:00.5+01:00", -1, "10:00:00Z")
-    (row,) = decoded(counted, [change(op="c", lsn=1, id=1, at=5, day=7, t=-1)], described)
+    (row,) = decoded(counted, [change(id=1, at=5, day=7, t=-1)], described)
     assert (row["at"], row["day"], row["t"]) == ("1970-01-01T00:00:00.000005Z", 7, "-00:00:00.000001")
 
 
@@ -335,21 +298,15 @@ def test_a_changed_unit_of_time_costs_no_digit_beside_the_old_one() -> None:
         )
 
     millis, micros, nanos = unit("", "int"), unit("Micro", "long"), unit("Nano", "long")
-    (row,) = decoded(
-        nanos, [change(op="c", lsn=1, id=1, at=1_700_000_000_123_456_789, t=43_200_123_456_700, l=[1, None])], millis
-    )
+    (row,) = decoded(nanos, [change(id=1, at=1_700_000_000_123_456_789, t=43_200_123_456_700, l=[1, None])], millis)
     expected = ("2023-11-14T22:13:20.123456789Z", "12:00:00.123456700", ["1970-01-01T00:00:00.000000001Z", None])
     assert (row["at"], row["t"], row["l"]) == expected
-    (row,) = decoded(
-        millis, [change(op="c", lsn=1, id=1, at=253_402_214_400_000, t=43_200_123, l=[9_223_372_036_825_200])], nanos
-    )  # beyond what nanoseconds count
+    beyond = {"at": 253_402_214_400_000, "t": 43_200_123, "l": [9_223_372_036_825_200]}  # what nanoseconds count
+    (row,) = decoded(millis, [change(id=1, **beyond)], nanos)
     assert (row["at"], row["t"], row["l"]) == ("9999-12-31T00:00:00.000000Z", "12:00:00.123000", ["infinity"])
     late = 9_223_372_036_825_200_000
-    first, second = decoded(
-        millis,
-        [change(op="c", lsn=1, id=1, at=-1, t=1, l=[-(2**63)]), change(op="c", lsn=2, id=2, at=late, t=None, l=None)],
-        micros,
-    )
+    changes = [change(id=1, at=-1, t=1, l=[-(2**63)]), change(id=2, at=late, t=None, l=None)]
+    first, second = decoded(millis, changes, micros)
     expected = [(-1_000, "00:00:00.001000", [-(2**63)]), (late, None, None)]
     assert [(row["at"], row["t"], row["l"]) for row in (first, second)] == expected
 
@@ -358,9 +315,8 @@ def test_a_timestamp_to_the_minute_has_its_seconds() -> None:
     """java.time.OffsetDateTime.toString leaves out seconds that are 0."""
     schema = flattened(id="int", at=named("string", "io.debezium.time.ZonedTimestamp"))
     texts = ["2024-01-01T10:30Z", "2024-01-01T10:30-01:30", None, "infinity", "2024-01-01T10:30:00.5Z"]
-    assert [
-        row["at"] for row in decoded(schema, [change(op="c", lsn=n, id=n, at=text) for n, text in enumerate(texts)])
-    ] == ["2024-01-01T10:30:00Z", "2024-01-01T10:30:00-01:30", None, "infinity", "2024-01-01T10:30:00.5Z"]
+    rows = decoded(schema, [change(id=n, at=text) for n, text in enumerate(texts)])
+    assert [row["at"] for row in rows] == ["2024-01-01T10:30:00Z", "2024-01-01T10:30:00-01:30", *texts[2:]]
 
 
 def test_a_key_of_more_digits_than_its_type_is_no_key_beside_another_unit_either() -> None:
@@ -368,17 +324,12 @@ def test_a_key_of_more_digits_than_its_type_is_no_key_beside_another_unit_either
         flattened(id=named("long", "io.debezium.time.NanoTimestamp")),
         [flattened(id=named("long", f"io.debezium.time.{name}")) for name in ("Timestamp", "MicroTimestamp")],
     )
-    rows = [change(op="c", lsn=n, id=count) for n, count in enumerate((1_000, 1_001, 1_002, 2**63 - 1))]
-    for writers in (
-        [nanos],
-        [nanos, *others],
-        [*others, nanos],
-        [flattened(id=named("string", "io.debezium.time.ZonedTimestamp")), nanos],
-    ):
-        plan = batch_plan(CONFIG, *writers).plan
-        decoded = decode(avro_object(nanos, rows), ITEM, plan)
-        assert [(row.code, row.record) for row in decoded.rows] == [("inexact_record_key", n) for n in (1, 2, 3)]
-        assert len(decoded.batches) == 1
+    rows = [change(lsn=n, id=count) for n, count in enumerate((1_000, 1_001, 1_002, 2**63 - 1))]
+    texts = flattened(id=named("string", "io.debezium.time.ZonedTimestamp"))
+    for writers in ([nanos], [nanos, *others], [*others, nanos], [texts, nanos]):
+        result = read(nanos, *rows, plan=batch_plan(CONFIG, *writers).plan)
+        assert [(row.code, row.record) for row in result.rows] == [("inexact_record_key", n) for n in (1, 2, 3)]
+        assert len(result.batches) == 1
 
 
 def test_times_that_come_as_their_components_are_dates_and_timestamps() -> None:
@@ -402,42 +353,12 @@ def test_times_that_come_as_their_components_are_dates_and_timestamps() -> None:
         z=parts("StructuredZonedTime", **clock, offsetSeconds="int"),
     )
     at = {"year": 2026, "month": 2, "day": 3, "hour": 4, "minute": 5, "second": 6, "nanos": 7_000}
-    whole = {
-        name: {part: at[part] for part in at if part in described}
-        for name, described in (
-            ("d", day),
-            ("ts", {**day, **clock}),
-            ("tz", {**day, **clock}),
-            ("t", clock),
-            ("z", clock),
-        )
-    }
-    rows = decoded(
-        schema,
-        [
-            change(
-                op="c",
-                lsn=1,
-                id=1,
-                **{
-                    **whole,
-                    "tz": {**at, "offsetSeconds": -5_400},
-                    "z": {**whole["z"], "hour": 24, "nanos": 1, "offsetSeconds": 0},
-                },
-            ),
-            change(
-                op="c",
-                lsn=2,
-                id=2,
-                d={"specialValue": "POSITIVE_INFINITY"},
-                ts={"specialValue": "NEGATIVE_INFINITY"},
-                tz={**at, "year": -43},
-                t=None,
-                z=None,
-            ),
-        ],
-    )
-    assert [[row[name] for name in ("d", "ts", "tz", "t", "z")] for row in rows] == [
+    date, time = ({part: at[part] for part in parts} for parts in (day, clock))
+    zoned = {**at, "offsetSeconds": -5_400}, {**time, "hour": 24, "nanos": 1, "offsetSeconds": 0}
+    usual = change(id=1, d=date, ts=at, tz=zoned[0], t=time, z=zoned[1])
+    first, last = {"specialValue": "NEGATIVE_INFINITY"}, {"specialValue": "POSITIVE_INFINITY"}
+    odd = change(id=2, d=last, ts=first, tz={**at, "year": -43}, t=None, z=None)
+    assert [[row[name] for name in ("d", "ts", "tz", "t", "z")] for row in decoded(schema, [usual, odd])] == [
         [
             "2026-02-03Z",
             "2026-02-03T04:05:06.000007Z",
@@ -448,26 +369,10 @@ def test_times_that_come_as_their_components_are_dates_and_timestamps() -> None:
         ["infinity", "-infinity", "-0043-02-03T04:05:06.000007Z", None, None],
     ]
     micros = flattened(id="int", ts=named("long", "io.debezium.time.MicroTimestamp"))
-    assert (
-        decoded(
-            flattened(id="int", ts=schema["fields"][2]["type"]),
-            [change(op="c", lsn=1, id=1, ts={**at, "year": 1970, "month": 1, "day": 1})],
-            micros,
-        )[0]["ts"]
-        == "1970-01-01T04:05:06.000007Z"
-    )
-    plan = batch_plan(CONFIG, schema).plan
-    result = decode(
-        avro_object(
-            schema,
-            [
-                change(op="c", lsn=1, id=1, d={"year": 2026, "month": 2}),
-                change(op="c", lsn=2, id=2, tz={**at, "offsetSeconds": 1}),
-            ],
-        ),
-        ITEM,
-        plan,
-    )
+    alone = flattened(id="int", ts=schema["fields"][2]["type"])
+    (row,) = decoded(alone, [change(id=1, ts={**at, "year": 1970, "month": 1, "day": 1})], micros)
+    assert row["ts"] == "1970-01-01T04:05:06.000007Z"
+    result = read(schema, change(id=1, d={"year": 2026, "month": 2}), change(id=2, tz={**at, "offsetSeconds": 1}))
     assert [row.code for row in result.rows] == ["value_out_of_range"] * 2 and not result.batches
 
 
@@ -489,10 +394,8 @@ def test_a_null_in_a_document_stored_as_text_has_the_known_type() -> None:
     )
     also = mongodb(l="string")
     writers = [read_writer_schema(json.loads(json.dumps(schema))) for schema in (untyped, typed, also)]
-    by_batch, stored = (
-        plan_read(table, batch="b", writers=writers, stored=None),
-        plan_read(table, batch="b", writers=writers[1:2], stored=None).target,
-    )
+    by_batch = plan_read(table, batch="b", writers=writers, stored=None)
+    stored = plan_read(table, batch="b", writers=writers[1:2], stored=None).target
     by_table = plan_read(table, batch="c", writers=[writers[0], writers[2]], stored=stored)
     meta = {"_id": "a", "__op": "u", "__ord": 1, "__source_ts_ms": 1000, "__deleted": False}
     for planned in (by_batch, by_table):
@@ -500,31 +403,15 @@ def test_a_null_in_a_document_stored_as_text_has_the_known_type() -> None:
         assert planned.target["n"].dataType.simpleString() == "int"
         assert planned.target["l"].dataType.simpleString() == "array<int>"
         nulls = {"n": None, "at": None, "ok": None, "raw": None, "l": [], "t": "x"}
-        decoded = decode(
-            avro_object(
-                untyped,
-                [
-                    {**meta, **nulls},
-                    {**meta, **nulls, "n": "5"},
-                    {**meta, **nulls, "raw": "x"},
-                    {**meta, **nulls, "l": ["x"]},
-                ],
-            ),
-            ITEM,
-            planned.plan,
-        )
-        assert [{name: row[name] for name in nulls} for batch in decoded.batches for row in batch.to_pylist()] == [
-            nulls
-        ]
+        others = ({"n": "5"}, {"raw": "x"}, {"l": ["x"]})
+        result = read(untyped, *({**meta, **nulls, **other} for other in ({}, *others)), plan=planned.plan)
+        assert [{name: row[name] for name in nulls} for row in rows_of(result)] == [nulls]
         # What is there and is something else costs its row, and is kept.
-        assert [row.code for row in decoded.rows] == ["value_out_of_range"] * 3
-        assert (
-            decode(avro_object(also, [{**meta, "l": None}]), ITEM, planned.plan).batches[0].to_pylist()[0]["l"] is None
-        )
-    flat = [
-        read_writer_schema(json.loads(json.dumps(flattened(id="int", n=["null", kind])))) for kind in ("int", "string")
-    ]
-    assert plan_read(CONFIG, batch="b", writers=flat, stored=None).refused  # other sources' columns do have types
+        assert [row.code for row in result.rows] == ["value_out_of_range"] * 3
+        (row,) = rows_of(read(also, {**meta, "l": None}, plan=planned.plan))
+        assert row["l"] is None
+    flat = [flattened(id="int", n=["null", kind]) for kind in ("int", "string")]
+    assert batch_plan(CONFIG, *flat).refused  # other sources' columns do have types
 
 
 def test_names_that_only_java_takes_for_names_are_read() -> None:
@@ -559,14 +446,8 @@ def test_records_maps_and_numbers_of_any_scale_are_exact_text() -> None:
         ns={"type": "array", "items": ["null", "io.debezium.data.VariableScaleDecimal"]},
     )
     number = {"scale": 3, "value": (-123456).to_bytes(4, "big", signed=True)}
-    (row,) = decoded(
-        schema,
-        [
-            change(
-                op="c", lsn=1, id=1, n=number, p={"x": 1.5, "wkb": b"\x01"}, h={"a": "1", "b": None}, ns=[number, None]
-            )
-        ],
-    )
+    values = {"n": number, "p": {"x": 1.5, "wkb": b"\x01"}, "h": {"a": "1", "b": None}, "ns": [number, None]}
+    (row,) = decoded(schema, [change(id=1, **values)])
     expected = ("-123.456", '{"x":1.5,"wkb":"AQ=="}', '{"a":"1","b":null}', ["-123.456", None])
     assert (row["n"], row["p"], row["h"], row["ns"]) == expected
 
@@ -580,51 +461,38 @@ def test_infinite_timestamps_do_not_refuse_their_object() -> None:
         (-9_223_372_036_832_400_000, "-infinity"),
         (9_223_372_036_825_200, "+292278994-08-16T23:00:00Z"),
     ]
-    assert [
-        (row["ms"], row["tz"])
-        for row in decoded(schema, [change(op="c", lsn=1, id=n, ms=ms, tz=tz) for n, (ms, tz) in enumerate(values)])
-    ] == [*values[:2], (9_223_372_036_825_200, "infinity")]
+    rows = decoded(schema, [change(id=n, ms=ms, tz=tz) for n, (ms, tz) in enumerate(values)])
+    assert [(row["ms"], row["tz"]) for row in rows] == [*values[:2], (9_223_372_036_825_200, "infinity")]
 
 
 def test_a_binlog_orders_by_file_number_position_and_row() -> None:
     schema = flattened(id="int", **{"__file": ["null", "string"], "__pos": ["null", "long"], "__row": ["null", "int"]})
     schema["fields"] = [field for field in schema["fields"] if field["name"] != "__lsn"]
-    row = {
-        "id": 1,
-        "__op": "c",
-        "__deleted": "false",
-        "__source_ts_ms": 1,
-        "__file": "bin.000007",
-        "__pos": 4,
-        "__row": 2,
-    }
-    assert (
-        decoded(schema, [row])[0]["_sluice_position"]
-        == "0003.00000000000000000007.00000000000000000004.0000000002.00000000000000000500"
-    )
+    place = {"__file": "bin.000007", "__pos": 4, "__row": 2}
+    (row,) = decoded(schema, [{"id": 1, "__op": "c", "__deleted": "false", "__source_ts_ms": 1, **place}])
+    assert row["_sluice_position"] == f"0003.{7:020d}.{4:020d}.{2:010d}.{500:020d}"
 
 
 @pytest.mark.parametrize(
     ("rows", "error"),
     [
-        ([change(op="c", lsn=1, id=1), change(op="c", lsn=1, id=None)], NullRecordKey),
+        ([change(lsn=1, id=1), change(lsn=1, id=None)], NullRecordKey),
         ([change(op="x", lsn=1, id=1)], UnsupportedOperation),
-        ([change(op="c", lsn=None, id=1)], Unordered),
-        ([change(op="c", lsn=-1, id=1)], Unordered),
+        ([change(lsn=None, id=1)], Unordered),
+        ([change(lsn=-1, id=1)], Unordered),
     ],
 )
 def test_a_change_that_cannot_be_merged_costs_its_own_row(rows: list[dict[str, Any]], error: type[SluiceError]) -> None:
     schema = flattened(id=["null", "int"])
-    good = [change(op="c", lsn=5, id=n) for n in (8, 9)]
-    plan = batch_plan(CONFIG, schema).plan
-    decoded = decode(avro_object(schema, [good[0], *rows, good[1]]), ITEM, plan)
-    (row,) = decoded.rows
+    good = [change(lsn=5, id=n) for n in (8, 9)]
+    result = read(schema, good[0], *rows, good[1])
+    (row,) = result.rows
     assert (row.code, row.record, row.offset) == (error.code, len(rows), 500 + len(rows))
     assert json.loads(row.content)["__op"] == rows[-1]["__op"] and row.encoding == "json"
     assert row.position is None if error is Unordered else row.position.endswith(str(row.offset))
-    kept = [item for batch in decoded.batches for item in batch.to_pylist()]
-    assert [item["id"] for item in kept] == [8, *(item["id"] for item in rows[:-1]), 9]
-    assert [item["_sluice_offset"] for item in kept] == [500 + n for n in range(len(rows) + 2) if n != len(rows)]
+    merged = rows_of(result)
+    assert [row["id"] for row in merged] == [8, *(row["id"] for row in rows[:-1]), 9]
+    assert [row["_sluice_offset"] for row in merged] == [500 + n for n in range(len(rows) + 2) if n != len(rows)]
 
 
 @pytest.mark.parametrize(
@@ -640,7 +508,7 @@ def test_a_change_that_cannot_be_merged_costs_its_own_row(rows: list[dict[str, A
 )
 def test_a_value_that_its_type_cannot_hold_costs_its_own_row(kind: Any, value: Any) -> None:
     schema = flattened(id="int", v=kind)
-    body = avro_object(flattened(id="int", v=["null", kind[1]["type"]]), [change(op="c", lsn=1, id=1, v=value)])
+    body = avro_object(flattened(id="int", v=["null", kind[1]["type"]]), [change(id=1, v=value)])
     others = [flattened(id="int", v=named("long", "io.debezium.time.NanoTimestamp"))] if "imestamp" in str(kind) else []
     for writers in ([schema], [schema, *others]):
         plan = batch_plan(CONFIG, *writers).plan
@@ -652,34 +520,28 @@ def test_a_value_that_its_type_cannot_hold_costs_its_own_row(kind: Any, value: A
 
 def test_text_that_is_not_utf_8_costs_its_own_row_and_keeps_its_bytes() -> None:
     schema = flattened(id="int", name="string")
-    body = avro_object(schema, [change(op="c", lsn=1, id=n, name=f"name{n}") for n in range(3)])
-    plan = batch_plan(CONFIG, schema).plan
-    decoded = decode(body.replace(b"name1", b"na\xff\xfe1"), ITEM, plan)
-    assert [(row.code, row.record) for row in decoded.rows] == [("undecodable_value", 1)]
-    assert json.loads(decoded.rows[0].content)["name"].encode("utf-8", "surrogateescape") == b"na\xff\xfe1"
-    assert [row["id"] for batch in decoded.batches for row in batch.to_pylist()] == [0, 2]
+    body = avro_object(schema, [change(lsn=1, id=n, name=f"name{n}") for n in range(3)])
+    result = decode(body.replace(b"name1", b"na\xff\xfe1"), ITEM, batch_plan(CONFIG, schema).plan)
+    assert [(row.code, row.record) for row in result.rows] == [("undecodable_value", 1)]
+    assert json.loads(result.rows[0].content)["name"].encode("utf-8", "surrogateescape") == b"na\xff\xfe1"
+    assert [row["id"] for row in rows_of(result)] == [0, 2]
 
 
 def test_bad_rows_anywhere_in_a_long_object_are_found_and_all_others_kept_in_order(small_chunks: None) -> None:
     bad = {0, 1, 70, 199, 200, 4_498, 4_499}
     schema = flattened(id=["null", "int"])
-    plan = batch_plan(CONFIG, schema).plan
-    decoded = decode(
-        avro_object(schema, [change(op="c", lsn=10, id=None if n in bad else n) for n in range(4_500)], block=500),
-        ITEM,
-        plan,
-    )
-    assert {row.record for row in decoded.rows} == bad
-    kept = [number for batch in decoded.batches for number in batch.column("_sluice_offset").to_pylist()]
-    assert kept == [500 + n for n in range(4_500) if n not in bad]
+    body = avro_object(schema, [change(lsn=10, id=None if n in bad else n) for n in range(4_500)], block=500)
+    result = decode(body, ITEM, batch_plan(CONFIG, schema).plan)
+    assert {row.record for row in result.rows} == bad
+    assert [row["_sluice_offset"] for row in rows_of(result)] == [500 + n for n in range(4_500) if n not in bad]
 
 
 def test_an_object_of_more_bad_rows_than_the_limit_is_refused_whole() -> None:
     schema = flattened(id=["null", "int"])
     plan = batch_plan(replace(CONFIG, limits=Limits(quarantined_rows=3)), schema).plan
-    rows = [change(op="c", lsn=1, id=n) for n in range(50)]
+    rows = [change(lsn=1, id=n) for n in range(50)]
     for bad, refused in ((3, False), (4, True)):
-        body = avro_object(schema, rows + [change(op="c", lsn=1, id=None)] * bad)
+        body = avro_object(schema, rows + [change(lsn=1, id=None)] * bad)
         if refused:
             with pytest.raises(TooManyBadRows, match="More than 3 records"):
                 decode(body, ITEM, plan)
@@ -689,7 +551,7 @@ def test_an_object_of_more_bad_rows_than_the_limit_is_refused_whole() -> None:
 
 def test_more_records_or_more_decoded_bytes_than_the_limits_refuse_the_object() -> None:
     schema = flattened(id="int")
-    body = avro_object(schema, [change(op="c", lsn=1, id=n) for n in range(500)], codec="deflate")
+    body = avro_object(schema, [change(lsn=1, id=n) for n in range(500)], codec="deflate")
     for limits in (Limits(object_rows=499), Limits(decoded_bytes=10_000)):
         plan = batch_plan(replace(CONFIG, limits=limits), schema).plan
         with pytest.raises(ExpansionLimit):
@@ -722,12 +584,10 @@ NO_OFFSET = replace(ITEM, kafka_partition=None, offset=None)
 def positions(
     item: ManifestObject, config: TableConfig = CONFIG, schema: dict[str, Any] = PLAIN, *rows: dict[str, Any]
 ) -> list[str]:
-    plan = batch_plan(config, schema).plan
-    decoded = decode(
-        avro_object(schema, list(rows) or [{"id": 1, "p": 4, "o": 77}, {"id": 2, "p": 4, "o": 70}]), item, plan
-    )
-    assert decoded.rows == []
-    return [row["_sluice_position"] for batch in decoded.batches for row in batch.to_pylist()]
+    rows = rows or ({"id": 1, "p": 4, "o": 77}, {"id": 2, "p": 4, "o": 70})
+    result = read(schema, *rows, at=item, plan=batch_plan(config, schema).plan)
+    assert result.rows == []
+    return [row["_sluice_position"] for row in rows_of(result)]
 
 
 def test_rows_that_nothing_else_orders_have_the_place_of_their_object() -> None:
@@ -744,13 +604,10 @@ def test_rows_that_nothing_else_orders_have_the_place_of_their_object() -> None:
 
 
 def test_changes_of_a_log_keep_its_position_whatever_their_object_is_called() -> None:
-    (position,) = positions(
-        replace(NO_OFFSET, modified_at=1_764_000_000_000), CONFIG, flattened(id="int"), change(op="c", lsn=10, id=1)
-    )
+    written = CONFIG, flattened(id="int"), change(lsn=10, id=1)
+    (position,) = positions(replace(NO_OFFSET, modified_at=1_764_000_000_000), *written)
     assert position == "0003.00000000000000000010.t01764000000.6b.000.00000000000000000000"
-    assert positions(NO_OFFSET, CONFIG, flattened(id="int"), change(op="c", lsn=10, id=1))[0] < position, (
-        "earlier release"
-    )
+    assert positions(NO_OFFSET, *written)[0] < position, "earlier release"
 
 
 def test_a_record_that_carries_its_offset_is_ordered_by_it() -> None:

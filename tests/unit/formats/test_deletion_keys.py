@@ -121,7 +121,7 @@ def test_a_key_change_under_an_index_is_a_deletion_that_is_set_aside_and_a_creat
 def test_a_hashed_or_renamed_key_is_looked_at_as_it_was_written() -> None:
     table = config("key", columns=ColumnRules(rename={"id": "key"}, exclude=("code",)))
     bad: list[RowError] = []
-    rows = json_rows(lines(change(op="c", id=1, code="a", note=None, n=1), change(op="d", **LACKING)), table, bad=bad)
+    rows = json_rows(lines(change(id=1, code="a", note=None, n=1), change(op="d", **LACKING)), table, bad=bad)
     assert picked(rows, "key") == [(1,)] and [row.code for row in bad] == ["delete_without_key"]
     assert "x4" not in json.dumps([row.content for row in bad])
 

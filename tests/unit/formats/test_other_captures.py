@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -12,18 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.captures import play, rules
-from support.shapes import config, item, lines, picked
+from support.shapes import batch_plan, config, item, lines, picked
 
 from sluice.batch.row_errors import RowError
 from sluice.changes.capture_marks import mark_text
 from sluice.config.delete_when import DeleteWhen
 from sluice.errors import Incompatible
-from sluice.schema.avro import read_writer_schema
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.decode import decode, schemas_of
 from sluice_formats.errors import DeletionsUnmarked
 from sluice_formats.parquet_footer import read_footer
-from sluice_spark.merge.plan import plan_read
 
 # The operation's column, its words for an insert, the row before an update, the row after it and a deletion; and what
 # the rule needs.
@@ -32,11 +29,7 @@ FEEDS = {
     "qlik": ("header__change_oper", "I", "B", "U", "D", "column: header__change_oper, values: [D]"),
     "qlik, another prefix": ("h_change_oper", "I", "B", "U", "D", "column: h_change_oper, values: [D]"),
     "delta": (
-        "_change_type",
-        "insert",
-        "update_preimage",
-        "update_postimage",
-        "delete",
+        *("_change_type", "insert", "update_preimage", "update_postimage", "delete"),
         "column: _change_type, values: [delete]",
     ),
     "iceberg": ("_change_type", "INSERT", "UPDATE_BEFORE", "UPDATE_AFTER", "DELETE", "_change_type, values: [DELETE]"),
@@ -51,23 +44,12 @@ FEEDS = {
     "sap odp": ("ODQ_CHANGEMODE", "C", None, "U", "D", "column: ODQ_CHANGEMODE, values: [D]"),
     "sap slt": ("/1DH/OPERATION", "I", None, "U", "D", "column: _1DH_OPERATION, values: [D]"),
     "infosphere": ("DM_OPERATION_TYPE", "I", "B", "A", "D", "column: DM_OPERATION_TYPE, values: [D]"),
-    "maxscale": (
-        "event_type",
-        "insert",
-        "update_before",
-        "update_after",
-        "delete",
-        "column: event_type, values: [delete]",
-    ),
+    "maxscale": ("event_type", "insert", "update_before", "update_after", "delete", "event_type, values: [delete]"),
     "confluent": ("_EventType", "created", None, "updated", "deleted", "column: _EventType, values: [deleted]"),
     "change tracking": ("SYS_CHANGE_OPERATION", "I", None, "U", "D", "column: SYS_CHANGE_OPERATION, values: [D]"),
     "streamsets": ("sdc.operation.type", 1, None, 3, 2, "column: sdc_operation_type, values: [2]"),
     "datastream": (
-        "_metadata_change_type",
-        "INSERT",
-        "UPDATE-DELETE",
-        "UPDATE-INSERT",
-        "DELETE",
+        *("_metadata_change_type", "INSERT", "UPDATE-DELETE", "UPDATE-INSERT", "DELETE"),
         "column: _metadata_change_type, values: [DELETE]",
     ),
     "sap extractor": ("0RECORDMODE", "N", "X", "A", "D", "column: _0RECORDMODE, values: [D]"),
@@ -118,25 +100,26 @@ def csv(*rows: dict[str, Any]) -> bytes:
 
 def read(format: str, rule: DeleteWhen, *rows: dict[str, Any], bad: list[RowError] | None = None) -> list[Any]:
     """The rows of an object in a format, by a table that `seq` orders."""
-    table = config(
-        "id", delete_when=rule, position="seq", json_types={"seq": "long", "id": "long"} if format == "csv" else {}
-    )
+    types = {"seq": "long", "id": "long"} if format == "csv" else {}
+    table = config("id", delete_when=rule, position="seq", json_types=types)
     write = {"json": lines, "csv": csv, "parquet": parquet, "avro": avro}[format]
     body, at = write(*rows), replace(item(format), offset=None, kafka_partition=None)
-    inferred: dict[str, str] = {}
     if format in ("json", "csv"):
-        schema = schemas_of(body, format, table)[0][0]
-        inferred = {at.id.hash: json.dumps(schema)}
+        planned = batch_plan(table, schemas_of(body, format, table)[0][0], scanned=at)
     else:
         schema = read_footer(body, True).schema if format == "parquet" else parse_header(Head(body, True)).schema
-    writer = read_writer_schema(json.loads(json.dumps(schema)))
-    planned = plan_read(table, batch="b", writers=[writer], stored=None, inferred=inferred)
-    if writer.fingerprint in planned.refused:
-        raise planned.refused[writer.fingerprint]
-    found = decode(body, at, planned.plan)
-    assert bad is not None or not found.rows, found.rows
-    (bad if bad is not None else []).extend(found.rows)
-    return [row for batch in found.batches for row in batch.to_pylist()]
+        planned = batch_plan(table, schema)
+    for refusal in planned.refused.values():
+        raise refusal
+    decoded = decode(body, at, planned.plan)
+    assert bad is not None or not decoded.rows, decoded.rows
+    (bad if bad is not None else []).extend(decoded.rows)
+    return [row for batch in decoded.batches for row in batch.to_pylist()]
+
+
+def deletions(format: str, rule: DeleteWhen, *rows: dict[str, Any]) -> list[bool]:
+    """Which rows of an object are deletions."""
+    return [row["__deleted"] for row in read(format, rule, *rows)]
 
 
 def formats_of(column: str, value: Any) -> list[str]:
@@ -145,10 +128,10 @@ def formats_of(column: str, value: Any) -> list[str]:
     return ["parquet", *text, *(["avro"] if column.isidentifier() else [])]
 
 
-def cases(named: dict[str, tuple[Any, ...]]) -> list[Any]:
+def cases(captures: dict[str, tuple[Any, ...]]) -> list[Any]:
     return [
         pytest.param(format, *values, id=f"{name}-{format}")
-        for name, values in named.items()
+        for name, values in captures.items()
         for format in formats_of(values[0], values[1])
     ]
 
@@ -164,17 +147,17 @@ def test_operations_of_a_capture_are_asked_for_and_then_read(
         *images,  # after the row that it precedes: no writer promises the order within a file
         {"id": 2, column: delete, "v": "c", "seq": 3},
     ]
-    for known in (rows, rows[:1]):
+    for written in (rows, rows[:1]):
         with pytest.raises(DeletionsUnmarked) as refused:
-            read(format, DeleteWhen(), *known)
+            read(format, DeleteWhen(), *written)
         assert setting in refused.value.message
-    named = setting.split("column: ")[-1].split(",")[0]
+    stored_column = setting.split("column: ")[-1].split(",")[0]
     value = setting.split("[")[1].rstrip("]").strip('"')
-    found = read(format, DeleteWhen(column=named, values=(value,)), *rows)
-    newest = max((row for row in found if row["id"] == 1), key=lambda row: row["_sluice_position"])
+    merged = read(format, DeleteWhen(column=stored_column, values=(value,)), *rows)
+    newest = max((row for row in merged if row["id"] == 1), key=lambda row: row["_sluice_position"])
     assert (newest["v"], newest["__deleted"]) == ("b", False), "a before-image wins over nothing at its place"
-    assert [row["__deleted"] for row in found if row["id"] == 2] == [True]
-    assert [row["__deleted"] for row in found if row["v"] == "stale"] == [True] * len(images)
+    assert [row["__deleted"] for row in merged if row["id"] == 2] == [True]
+    assert [row["__deleted"] for row in merged if row["v"] == "stale"] == [True] * len(images)
     assert not any(row["__deleted"] for row in read(format, DeleteWhen(on=False), *rows))
 
 
@@ -190,13 +173,8 @@ def test_a_before_image_comes_between_its_update_and_earlier_changes():
 
 def test_an_update_of_the_key_deletes_the_row_of_the_former_key():
     rule = DeleteWhen(column="header__change_oper", values=("D",))
-    found = read(
-        "csv",
-        rule,
-        {"header__change_oper": "B", "id": 1, "v": "a", "seq": 5},
-        {"header__change_oper": "U", "id": 7, "v": "a", "seq": 5},
-    )
-    assert picked(found, "id", "__deleted") == [(1, True), (7, False)]
+    images = ({"header__change_oper": word, "id": id, "v": "a", "seq": 5} for word, id in (("B", 1), ("U", 7)))
+    assert picked(read("csv", rule, *images), "id", "__deleted") == [(1, True), (7, False)]
 
 
 def test_the_deleted_half_of_an_update_in_a_stream_of_snowflake_is_a_before_image():
@@ -207,9 +185,9 @@ def test_the_deleted_half_of_an_update_in_a_stream_of_snowflake_is_a_before_imag
         {"id": 2, "METADATA$ACTION": "DELETE", "METADATA$ISUPDATE": False, "v": "c", "seq": 5},
     ]
     for format in ("parquet", "json", "csv"):
-        found = read(format, rule, *rows)
-        assert found[0]["_sluice_position"] > found[1]["_sluice_position"]
-        assert [row["__deleted"] for row in found] == [False, True, True]
+        merged = read(format, rule, *rows)
+        assert merged[0]["_sluice_position"] > merged[1]["_sluice_position"]
+        assert [row["__deleted"] for row in merged] == [False, True, True]
 
 
 @pytest.mark.parametrize(("format", "column", "deleted", "alive", "setting"), cases(FLAGS))
@@ -220,27 +198,24 @@ def test_flags_of_a_capture_are_asked_for_and_then_read(
     with pytest.raises(DeletionsUnmarked) as refused:
         read(format, DeleteWhen(), *rows)
     assert setting in refused.value.message
-    named = setting.split("column: ")[1].split(",")[0]
-    value = "1" if deleted == 1 and deleted is not True else "true"
-    rule = DeleteWhen(column=named, is_null=False) if "is: " in setting else DeleteWhen(column=named, values=(value,))
-    assert [row["__deleted"] for row in read(format, rule, *rows)] == [False, True]
+    marks = {"is_null": False} if "is: " in setting else {"values": (mark_text(deleted),)}
+    rule = DeleteWhen(column=setting.split("column: ")[1].split(",")[0], **marks)
+    assert deletions(format, rule, *rows) == [False, True]
 
 
 @pytest.mark.parametrize("format", ["parquet", "json", "csv", "avro"])
 def test_null_marks_a_deletion_where_the_rule_says_so(format: str):
     rows = [{"id": 1, "valid_from": "2026-01-01", "seq": 1}, {"id": 2, "valid_from": None, "seq": 2}]
-    found = read(format, DeleteWhen(column="valid_from", is_null=True), *rows)
-    assert [row["__deleted"] for row in found] == [False, True]
-    found = read(format, DeleteWhen(column="valid_from", is_null=False), *rows, {**rows[0], "valid_from": ""})
-    assert [row["__deleted"] for row in found] == [True, False, False], "empty text is no value"
+    assert deletions(format, DeleteWhen(column="valid_from", is_null=True), *rows) == [False, True]
+    alive = deletions(format, DeleteWhen(column="valid_from", is_null=False), *rows, {**rows[0], "valid_from": ""})
+    assert alive == [True, False, False], "empty text is no value"
 
 
 @pytest.mark.parametrize("format", ["parquet", "json", "csv", "avro"])
 def test_an_object_without_the_column_whose_null_deletes_is_refused(format: str):
     with pytest.raises(Incompatible, match="every row would be a deletion"):
         read(format, DeleteWhen(column="valid_from", is_null=True), {"id": 1, "seq": 1})
-    found = read(format, DeleteWhen(column="deleted_at", is_null=False), {"id": 1, "seq": 1})
-    assert [row["__deleted"] for row in found] == [False]
+    assert deletions(format, DeleteWhen(column="deleted_at", is_null=False), {"id": 1, "seq": 1}) == [False]
 
 
 def test_deletions_under_another_word_than_the_rules_refuse_the_object():
@@ -294,15 +269,14 @@ def test_deletions_under_another_word_for_a_boolean_refuse_the_object(format: st
 
 
 @pytest.mark.parametrize(
-    ("named", "held"), [("DELETE", "delete"), ("DELETE", "D"), ("D", "delete"), (True, "True"), (True, 1)]
+    ("word", "held"), [("DELETE", "delete"), ("DELETE", "D"), ("D", "delete"), (True, "True"), (True, 1)]
 )
-def test_deletions_at_a_path_under_another_word_are_set_aside(named: Any, held: Any):
+def test_deletions_at_a_path_under_another_word_are_set_aside(word: Any, held: Any):
     change = {"row": "payload.new", "order": "seq"}
     rule = {"topic": "s.t", "table": "d.t", "record_key": "id", "change": change}
     made = [{"payload": {"op": op, "new": {"id": 1}}, "seq": seq} for seq, op in enumerate((0, held))]
-    played = play(
-        {"topics/s.t/1.json": lines(*made)}, rules({**rule, "delete_when": {"column": "payload.op", "values": [named]}})
-    )
+    marks = {"delete_when": {"column": "payload.op", "values": [word]}}
+    played = play({"topics/s.t/1.json": lines(*made)}, rules({**rule, **marks}))
     assert (played.rows, played.refused) == ([{"id": 1}], ["unusable_schema"])
     assert f"holds {mark_text(held)} at `payload.op`, a deletion" in played.reasons[0]
 
@@ -329,8 +303,8 @@ def test_operations_in_a_column_of_no_known_name_are_asked_for(format: str, show
     rows = [{"id": at, column: word, "seq": at, "note": None} for at, word in enumerate(words)]
     with pytest.raises(DeletionsUnmarked, match=f"holds operations.*column: {column}, values: .{words[-1]}"):
         read(format, DeleteWhen(), *rows)
-    found = read(format, DeleteWhen(column=column, values=(words[-1],)), *rows)
-    assert [row["__deleted"] for row in found] == [False] * (len(rows) - 1) + [True]
+    deleted = deletions(format, DeleteWhen(column=column, values=(words[-1],)), *rows)
+    assert deleted == [False] * (len(rows) - 1) + [True]
     with pytest.raises(DeletionsUnmarked, match="doesn't name"):
         read(format, DeleteWhen(column=column, values=(words[-1].swapcase(),)), *rows)
 
@@ -346,8 +320,7 @@ def test_data_in_columns_with_such_names_is_data(column: str):
 def test_a_deletion_that_has_the_key_alone_says_what_it_lacks():
     bad: list[RowError] = []
     rows = [{"Op": "U", "id": 1, "seq": 7}, {"Op": "D", "id": 2, "seq": None}]
-    found = read("parquet", DeleteWhen(column="Op", values=("D",)), *rows, bad=bad)
-    assert picked(found, "id") == [(1,)]
+    assert picked(read("parquet", DeleteWhen(column="Op", values=("D",)), *rows, bad=bad), "id") == [(1,)]
     assert bad[0].code == "unordered_change" and "deletion has no value of the position column seq" in bad[0].reason
 
 
@@ -363,9 +336,9 @@ def test_a_position_may_be_a_number_of_more_digits_than_a_long(kind: Any):
 def test_a_position_in_bytes_without_a_type_is_read_as_text():
     rule = DeleteWhen(column="Op", values=("D",))
     at = [b"2026-11-21 10:04:30", b"2026-11-21 10:04:31"]
-    found = read("parquet", rule, *({"Op": b"U", "id": 1, "seq": value} for value in at))
+    in_bytes = read("parquet", rule, *({"Op": b"U", "id": 1, "seq": value} for value in at))
     texts = read("parquet", rule, *({"Op": "U", "id": 1, "seq": value.decode()} for value in at))
-    assert picked(found, "_sluice_position") == picked(texts, "_sluice_position")
+    assert picked(in_bytes, "_sluice_position") == picked(texts, "_sluice_position")
     bad: list[RowError] = []
     read("parquet", rule, {"Op": b"U", "id": 1, "seq": b"\x00\x00\x2a"}, bad=bad)
     assert [row.code for row in bad] == ["unordered_change"]
@@ -374,6 +347,7 @@ def test_a_position_in_bytes_without_a_type_is_read_as_text():
 KINESIS = {"record-type": "data", "operation": "update", "commit-timestamp": "2026-11-27T09:00:00.000000Z"}
 WEBHOOK = {"type": "UPDATE", "schema": "s", "table": "cust", "commit_timestamp": "2026-11-27T09:00:00Z"}
 SOURCE = {"connector": "postgresql", "db": "d", "schema": "s", "table": "cust", "lsn": 7}
+BY_OP = {"delete_when": {"column": "Op", "values": ["D"]}}
 BY_COMMIT = {
     "change": {"row": "record", "before": "old_record", "order": "commit_timestamp"},
     "delete_when": {"column": "type", "values": ["DELETE"]},
@@ -383,15 +357,8 @@ BY_COMMIT = {
 @pytest.mark.parametrize(
     ("write", "record", "rule"),
     [
-        *(
-            (write, lambda row: {**row, "at": "2026-11-27"}, {"position": "at"})
-            for write in (lines, csv, parquet, avro)
-        ),
-        (
-            lines,
-            lambda row: {**row, "Op": "U", "at": 7},
-            {"position": "at", "delete_when": {"column": "Op", "values": ["D"]}},
-        ),
+        *((write, lambda row: {**row, "at": "2026"}, {"position": "at"}) for write in (lines, csv, parquet, avro)),
+        (lines, lambda row: {**row, "Op": "U", "at": 7}, {"position": "at", **BY_OP}),
         (lines, lambda row: {"data": row, "metadata": {**KINESIS, "schema-name": "s", "table-name": "cust"}}, {}),
         (lines, lambda row: {**WEBHOOK, "record": row, "old_record": None}, BY_COMMIT),
         (lines, lambda row: {"op": "u", "before": None, "after": row, "source": SOURCE}, {}),
@@ -404,9 +371,7 @@ def test_changes_at_one_place_are_ordered_by_their_objects_and_then_in_these(wri
     objects = {f"topics/s.cust/{number}.{end}": write(*rows) for number, rows in enumerate([earlier, earlier[:0:-1]])}
     objects[f"topics/s.cust/2.{end}"] = write(record({"id": 1, "name": "c"}))
     for order in (list(objects), list(objects)[::-1]):
-        played = play(
-            {key: objects[key] for key in order},
-            rules({"topic": "s.cust", "table": "d.cust", "record_key": "id", **rule}),
-        )
+        table = rules({"topic": "s.cust", "table": "d.cust", "record_key": "id", **rule})
+        played = play({key: objects[key] for key in order}, table)
         names = {str(row["id"]): row["name"] for row in played.rows}
         assert (names, played.refused) == ({"1": "c", "2": "b", "3": "x"}, [])

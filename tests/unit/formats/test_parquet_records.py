@@ -28,12 +28,14 @@ from sluice_formats.errors import DamagedParquet, NotParquet, UnsupportedParquet
 from sluice_formats.parquet_footer import MAX_FOOTER_BYTES, MAX_VALUES, footer_bytes, read_footer
 
 KEY = pa.field("id", pa.int32(), nullable=False)
-META = [
-    pa.field("__op", pa.string()),
-    pa.field("__deleted", pa.string()),
-    pa.field("__lsn", pa.int64()),
-    pa.field("__source_ts_ms", pa.int64()),
-]
+TEXT, LONG = pa.string(), pa.int64()
+
+
+def columns(**kinds: pa.DataType) -> list[pa.Field]:
+    return [pa.field(name, kind) for name, kind in kinds.items()]
+
+
+META = columns(__op=TEXT, __deleted=TEXT, __lsn=LONG, __source_ts_ms=LONG)
 
 
 def parquet(
@@ -77,6 +79,9 @@ def test_every_codec_of_the_sinks_is_read_over_row_groups_and_chunks(
     assert (rows[-1]["_sluice_offset"], rows[-1]["_sluice_position"]) == expected
 
 
+MOST_DIGITS = Decimal("-1234567890123456789012345678.0123456789")
+
+
 # The types of https://github.com/apache/parquet-format/blob/master/LogicalTypes.md, as pyarrow writes them.
 @pytest.mark.parametrize(
     ("kind", "value", "raw"),
@@ -99,11 +104,7 @@ def test_every_codec_of_the_sinks_is_read_over_row_groups_and_chunks(
         (pa.time32("ms"), 5, 5),
         (pa.time64("us"), 5, 5),
         (pa.time64("ns"), 5, 5),
-        (
-            pa.decimal128(38, 10),
-            Decimal("-1234567890123456789012345678.0123456789"),
-            Decimal("-1234567890123456789012345678.0123456789"),
-        ),
+        (pa.decimal128(38, 10), MOST_DIGITS, MOST_DIGITS),
         (pa.decimal128(5, 2), Decimal("1.50"), Decimal("1.50")),
         (pa.list_(pa.int32()), [1, None, 3], [1, None, 3]),
         (pa.list_(pa.list_(pa.string())), [["a"], [], None], [["a"], [], None]),
@@ -123,9 +124,7 @@ def test_a_logical_type_of_parquet_is_the_same_kind_as_avros(kind: pa.DataType, 
 
 
 def test_names_beyond_ascii_are_stored_under_names_that_avro_allows() -> None:
-    body = parquet(
-        [KEY, pa.field("größe", pa.int32()), pa.field("grüße", pa.string()), *META], [good_row(größe=3, grüße="x")]
-    )
+    body = parquet([KEY, *columns(größe=pa.int32(), grüße=TEXT), *META], [good_row(größe=3, grüße="x")])
     assert picked(rows_of(body), "id", "gr_u00f6_u00dfe", "gr_u00fc_u00dfe") == [(1, 3, "x")]
 
 
@@ -143,10 +142,9 @@ def test_a_uuid_is_text() -> None:
 
 def test_columns_are_read_as_parquet_stores_them_despite_arrows_embedded_schema() -> None:
     """pandas and pyarrow leave it in the footer (`ARROW:schema`): other types then come out of a file than its own."""
-    named = pa.array([b"A" * 16], pa.binary(16))
-    nested = pa.StructArray.from_arrays(
-        [pa.ExtensionArray.from_storage(pa.uuid(), named) if hasattr(pa, "uuid") else pa.array(["x"])], names=["u"]
-    )
+    sixteen = pa.array([b"A" * 16], pa.binary(16))
+    named = pa.ExtensionArray.from_storage(pa.uuid(), sixteen) if hasattr(pa, "uuid") else pa.array(["x"])
+    nested = pa.StructArray.from_arrays([named], names=["u"])
     table = pa.table(
         {
             "id": pa.array([1], pa.int32()),
@@ -160,46 +158,24 @@ def test_columns_are_read_as_parquet_stores_them_despite_arrows_embedded_schema(
     body = io.BytesIO()
     pq.write_table(table, body)
     text = '{"u":"41414141-4141-4141-4141-414141414141"}' if hasattr(pa, "uuid") else '{"u":"x"}'
-    assert picked(rows_of(body.getvalue()), "took", "days", "half", "nested", "index_level") == [
-        (1_000_000, [1, None], 1.5, text, 0)
-    ]
+    expected = [(1_000_000, [1, None], 1.5, text, 0)]
+    assert picked(rows_of(body.getvalue()), "took", "days", "half", "nested", "index_level") == expected
 
 
 def test_timestamps_as_hive_and_impala_write_them_are_read_as_microseconds() -> None:
-    body = parquet(
-        [KEY, pa.field("v", pa.timestamp("ns")), *META],
-        [good_row(v=pa.scalar(10**15, pa.timestamp("ns")))],
-        use_deprecated_int96_timestamps=True,
-    )
+    row = good_row(v=pa.scalar(10**15, pa.timestamp("ns")))
+    body = parquet([KEY, *columns(v=pa.timestamp("ns")), *META], [row], use_deprecated_int96_timestamps=True)
     assert picked(rows_of(body), "v") == [(10**12,)]
 
 
 def test_an_envelope_gives_the_row_after_and_for_a_delete_the_row_before() -> None:
-    row = pa.struct(
-        [
-            pa.field("id", pa.int32(), False),
-            pa.field("first_name", pa.string()),
-            pa.field("last_name", pa.string()),
-            pa.field("email", pa.string()),
-        ]
-    )
-    source = pa.struct(
-        [("version", pa.string()), ("connector", pa.string()), ("ts_ms", pa.int64()), ("lsn", pa.int64())]
-    )
-    fields = [
-        pa.field("before", row),
-        pa.field("after", row),
-        pa.field("source", source, False),
-        pa.field("op", pa.string()),
-        pa.field("ts_ms", pa.int64()),
-    ]
-    events = [
-        {**event, "source": {name: event["source"][name] for name in ("version", "connector", "ts_ms", "lsn")}}
-        for event in (CREATE, DELETE)
-    ]
-    assert picked(
-        rows_of(parquet(fields, events, compression="gzip")), "id", "first_name", "__deleted", "_sluice_position"
-    ) == [
+    row = pa.struct([KEY, *columns(first_name=TEXT, last_name=TEXT, email=TEXT)])
+    source = {"version": TEXT, "connector": TEXT, "ts_ms": LONG, "lsn": LONG}
+    sides = columns(before=row, after=row)
+    fields = [*sides, pa.field("source", pa.struct(columns(**source)), False), *columns(op=TEXT, ts_ms=LONG)]
+    events = [{**event, "source": {name: event["source"][name] for name in source}} for event in (CREATE, DELETE)]
+    rows = rows_of(parquet(fields, events, compression="gzip"))
+    assert picked(rows, "id", "first_name", "__deleted", "_sluice_position") == [
         (1, "Anne", False, "0000.00000000000024023128.00000000000000000500"),
         (1, "", True, "0000.00000000000046523128.00000000000000000501"),
     ]
@@ -228,13 +204,7 @@ AVRO: dict[str, Any] = {
 
 
 def test_semantic_types_of_the_connector_come_from_the_schema_in_the_footer() -> None:
-    fields = [
-        KEY,
-        pa.field("day", pa.int32()),
-        pa.field("at", pa.int64()),
-        pa.field("price", pa.decimal128(9, 2)),
-        *META,
-    ]
+    fields = [KEY, *columns(day=pa.int32(), at=LONG, price=pa.decimal128(9, 2)), *META]
     body = parquet(fields, [good_row(day=9685, at=10**15, price=Decimal("12.34"))], avro=AVRO)
     assert read_footer(body, True).schema == AVRO  # so its fingerprint is that of the same schema in an Avro object
     writer = read_writer_schema(read_footer(body, True).schema)
@@ -245,14 +215,8 @@ def test_semantic_types_of_the_connector_come_from_the_schema_in_the_footer() ->
 
 def test_a_time_is_in_the_unit_that_the_sinks_schema_says() -> None:
     avro = avro_record({"id": "int", "v": ["null", {"type": "long", "logicalType": "timestamp-millis"}]}, name="V")
-    assert picked(
-        rows_of(
-            parquet(
-                [KEY, pa.field("v", pa.timestamp("us"))], [{"id": 1, "v": dt.datetime(1970, 1, 1, 0, 0, 1)}], avro=avro
-            )
-        ),
-        "v",
-    ) == [(1_000,)]
+    row = {"id": 1, "v": dt.datetime(1970, 1, 1, 0, 0, 1)}
+    assert picked(rows_of(parquet([KEY, *columns(v=pa.timestamp("us"))], [row], avro=avro)), "v") == [(1_000,)]
 
 
 # pyarrow keeps the key-value metadata of a file in the schema of the table that it reads, and writes it again.
@@ -323,23 +287,18 @@ def test_what_is_no_sound_parquet_file_is_refused(body: bytes, error: type[Sluic
 
 
 NAMED_LIST = binary(b"\x48", b"l") + b"\x15\x02\x15\x06\x00"  # a group of one child, marked as a list
+LISTS_IN_LISTS = structs(SCHEMA, 2_001, group(b"r", 1) + NAMED_LIST * 2_000)
+UNREAD = structs(b"\x79", MAX_VALUES // 2, b"\x15\x02\x00" * (MAX_VALUES // 2))
 
 
 @pytest.mark.parametrize(
     ("body", "error"),
     [
-        pytest.param(footer_of_structs(0)[1], UnsupportedParquet, id="values_of_the_schema"),
-        pytest.param(
-            parquet_of(structs(b"\x79", MAX_VALUES // 2, b"\x15\x02\x00" * (MAX_VALUES // 2)))[1],
-            UnsupportedParquet,
-            id="values_that_nobody_reads",
-        ),
-        pytest.param(
-            parquet_of(structs(SCHEMA, 2_001, group(b"r", 1) + NAMED_LIST * 2_000), ROWS, NO_GROUPS)[1],
-            UnusableSchema,
-            id="lists_in_lists",
-        ),
+        (footer_of_structs(0)[1], UnsupportedParquet),
+        (parquet_of(UNREAD)[1], UnsupportedParquet),
+        (parquet_of(LISTS_IN_LISTS, ROWS, NO_GROUPS)[1], UnusableSchema),
     ],
+    ids=["values_of_the_schema", "values_that_nobody_reads", "lists_in_lists"],
 )
 def test_a_footer_that_costs_too_much_is_refused(body: bytes, error: type[SluiceError]) -> None:
     with pytest.raises(error) as refused:
@@ -368,13 +327,8 @@ def test_a_footer_that_contradicts_itself_does_not_end_the_process() -> None:
     at = body.find(b"\x26\x00\x04", len(body) - int.from_bytes(body[-8:-4], "little"))
     if at < 0:
         pytest.skip("this pyarrow writes no histograms")
-    damaged = (
-        body[:at]
-        + b"\x16\x04"
-        + body[at + 3 : -8]
-        + (int.from_bytes(body[-8:-4], "little") - 1).to_bytes(4, "little")
-        + b"PAR1"
-    )
+    shorter = (int.from_bytes(body[-8:-4], "little") - 1).to_bytes(4, "little")
+    damaged = body[:at] + b"\x16\x04" + body[at + 3 : -8] + shorter + b"PAR1"
     with pytest.raises(DamagedParquet):
         rows_of(damaged)
 
@@ -401,17 +355,15 @@ def test_a_row_that_cannot_be_read_costs_itself_and_is_kept_with_its_bytes() -> 
     rows = rows_of(not_utf8(), bad=bad)
     assert picked(rows, "id") == [(120,), (121,)]
     assert [(row.record, row.code) for row in bad] == [(1, "undecodable_value")]
-    kept = json.loads(bad[0].content)
-    assert (kept["id"], kept["name"]) == (1, {"base64": base64.b64encode(b"\xff\xfe").decode()})
+    content = json.loads(bad[0].content)
+    assert (content["id"], content["name"]) == (1, {"base64": base64.b64encode(b"\xff\xfe").decode()})
     assert bad[0].position == "0000.00000000000000000007.00000000000000000501"
 
 
 def test_a_time_that_its_unit_does_not_hold_costs_its_row() -> None:
     avro = avro_record({"id": "int", "v": ["null", {"type": "long", "logicalType": "timestamp-nanos"}]}, name="V")
     bad: list[RowError] = []
-    rows = rows_of(
-        parquet([KEY, pa.field("v", pa.timestamp("us"))], [{"id": 1, "v": 10**6}, {"id": 2, "v": 2**62}], avro=avro),
-        bad=bad,
-    )
+    written = [{"id": 1, "v": 10**6}, {"id": 2, "v": 2**62}]
+    rows = rows_of(parquet([KEY, *columns(v=pa.timestamp("us"))], written, avro=avro), bad=bad)
     assert picked(rows, "id", "v") == [(1, 10**9)] and [row.code for row in bad] == ["undecodable_value"]
     assert json.loads(bad[0].content) == {"id": 2, "v": 2**62}

@@ -37,12 +37,7 @@ def parquet(rows: list[dict[str, Any]]) -> bytes:
 
 ROWS = [{"id": 1, "v": 2}, {"id": 2, "v": 3}]
 AVRO = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}, {"name": "v", "type": "long"}]}
-BODIES = {
-    "parquet": parquet(ROWS),
-    "json": lines(*ROWS),
-    "csv": b"id,v\n1,2\n2,3\n",
-    "avro": avro_object(AVRO, ROWS),
-}
+BODIES = {"parquet": parquet(ROWS), "json": lines(*ROWS), "csv": b"id,v\n1,2\n2,3\n", "avro": avro_object(AVRO, ROWS)}
 
 
 def read(body: bytes, format: str, key: str, table: TableConfig = TABLE) -> Decoded:

@@ -125,7 +125,7 @@ def unchanged_in(*changes: dict[str, Any], **settings: Any) -> list[Any]:
 
 def test_a_null_of_an_update_is_an_unchanged_value_where_the_rule_says_so():
     changes = [
-        change(op="c", id=1, v=None, n=None),
+        change(id=1, v=None, n=None),
         change(op="r", id=2, v=None, n=None),
         change(op="u", id=3, v=None, n=None),
         change(op="u", id=4, v=[1.0], n=None),

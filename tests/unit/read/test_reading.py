@@ -12,7 +12,6 @@ from botocore.exceptions import ClientError
 from support.silver_tables import SILVER_FOLDER, SilverFolder, rows_by_id
 
 from sluice.errors import NoTarget
-from sluice_cli.main import run
 from sluice_cli.tables import query as query_command
 from sluice_read.errors import AwsCallFailed, InvalidQuery, UnknownTable, Unreadable
 from sluice_read.place import tables_in
@@ -54,9 +53,7 @@ def test_partition_values_are_the_columns_own_and_not_those_of_the_path(silver, 
 
 def test_every_type_keeps_its_value(silver):
     row = rows_by_id(read_table(silver, "moma.works"))[6]
-    assert row["born"] == dt.date(1906, 1, 2)
-    assert row["fee"] == Decimal("18.50")
-    assert row["photo"] == b"\x00\xff\x06"
+    assert (row["born"], row["fee"], row["photo"]) == (dt.date(1906, 1, 2), Decimal("18.50"), b"\x00\xff\x06")
     assert row["seen"] == dt.datetime(2024, 1, 1, 10, 0, 6, 123456, tzinfo=dt.timezone.utc)
     assert row["tags"] == ["a", None]
     assert (row["name"], row["note"]) == ("six c", "n6")
@@ -222,29 +219,20 @@ def test_a_hidden_column_that_is_asked_for_by_name_points_to_the_option(silver):
         answer(silver, "select _sluice_op from moma.works")
 
 
+NO_COLUMN, UNPARSED = 'Referenced column "nam" not found in FROM clause', "The SQL can't be parsed:"
+
+
 @pytest.mark.parametrize(
     ("sql", "said", "step"),
     [
-        (
-            "select id,\n  nam from moma.works",
-            'Referenced column "nam" not found in FROM clause',
-            'Columns with similar names: "name"',
-        ),
+        ("select id,\n  nam from moma.works", NO_COLUMN, 'Columns with similar names: "name"'),
         ("select * from work", "Table with name work does not exist", "named database.table"),
-        (
-            "select floorr(id) from moma.works",
-            "Scalar Function with name floorr does not exist",
-            'Did you mean "floor"',
-        ),
+        ("select floorr(id) from moma.works", "Scalar Function with name floorr does not", 'Did you mean "floor"'),
         ("select id, count(*) from moma.works", 'Column "id" must appear in the GROUP BY clause', "ANY_VALUE"),
         ("select id from moma.works order by 7", "ORDER term out of range - should be between 1", "describe"),
-        ("select 'ö', nam from moma.works", 'Referenced column "nam" not found in FROM clause', '"name"'),
-        (
-            "select id\nform moma.works",
-            'The SQL can\'t be parsed: Syntax error at or near "moma" (line 2, column 6)',
-            "Reserved words",
-        ),
-        ("select", "The SQL can't be parsed: SELECT clause without selection list", "Reserved words"),
+        ("select 'ö', nam from moma.works", NO_COLUMN, '"name"'),
+        ("select id\nform moma.works", f'{UNPARSED} Syntax error at or near "moma" (line 2, column 6)', "Reserved"),
+        ("select", f"{UNPARSED} SELECT clause without selection list", "Reserved words"),
     ],
 )
 def test_a_mistake_in_a_statement_is_one_line_with_its_place(silver, sql, said, step):
@@ -254,17 +242,15 @@ def test_a_mistake_in_a_statement_is_one_line_with_its_place(silver, sql, said, 
     assert "Error:" not in str(refused.value) and "\n" not in str(refused.value)
 
 
-def test_a_value_that_cannot_be_converted_ends_the_query_without_a_traceback(on_silver, capsys):
-    assert run(["query", "select name::int from moma.works where id = 7"]) == 2
-    said = capsys.readouterr().err.splitlines()
+def test_a_value_that_cannot_be_converted_ends_the_query_without_a_traceback(on_silver, sluice):
+    said = sluice("query", "select name::int from moma.works where id = 7", code=2).err.splitlines()
     assert said[-2].startswith("error: Could not convert string 'seven' to INT32")
     assert said[-1].startswith("next step: ")
 
 
 @pytest.mark.parametrize(("limit", "more"), [(1, True), (4, True), (6, True), (7, False)])
-def test_reading_ends_after_so_many_rows(on_silver, capsys, limit, more):
-    assert run(["query", "moma.works", "--limit", str(limit), "--json"]) == 0
-    shown = capsys.readouterr()
+def test_reading_ends_after_so_many_rows(on_silver, sluice, limit, more):
+    shown = sluice("query moma.works --limit", str(limit), "--json")
     assert len(shown.out.splitlines()) == min(limit, 6) and ("--limit shows more" in shown.err) is more
 
 
@@ -284,11 +270,7 @@ def on_silver(silver, monkeypatch):
 @pytest.mark.parametrize(
     "source",
     [
-        "read_csv('{file}')",
-        "read_text('{file}')",
-        "read_blob('{file}')",
-        "read_json('{file}')",
-        "read_parquet('{file}')",
+        *(f"read_{kind}('{{file}}')" for kind in ("csv", "text", "blob", "json", "parquet")),
         "sniff_csv('{file}')",
         "glob('{file}')",
         "'{file}'",
@@ -296,21 +278,18 @@ def on_silver(silver, monkeypatch):
         "read_csv('s3://bucket/x.csv')",
     ],
 )
-def test_a_statement_reads_silver_tables_and_nothing_else(on_silver, tmp_path, capsys, source):
+def test_a_statement_reads_silver_tables_and_nothing_else(on_silver, tmp_path, sluice, source):
     (tmp_path / "x.csv").write_text("secret\n1\n")
     statement = f"select * from {source.format(file=tmp_path / 'x.csv')}, moma.works"
-    assert run(["query", statement]) == 2
-    printed = capsys.readouterr()
+    printed = sluice("query", statement, code=2)
     assert "secret" not in printed.out and printed.err.startswith("error: ")
 
 
-def test_a_statement_reads_files_where_the_option_says_so(on_silver, tmp_path, capsys):
+def test_a_statement_reads_files_where_the_option_says_so(on_silver, tmp_path, sluice):
     (tmp_path / "x.csv").write_text("secret\n1\n")
     statement = f"select secret, count(*) from read_csv('{tmp_path / 'x.csv'}'), moma.works group by all"
-    assert run(["query", statement]) == 2
-    assert "`sluice query --files` lets it read files of this machine" in capsys.readouterr().err
-    assert run(["query", "--files", statement]) == 0
-    assert capsys.readouterr().out.splitlines()[1] == "1\t6"
+    assert "`sluice query --files` lets it read files of this machine" in sluice("query", statement, code=2).err
+    assert sluice("query --files", statement).out.splitlines()[1] == "1\t6"
 
 
 def test_a_statement_cannot_change_what_it_may_reach():
@@ -331,21 +310,15 @@ def test_what_does_not_fit_in_memory_still_spills_to_disk(monkeypatch):
 
 @pytest.mark.parametrize(
     "command",
-    [
-        ["query", "moma.seen"],
-        ["query", "select count(*) from moma.seen"],
-        ["diff", "moma.seen", "--from", "20261122180719597"],
-    ],
-    ids=lambda words: words[0],
+    [("query moma.seen",), ("query", "select count(*) from moma.seen"), ("diff moma.seen --from 20261122180719597",)],
 )
-def test_a_log_that_hudi_rs_cannot_merge_is_named_with_the_next_step(monkeypatch, capsys, command):
+def test_a_log_that_hudi_rs_cannot_merge_is_named_with_the_next_step(monkeypatch, sluice, command):
     monkeypatch.setattr(query_command, "chosen_target", lambda stack: SilverFolder(AVRO_LOGS))
-    assert run(command) == 1
-    said = capsys.readouterr().err.splitlines()
+    said = sluice(*command, code=1).err.splitlines()
     assert "Traceback" not in "".join(said) and said[-2].startswith("error: moma.seen has changes in an Avro log")
     assert said[-2].endswith("(seen)")
     assert said[-1].startswith("next step: `sluice ops services run moma.seen --service compaction`")
-    assert run(["query", "moma.seen_ro", "-c", "id"]) == 0
+    sluice("query moma.seen_ro -c id")
 
 
 def test_a_table_that_duckdb_cannot_hold_is_one_line(silver, monkeypatch):
@@ -367,10 +340,9 @@ class Limited:
         return self._connection.register(*of)
 
 
-def test_json_is_one_object_per_line_with_nothing_rounded(on_silver, capsys):
-    assert run(["query", "--json", "select id, fee, photo, seen, born, tags from moma.works where id = 5"]) == 0
-    (line,) = capsys.readouterr().out.splitlines()
-    assert json.loads(line) == {
+def test_json_is_one_object_per_line_with_nothing_rounded(on_silver, sluice):
+    shown = sluice("query --json", "select id, fee, photo, seen, born, tags from moma.works where id = 5").out
+    assert json.loads(shown) == {
         "id": 5,
         "fee": "17.50",
         "photo": "AP8F",
@@ -380,23 +352,22 @@ def test_json_is_one_object_per_line_with_nothing_rounded(on_silver, capsys):
     }
 
 
-def test_a_parquet_file_takes_the_place_of_no_pipe_or_device(on_silver, tmp_path, capsys):
+def test_a_parquet_file_takes_the_place_of_no_pipe_or_device(on_silver, tmp_path, sluice):
     os.mkfifo(tmp_path / "pipe")
-    assert run(["query", "--parquet", str(tmp_path / "pipe"), "moma.works"]) == 1
-    assert f"error: {tmp_path / 'pipe'} can't be written: it is no file\n" in capsys.readouterr().err
+    said = sluice("query --parquet", str(tmp_path / "pipe"), "moma.works", code=1).err
+    assert f"error: {tmp_path / 'pipe'} can't be written: it is no file\n" in said
     assert (tmp_path / "pipe").is_fifo()
 
 
-def test_sums_are_numbers_and_equal_names_are_distinguished(on_silver, capsys):
-    assert run(["query", "--json", "select sum(id) id, count(*) id from moma.works"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"id": 26, "id_1": 6}
+def test_sums_are_numbers_and_equal_names_are_distinguished(on_silver, sluice):
+    shown = sluice("query --json", "select sum(id) id, count(*) id from moma.works").out
+    assert json.loads(shown) == {"id": 26, "id_1": 6}
 
 
 @pytest.mark.parametrize("sql", ["select 42", "values (42)", "with a as (select 42) from a", "from range(42, 43)"])
 @pytest.mark.parametrize("form", [(), ("--json",), ("--csv",)], ids=["tab-separated", "json", "csv"])
-def test_a_statement_needs_no_silver_table(on_silver, capsys, sql, form):
-    assert run(["query", *form, sql]) == 0
-    assert "42" in capsys.readouterr().out.splitlines()[-1]
+def test_a_statement_needs_no_silver_table(on_silver, sluice, sql, form):
+    assert "42" in sluice("query", *form, sql).out.splitlines()[-1]
 
 
 def test_without_a_local_stack_the_library_names_its_own_way_to_a_deployed_one(tmp_path, monkeypatch):

@@ -29,37 +29,23 @@ def at(kind: str, value: Any, offset: int = 0) -> str:
 # the topic):
 # https://docs.confluent.io/kafka-connectors/jdbc/current/source-connector/overview.html#timestamp-column
 # https://docs.confluent.io/kafka-connectors/transforms/current/insertfield.html
+TIME = {"type": "int64", "name": "org.apache.kafka.connect.data.Timestamp", "version": 1, "field": "last_update"}
+TEXTS = [{"type": "string", "field": name} for name in ("district", "message_source", "message_topic")]
 ADDRESS_SCHEMA = {
     "type": "struct",
     "optional": False,
     "name": "address",
     "fields": [
         {"type": "int32", "optional": False, "field": "address_id"},
-        {"type": "string", "optional": True, "field": "district"},
-        {
-            "type": "int64",
-            "optional": True,
-            "name": "org.apache.kafka.connect.data.Timestamp",
-            "version": 1,
-            "field": "last_update",
-        },
-        {"type": "string", "optional": True, "field": "message_source"},
-        {"type": "string", "optional": True, "field": "message_topic"},
+        *({**field, "optional": True} for field in (TIME, *TEXTS)),
     ],
 }
 
 
 def address(key: int, district: str, last_update: int | None) -> dict[str, Any]:
-    return {
-        "schema": ADDRESS_SCHEMA,
-        "payload": {
-            "address_id": key,
-            "district": district,
-            "last_update": last_update,
-            "message_source": "pagila",
-            "message_topic": "pagila.public.address",
-        },
-    }
+    added = {"message_source": "pagila", "message_topic": "pagila.public.address"}
+    row = {"address_id": key, "district": district, "last_update": last_update}
+    return {"schema": ADDRESS_SCHEMA, "payload": {**row, **added}}
 
 
 def test_rows_of_a_query_are_ordered_by_capture_and_keep_static_and_renamed_fields() -> None:
@@ -73,9 +59,8 @@ def test_rows_of_a_query_are_ordered_by_capture_and_keep_static_and_renamed_fiel
 
 def test_a_row_without_capture_order_is_set_aside_alone_with_the_next_step() -> None:
     bad: list[RowError] = []
-    rows = json_rows(
-        lines(address(1, "a", None), address(2, "b", 5)), config("address_id", position="last_update"), bad=bad
-    )
+    table = config("address_id", position="last_update")
+    rows = json_rows(lines(address(1, "a", None), address(2, "b", 5)), table, bad=bad)
     assert picked(rows, "address_id") == [(2,)]
     assert [(row.record, row.code) for row in bad] == [(0, "unordered_change")]
     assert "last_update is null" in bad[0].reason
@@ -159,9 +144,7 @@ def test_an_append_only_row_is_known_by_its_object_and_its_place_in_it() -> None
         (None, "bronze/x+0+500.json#0000000002", 502),
     ]
     # After a crash the sink writes the same key again, longer: another version of the same rows, and more.
-    again = json_rows(
-        lines({"a": 1}, {"a": 1}, {"a": None}, {"a": 4}), append(), at=replace(item("json"), version="v2")
-    )
+    again = json_rows(body + lines({"a": 4}), append(), at=replace(item("json"), version="v2"))
     assert picked(again[:3], ROW, "_sluice_position") == picked(first, ROW, "_sluice_position")
 
 
@@ -172,14 +155,8 @@ def test_a_delete_in_an_append_only_table_is_a_row_like_the_others() -> None:
 
 def test_a_truncate_takes_nothing_out_of_an_append_only_table_and_is_kept_beside_it() -> None:
     bad: list[RowError] = []
-    rows = json_rows(
-        lines(
-            {"id": 1, "__op": "c", "__deleted": "false", "__lsn": 5},
-            {"id": None, "__op": "t", "__deleted": "false", "__lsn": 6},
-        ),
-        append(),
-        bad=bad,
-    )
+    made = {"id": 1, "__op": "c", "__deleted": "false", "__lsn": 5}
+    rows = json_rows(lines(made, {**made, "id": None, "__op": "t", "__lsn": 6}), append(), bad=bad)
     assert picked(rows, "id") == [(1,)] and [(row.record, row.code) for row in bad] == [(1, "unsupported_operation")]
 
 
@@ -226,7 +203,7 @@ tables:
         ("record_key: id, delete_mode: ignore, snapshot: {replace: object}", "has no effect where deletes are ignored"),
         ("record_key: id, position: a, snapshot: {replace: folder}", "has no effect where position or coordinates"),
         (
-            "record_key: id, key_pattern: '(?P<offset>[0-9]+)', snapshot: {replace: folder}",
+            "record_key: id, key_pattern: '(?P<offset>.)', snapshot: {replace: folder}",
             "where key_pattern has an offset",
         ),
         ("record_key: id, snapshot: {replace: day}", "replace: 'day' is not one of object, folder"),
@@ -248,27 +225,18 @@ def test_rows_with_kafka_coordinates_are_identified_by_them_in_any_object() -> N
     expected = [(1, "x#0#00000000000000000041", 0, 41), (2, "x#0#00000000000000000044", 0, 44)]
     assert picked(first, "a", ROW, "_sluice_partition", "_sluice_offset") == expected
     assert [(row.record, row.code) for row in bad] == [(2, "no_coordinates")]
-    again = json_rows(
-        lines({"a": 2, "p": 0, "o": 44}), config, at=replace(item("json"), key="x+0+700.json", offset=700)
-    )
+    elsewhere = replace(item("json"), key="x+0+700.json", offset=700)
+    again = json_rows(lines({"a": 2, "p": 0, "o": 44}), config, at=elsewhere)
     assert picked(again, ROW, "_sluice_position") == picked(first[1:], ROW, "_sluice_position")
     with pytest.raises(ChangeRefused):
         refuse_changes(config, append().pinned)
     assert TableConfig.from_dict(config.to_dict()) == config
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "coordinates: [p, p], append_only: true",
-        "coordinates: p, append_only: true",
-        "coordinates: [_sluice_a, o], append_only: true",
-    ],
-)
-def test_coordinates_are_two_columns_of_an_append_only_table(said: str) -> None:
-    with pytest.raises(ConfigurationMistakes) as refused:
-        read_tables(f"tables:\n  - {{topic: a.b, table: a.b, {said}}}\n")
-    assert "coordinates" in str(refused.value)
+@pytest.mark.parametrize("coordinates", ["[p, p]", "p", "[_sluice_a, o]"])
+def test_coordinates_are_two_columns_of_an_append_only_table(coordinates: str) -> None:
+    with pytest.raises(ConfigurationMistakes, match="coordinates"):
+        read_tables(f"tables: [{{topic: a.b, table: a.b, coordinates: {coordinates}, append_only: true}}]\n")
 
 
 def test_several_columns_order_rows_the_first_before_the_second() -> None:
@@ -278,9 +246,8 @@ def test_several_columns_order_rows_the_first_before_the_second() -> None:
     assert positions == sorted(positions) and len(set(map(len, positions))) == 1
     with pytest.raises(Unordered, match="The position column number is null"):
         encode_capture_order(0, columns, (19_000, None), 5)
-    config = (
-        read_tables("tables: [{topic: a.t, table: a.t, record_key: id, position: [day, number]}]").rules[0].apply("a.t")
-    )
+    (rule,) = read_tables("tables: [{topic: a.t, table: a.t, record_key: id, position: [day, number]}]").rules
+    config = rule.apply("a.t")
     assert config is not None and config.position_columns == ("day", "number")
     assert TableConfig.from_dict(config.to_dict()) == config
 

@@ -198,9 +198,7 @@ def test_files_keep_their_group_and_a_new_one_is_a_group_of_its_own(tmp_path: Pa
     (tmp_path / name).write_bytes(stored(rows((1, "a"), (2, "b")), name))
     held, new = rows((2, "B"), (3, "c")), rows((4, "d"))
     made = work(
-        tmp_path,
-        FileRows(f"file:{tmp_path}/{name}", held, keys(held), 1),
-        FileRows(None, new, keys(new), 0),
+        tmp_path, FileRows(f"file:{tmp_path}/{name}", held, keys(held), 1), FileRows(None, new, keys(new), 0)
     ).write(NEW)
     expected = [(name, 3, 1, 1), (None, 1, 0, 1)]
     assert [(file.before, file.rows, file.updated, file.inserted) for file in made] == expected

@@ -1,6 +1,7 @@
 """The rules proposed for a topic, their evidence, and the choices left to the operator."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -22,9 +23,8 @@ META = [{"name": "__op", "type": ["null", "string"]}, {"name": "__lsn", "type": 
 
 
 def schema(*columns, meta=META):
-    return read_writer_schema(
-        {"type": "record", "name": "V", "fields": [*({"name": name, "type": kind} for name, kind in columns), *meta]}
-    )
+    fields = [*({"name": name, "type": kind} for name, kind in columns), *meta]
+    return read_writer_schema({"type": "record", "name": "V", "fields": fields})
 
 
 SALES = schema(
@@ -78,9 +78,8 @@ def test_the_only_column_present_in_deletions_is_the_key():
 
 def test_the_columns_present_in_deletions_form_the_key_together():
     writer = schema(("basket", "int"), ("line", "int"), ("what", "string"), ("price", "double"))
-    rows = [
-        {"basket": n // 4 + 1, "line": n % 4 + 1, "what": "x", "price": 1.0, "__op": "c", "__lsn": 1} for n in range(40)
-    ]
+    bought = {"what": "x", "price": 1.0, "__op": "c", "__lsn": 1}
+    rows = [{"basket": n // 4 + 1, "line": n % 4 + 1, **bought} for n in range(40)]
     gone = [{**row, "what": "", "price": 0.0, "__op": "d"} for row in rows[:6]]
     assert propose(sample(rows + gone, writer)).record_key.value == ("basket", "line")
 
@@ -104,9 +103,8 @@ def nullable(*columns):
 
 def test_a_schema_in_which_every_column_can_be_null_says_nothing_against_a_key():
     rows = [{"id": n, "what": "x", "__op": "r", "__lsn": 1} for n in range(20)]
-    record_key = propose(
-        sample(rows, nullable(("id", "long"), ("what", "string")), topic="shop.public.item")
-    ).record_key
+    writer = nullable(("id", "long"), ("what", "string"))
+    record_key = propose(sample(rows, writer, topic="shop.public.item")).record_key
     assert (record_key.value, record_key.confidence) == (("id",), LIKELY)
 
 
@@ -122,17 +120,9 @@ def test_a_column_named_as_the_key_goes_before_one_that_is_unique_by_chance():
 
 
 def order_lines(count, op="r"):
-    return [
-        {
-            "order_id": 10248 + n // 3,
-            "product_id": 11 + n % 3 * 7 + n // 9,
-            "unit_price": 1400 + 10 * n,
-            "quantity": n + 1,
-            "__op": op,
-            "__lsn": 5,
-        }
-        for n in range(count)
-    ]
+    columns = ("order_id", "product_id", "unit_price", "quantity", "__op", "__lsn")
+    rows = [(10248 + n // 3, 11 + n % 3 * 7 + n // 9, 1400 + 10 * n, n + 1, op, 5) for n in range(count)]
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 LINES = schema(("order_id", "long"), ("product_id", "long"), ("unit_price", "long"), ("quantity", "long"))
@@ -162,13 +152,9 @@ def test_of_several_keys_of_two_columns_the_operator_chooses():
 
 def test_three_columns_are_a_key_where_no_two_are_and_a_day_is_left_to_the_operator():
     three = schema(("store_id", "int"), ("product_id", "int"), ("batch_no", "int"), ("amount", "double"))
-    rows = [
-        {"store_id": a, "product_id": b, "batch_no": c, "amount": 1.5, "__op": "r", "__lsn": 5}
-        for a in range(3)
-        for b in range(3)
-        for c in range(3)
-    ]
     expected = ("store_id", "product_id", "batch_no")
+    combined = product(range(3), repeat=3)
+    rows = [{**dict(zip(expected, of)), "amount": 1.5, "__op": "r", "__lsn": 5} for of in combined]
     assert propose(sample(rows, three, topic="s.public.stock")).record_key.value == expected
     day = {"type": "int", "connect.name": "io.debezium.time.Date"}
     days = schema(("store_id", "int"), ("sales_date", day), ("total", "long"))
@@ -181,9 +167,8 @@ def test_a_measure_that_is_unique_by_chance_is_offered_nowhere():
     rows = [{**row, "order_id": 1, "product_id": n % 2} for n, row in enumerate(order_lines(20))]
     lines = sample(rows, LINES, topic="s.public.order_details")
     assert "unit_price" not in rules_text([propose(lines)]).partition("partition_by")[0]
-    assert "price_id" in rules_text(
-        [propose(sample([{"price_id": n, "__op": "r", "__lsn": 5} for n in range(20)], schema(("price_id", "int"))))]
-    )
+    rows = [{"price_id": n, "__op": "r", "__lsn": 5} for n in range(20)]
+    assert "price_id" in rules_text([propose(sample(rows, schema(("price_id", "int"))))])
     table = TableConfig("s.o", "s", "o", "t", ("order_id",))
     (text,) = misfits(sample(order_lines(20), LINES), table)
     assert text.endswith("; order_id and product_id are unique together")
@@ -225,18 +210,17 @@ def test_a_topics_name_makes_the_tables_name_or_none(topic, taken, table):
 
 def test_truncates_and_messages_are_no_rows():
     assert sampled_row({"__op": "t"}, SALES) is None
-    assert sampled_row({"salesid": 1, "__op": "d"}, SALES) == SampledRow(
-        dict.fromkeys(SALES.row.names) | {"salesid": 1}, True, False, place=(None,)
-    )
+    values = dict.fromkeys(SALES.row.names) | {"salesid": 1}
+    assert sampled_row({"salesid": 1, "__op": "d"}, SALES) == SampledRow(values, True, False, place=(None,))
 
 
 def test_what_is_proposed_is_a_tables_yaml_that_is_read_back():
     odd = propose(sample(sales(40), topic="1.2"), database="shop")
     text = whole_text([propose(sample(sales(40))), odd, propose(sample([], topic="a.b.open"))])
-    read = read_tables(text)
-    assert [(rule.topic, rule.record_key) for rule in read.rules] == [("tickit.ecomm.sale", ("salesid",))] + [
-        ("1.2", ("salesid",))
-    ] * (not odd.open)
+    topics = ["tickit.ecomm.sale", *["1.2"] * (not odd.open)]
+    assert [(rule.topic, rule.record_key) for rule in read_tables(text).rules] == [
+        (topic, ("salesid",)) for topic in topics
+    ]
     assert "# - topic: a.b.open" in text
 
 
@@ -287,12 +271,8 @@ def test_rules_are_added_to_an_empty_list(empty, rest):
 
 def dms(*rows):
     plain = schema(("Op", "string"), ("film_id", "int"), ("title", "string"), ("seq", "string"), meta=[])
-    return sample(
-        [{"Op": op, "film_id": id, "title": "t", "seq": seq} for op, id, seq in rows],
-        plain,
-        topic="public.film",
-        offsets_named=False,
-    )
+    records = [{"Op": op, "film_id": id, "title": "t", "seq": seq} for op, id, seq in rows]
+    return sample(records, plain, topic="public.film", offsets_named=False)
 
 
 DMS = dms(*(("I", id, "") for id in range(20)), ("D", 3, "20230521061524000000000000000000001"))
@@ -321,9 +301,8 @@ def test_marks_of_other_captures_are_proposed_with_what_they_need():
     assert not any("stay visible" in note for note in proposal.notes)
     (rule,) = read_tables(whole_text([proposal])).rules
     assert (rule.delete_when.column, rule.delete_when.is_null) == ("_ab_cdc_deleted_at", False)
-    assert misfits(sample(rows, lsn, offsets_named=False), TableConfig("s.f", "s", "f", "t", ("id",), position="x"))[
-        -1
-    ] == (
+    table = TableConfig("s.f", "s", "f", "t", ("id",), position="x")
+    assert misfits(sample(rows, lsn, offsets_named=False), table)[-1] == (
         "the column _ab_cdc_deleted_at marks deletions: add `delete_when: {column: _ab_cdc_deleted_at, is: not null}`, "
         "or `delete_when: off` if it is data"
     )
@@ -367,9 +346,8 @@ def test_offsets_in_the_names_order_operations():
 
 
 def test_a_configuration_is_warned_of_operations_that_nothing_orders():
-    table = TableConfig(
-        "s.f", "s", "f", "public.film", ("film_id",), delete_when=DeleteWhen(column="Op", values=("D",))
-    )
+    marks = DeleteWhen(column="Op", values=("D",))
+    table = TableConfig("s.f", "s", "f", "public.film", ("film_id",), delete_when=marks)
     (misfit,) = fit.misfits(NUMBERED, table)
     assert misfit.consequence == (
         "delete_when: nothing orders the changes; name the column that does in `position`, such as seq: "
@@ -433,8 +411,7 @@ def test_a_configuration_is_warned_of_partitions_of_nearly_every_row():
     )
     assert misfits(sample(sales(100)), table) == (), "too few rows to tell"
     assert misfits(sample(sales(4_800)), replace(table, partition_by=("listid", "dateid"))) == ()
-    many = misfits(sample(sales(4_800)), replace(table, partition_by=("dateid", "price")))
-    assert many == (
+    assert misfits(sample(sales(4_800)), replace(table, partition_by=("dateid", "price"))) == (
         f"partition_by: dateid, price has 4,800 values in 4,800 rows: each becomes a folder, of about 1 row; {CHOOSE}",
     )
 
@@ -509,14 +486,42 @@ def test_repetitions_and_other_snapshots_make_no_key_look_shared():
     )
 
 
-def test_a_configuration_is_warned_of_columns_that_no_waiting_object_has():
-    table = TableConfig("e.s", "e", "s", "x", ("salesid",), partition_by=("dateidd",), position="at")
+MISSPELT = {
+    "mask": ("columns: {mask: {emaill: 3}}", "columns"),
+    "hash": ("columns: {hash: emaill, key: s/k}", "columns"),
+    "exclude": ("columns: {exclude: emaill}", "columns"),
+    "rename": ("columns: {rename: {emaill: mail}}", "columns"),
+    "record_key": ("record_key: emaill", "record_key"),
+    "partition_by": ("partition_by: emaill", "partition_by"),
+    "transform": ("partition_by: day(emaill)", "partition_by"),
+    "position": ("position: emaill", "position"),
+    "expect": ("expect: {columns: {emaill: {not_null: true}}}", "expect"),
+    "delete_when": ("delete_when: {column: emaill, values: [D]}", "delete_when"),
+    "clustering": ("services: {clustering: {by: emaill}}", "services.clustering.by"),
+}
+
+
+@pytest.mark.parametrize(("written", "setting"), MISSPELT.values(), ids=MISSPELT)
+def test_a_configuration_is_warned_of_columns_that_no_object_and_no_table_has(written, setting):
+    text = f"defaults: {{record_key: [id]}}\ntables: [{{topic: x, table: e.s, {written}}}]"
+    table = read_tables(text).table_for_topic("x")
+    waiting = sample([{"id": 1, "email": "a"}], schema(("id", "int"), ("email", "string"), meta=[]))
+    lacks = f"{setting}: emaill is not a column of {{}} (did you mean email?)"
+    (of_objects,) = [misfit for misfit in fit.misfits(waiting, table) if "emaill is not" in misfit.text]
+    assert (of_objects.text, of_objects.setting) == (lacks.format("the objects that wait"), setting)
+    stored = ("id", "email")
+    of_a_table = [misfit.text for misfit in fit.unknown_in_table(stored, stored, table, before=None)]
+    assert of_a_table == [lacks.format("the table")]
+    assert fit.unknown_in_table(stored, stored, table, before=table) == () or setting == "expect"
+
+
+def test_a_configuration_is_warned_of_a_position_that_the_log_has_in_its_place():
+    table = TableConfig("e.s", "e", "s", "x", ("salesid",), position="at")
     assert misfits(sample(sales(3)), table) == (
-        "partition_by: dateidd is not a column of the objects that wait (did you mean dateid?)",
         "position: at can't order changes of a log, which have a source position (leave it out)",
     )
     rows = schema(("salesid", "int"), ("at", "long"), meta=[])
-    assert misfits(sample([{"salesid": 1, "at": 1}], rows), replace(table, partition_by=())) == ()
+    assert misfits(sample([{"salesid": 1, "at": 1}], rows), table) == ()
 
 
 def test_a_column_of_operations_that_a_full_load_lacks_needs_no_yes():
@@ -575,7 +580,6 @@ def test_rows_that_carry_their_kafka_offset_are_ordered_by_it():
 
 
 def test_a_group_of_the_pattern_orders_operations():
-    table = TableConfig(
-        "s.f", "s", "f", "public.film", ("film_id",), delete_when=DeleteWhen(column="Op", values=("D",))
-    )
+    marks = DeleteWhen(column="Op", values=("D",))
+    table = TableConfig("s.f", "s", "f", "public.film", ("film_id",), delete_when=marks)
     assert misfits(NUMBERED, replace(table, key_pattern="dms/(?P<order>[0-9]+)[.]csv")) == ()

@@ -106,11 +106,8 @@ def rule_of(name, **given):
         (
             "artworks",
             {
-                "topic": "moma.public.artworks",
-                "table": "moma_mor.artworks",
-                "record_key": ("artwork_id",),
-                "partition_by": ("classification",),
-                "hudi": {"hoodie.parquet.small.file.limit": "134217728"},
+                **{"topic": "moma.public.artworks", "table": "moma_mor.artworks", "record_key": ("artwork_id",)},
+                **{"partition_by": ("classification",), "hudi": {"hoodie.parquet.small.file.limit": "134217728"}},
             },
             0,
         ),
@@ -119,10 +116,8 @@ def rule_of(name, **given):
         (
             "uber",
             {
-                "topic": "topic1",
-                "table": "uber_hive_db.uber_hive_dummy_table",
-                "record_key": ("_row_key",),
-                "partition_by": ("created_at",),
+                **{"topic": "topic1", "table": "uber_hive_db.uber_hive_dummy_table"},
+                **{"record_key": ("_row_key",), "partition_by": ("created_at",)},
             },
             0,
         ),
@@ -130,9 +125,8 @@ def rule_of(name, **given):
         (
             "events",
             {
-                "table": "datalake.cdc_events",
-                "record_key": ("order_id",),
-                "partition_by": ("customer_id", "order_id"),
+                **{"table": "datalake.cdc_events", "record_key": ("order_id",)},
+                **{"partition_by": ("customer_id", "order_id")},
                 "hudi": {"hoodie.parquet.small.file.limit": "134217728"},
             },
             1,
@@ -150,25 +144,15 @@ def test_every_option_is_taken_or_left_out_with_its_reason(name):
     rule = rule_of(name)
     left = {item.option for item in rule.left_out}
     taken = set(parse_properties(PUBLISHED[name])) - left
-    summary = (
-        "recordkey.field",
-        "partitionpath.field",
-        "hive_sync.database",
-        "hive_sync.table",
-        "table.name",
-        "kafka.topic",
-        "dfs.root",
-        "registry.url",
-        "small.file.limit",
-    )
-    assert all(option.endswith(summary) for option in taken), taken
+    of_tables = ("recordkey.field", "partitionpath.field", "hive_sync.database", "hive_sync.table", "table.name")
+    of_objects = ("kafka.topic", "dfs.root", "registry.url", "small.file.limit")
+    assert all(option.endswith(of_tables + of_objects) for option in taken), taken
     assert all(item.why for item in rule.left_out)
 
 
 def test_a_metadata_column_is_no_partition_and_changed_paths_are_reported():
-    assert "metadata" in next(
-        item.why for item in rule_of("sale").left_out if item.option.endswith("partitionpath.field")
-    )
+    left_out = {item.option: item.why for item in rule_of("sale").left_out}
+    assert "metadata" in left_out["hoodie.datasource.write.partitionpath.field"]
     assert any("column=value" in note for note in rule_of("dfs").notes)
     assert not any("column=value" in note for note in rule_of("artworks").notes)
 
@@ -176,6 +160,14 @@ def test_a_metadata_column_is_no_partition_and_changed_paths_are_reported():
 def test_the_ordering_column_is_left_out_and_named_for_rows_that_a_query_captured():
     assert rule_of("warehouse").ordering == "trx_seq"
     assert translate({"hoodie.datasource.write.precombine.field": "__source_ts_ms"}).ordering is None
+
+
+def keys_of(generator, partition):
+    return {
+        "hoodie.datasource.write.keygenerator.class": f"org.apache.hudi.keygen.{generator}",
+        "hoodie.datasource.write.partitionpath.field": partition,
+        "hoodie.datasource.write.recordkey.field": "id",
+    }
 
 
 @pytest.mark.parametrize(
@@ -187,15 +179,7 @@ def test_the_ordering_column_is_left_out_and_named_for_rows_that_a_query_capture
     ],
 )
 def test_partition_paths_that_are_no_columns_value_are_left_to_the_operator(generator, partition, still_open, taken):
-    translation = translate(
-        {
-            "hoodie.datasource.write.keygenerator.class": f"org.apache.hudi.keygen.{generator}",
-            "hoodie.datasource.write.partitionpath.field": partition,
-            "hoodie.datasource.write.recordkey.field": "id",
-        },
-        topic="a.b",
-        table="a.b",
-    )
+    translation = translate(keys_of(generator, partition), topic="a.b", table="a.b")
     assert (len(translation.open), translation.rule.get("partition_by")) == (still_open, taken)
 
 
@@ -212,9 +196,7 @@ def test_partition_paths_that_are_no_columns_value_are_left_to_the_operator(gene
 def test_partition_paths_of_a_time_become_the_transform_of_their_finest_unit(form, zone, taken, noted):
     prefix = "hoodie.deltastreamer.keygen.timebased."
     properties = {
-        "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.TimestampBasedKeyGenerator",
-        "hoodie.datasource.write.partitionpath.field": "at",
-        "hoodie.datasource.write.recordkey.field": "id",
+        **keys_of("TimestampBasedKeyGenerator", "at"),
         f"{prefix}timestamp.type": "EPOCHMILLISECONDS",
         f"{prefix}output.dateformat": form,
         **({f"{prefix}timezone": zone} if zone else {}),

@@ -183,18 +183,15 @@ def test_an_unusable_value_is_reported_at_its_key(keys, place):
 
 
 def test_a_rule_that_is_never_reached_is_reported():
-    by_place = mistakes(
-        "tables:\n  - {topic: a.*, table: 'a.{1}', record_key: id}\n  - {topic: a.b, table: a.c, record_key: id}\n"
-    )
+    every = "tables:\n  - {topic: a.*, table: 'a.{1}', record_key: id}\n"
+    by_place = mistakes(every + "  - {topic: a.b, table: a.c, record_key: id}\n")
     assert by_place == {(3, "tables[1].topic"): "is never reached: tables[0] takes a.b first"}
 
 
 def test_two_topics_cannot_be_sent_into_one_table():
     assert "already" in mistakes(RULE + "  - {topic: a.c, table: a.b, record_key: id}\n")[3, "tables[1].table"]
-    assert (
-        "without merged, one topic feeds a table"
-        in mistakes("tables:\n  - {topic: '*.b.*', table: 'b.{2}', record_key: id}\n")[2, "tables[0].table"]
-    )
+    by_place = mistakes("tables:\n  - {topic: '*.b.*', table: 'b.{2}', record_key: id}\n")
+    assert "without merged, one topic feeds a table" in by_place[2, "tables[0].table"]
 
 
 @pytest.mark.parametrize(("topic", "table"), [("a.b", "a.b"), ("a.*", "a.{1}")])
@@ -213,14 +210,11 @@ def test_a_history_tables_name_is_that_of_a_table_and_of_no_other(name):
 
 
 def test_a_history_tables_name_tells_all_tables_of_its_rule_apart():
-    text = "tables:\n  - {{topic: '*.*', table: '{1}.{2}', record_key: id, history: {}}}\n"
-    text = text.replace("{{", "{").replace("}}", "}")
-    assert "must use {2}" in mistakes(text.replace("history: {}", "history: log"))[2, "tables[0].history"]
-    read_tables(text.replace("history: {}", "history: '{2}_log'"))
-    both = "tables:\n" + "".join(
-        f"  - {{topic: {at}, table: a.{at}, record_key: id, history: log}}\n" for at in ("x", "y")
-    )
-    assert [where for _, where in mistakes(both)] == ["tables[0].history", "tables[1].history"]
+    text = "tables:\n  - {topic: '*.*', table: '{1}.{2}', record_key: id, history: NAME}\n"
+    assert "must use {2}" in mistakes(text.replace("NAME", "log"))[2, "tables[0].history"]
+    read_tables(text.replace("NAME", "'{2}_log'"))
+    both = [f"  - {{topic: {at}, table: a.{at}, record_key: id, history: log}}\n" for at in ("x", "y")]
+    assert [where for _, where in mistakes("tables:\n" + "".join(both))] == ["tables[0].history", "tables[1].history"]
 
 
 def test_a_rule_takes_over_what_it_does_not_say():

@@ -11,13 +11,7 @@ import pytest
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.errors import CommandFailed, UsageError
-from sluice_cli.ingest.put import (
-    Copies,
-    Upload,
-    names_without_rule,
-    planned_copies,
-    upload_all,
-)
+from sluice_cli.ingest.put import Copies, Upload, names_without_rule, planned_copies, upload_all
 
 
 @pytest.fixture

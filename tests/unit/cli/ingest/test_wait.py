@@ -17,9 +17,8 @@ from sluice_cli.ingest.wait import _print, set_aside_lines, waiting_lines
 from sluice_cli.ingest.waiter import LONGEST_PAUSE_S, Waiter
 
 NOW = 1_700_000_000_000
-CONFIGURATION = Configuration(
-    (TableRule(topic="crm.public.user", table="crm.user", record_key=("id",), freshness_s=60),)
-)
+RULE = TableRule(topic="crm.public.user", table="crm.user", record_key=("id",), freshness_s=60)
+CONFIGURATION = Configuration((RULE,))
 A, B = (ObjectId("bronze", key, "v1") for key in "ab")
 
 
@@ -64,13 +63,8 @@ class SteppingStack:
 
     def get_objects(self, ids):
         self.asked.append(list(ids))
-        return {
-            identity: ObjectRecord(
-                identity, self.states[identity], NOW, lane="main", table="crm.user", topic="crm.public.user"
-            )
-            for identity in ids
-            if identity in self.states
-        }
+        taken = {"lane": "main", "table": "crm.user", "topic": "crm.public.user"}
+        return {id: ObjectRecord(id, self.states[id], NOW, **taken) for id in ids if id in self.states}
 
     def wait(self, timeout=60.0):
         return Waiter(
@@ -90,11 +84,8 @@ def test_it_ends_when_all_is_committed_and_names_what_it_waited_for():
     stepping = SteppingStack({}, {"states": {A: "pending"}}, {"states": {A: "claimed"}}, {"states": {A: "committed"}})
     outcome = stepping.wait()
     assert outcome.survey.clean and outcome.survey.counts == {"committed": 1}
-    assert [line.split("] ")[1] for line in stepping.shown] == [
-        "1 unseen · main: Spark is starting (4 s)",
-        "1 pending · main: Spark is starting (4 s)",
-        "1 claimed · main: Spark is starting (4 s)",
-    ]
+    states = [f"1 {state} · main: Spark is starting (4 s)" for state in ("unseen", "pending", "claimed")]
+    assert [line.split("] ")[1] for line in stepping.shown] == states
 
 
 def test_progress_counts_the_tables_that_are_settled_and_names_those_in_work():
@@ -102,21 +93,18 @@ def test_progress_counts_the_tables_that_are_settled_and_names_those_in_work():
     ids = [ObjectId("bronze", key, "v1") for key in "abcd"]
 
     def seen(*states):
-        records = {
-            identity: ObjectRecord(identity, state, NOW, lane="main", table=f"crm.{table}")
-            for identity, state, table in zip(ids, states, ("user", "user", "city", "land"), strict=True)
-        }
+        of = zip(ids, states, ("crm.user", "crm.user", "crm.city", "crm.land"), strict=True)
+        records = {id: ObjectRecord(id, state, NOW, lane="main", table=table) for id, state, table in of}
         return survey(ids, records, lanes)
 
-    first = seen("claimed", "claimed", "claimed", "claimed").waiting_tables
-    line = progress_line(seen("committed", "claimed", "committed", "pending"), NOW, 7.0, waited_for=first)
+    whole = seen("claimed", "claimed", "claimed", "claimed")
+    some = seen("committed", "claimed", "committed", "pending")
+    line = progress_line(some, NOW, 7.0, waited_for=whole.waiting_tables)
     assert line == (
         "[7 s] 1 of 3 tables · 2 committed, 1 claimed, 1 pending"
         " · main: Spark is running for 5 s, merging crm.user (1 object), last progress 5 s ago"
     )
-    assert "merging crm.city (1 object), crm.land (1 object) and 1 more" in progress_line(
-        seen("claimed", "claimed", "claimed", "claimed"), NOW, 1.0
-    )
+    assert "merging crm.city (1 object), crm.land (1 object) and 1 more" in progress_line(whole, NOW, 1.0)
 
 
 def test_progress_tells_a_slow_batch_from_one_that_hangs():
@@ -125,34 +113,20 @@ def test_progress_tells_a_slow_batch_from_one_that_hangs():
     seen = survey([A], {A: record}, [lane])
     parts = [{"state": "committed", "settled_at": NOW - age} for age in (12_000, 40_000)] + [{"state": "claimed"}]
     line = progress_line(seen, NOW, 7.0, parts={"main": parts})
-    assert line.endswith(
-        "running for 10 min, merging crm.user (1 object), 2 of 3 tables settled, last progress 12 s ago"
-    )
+    assert line.endswith("for 10 min, merging crm.user (1 object), 2 of 3 tables settled, last progress 12 s ago")
     assert progress_line(seen, NOW, 7.0).endswith("merging crm.user (1 object), last progress 5 min ago")
 
 
 def aside(key, state, at, rows=0, **more):
-    codes = {"null_record_key": rows} if rows else {}
-    record = ObjectRecord(
-        ObjectId("bronze", key, "v1"),
-        state,
-        NOW,
-        lane="main",
-        table="crm.user",
-        reason="no rule takes it" if state != "committed" else None,
-        quarantined_rows=rows,
-        row_codes=codes,
-        listed_at=None if at is None else f"{at:013d}",
-    )
-    return replace(record, **more)
+    facts = {"lane": "main", "table": "crm.user", "listed_at": None if at is None else f"{at:013d}"}
+    facts |= {"quarantined_rows": rows, "row_codes": {"null_record_key": rows} if rows else {}}
+    reason = "no rule takes it" if state != "committed" else None
+    return ObjectRecord(ObjectId("bronze", key, "v1"), state, NOW, **{"reason": reason, **facts, **more})
 
 
 def lines_of(*records, began=NOW):
-    return list(
-        set_aside_lines(
-            survey([r.id for r in records], {r.id: r for r in records}, []), began, lambda record, code: f"{code} it is"
-        )
-    )
+    seen = survey([record.id for record in records], {record.id: record for record in records}, [])
+    return list(set_aside_lines(seen, began, lambda record, code: f"{code} it is"))
 
 
 def test_only_what_was_set_aside_since_the_wait_began_is_listed():
@@ -174,15 +148,11 @@ def test_only_what_was_set_aside_since_the_wait_began_is_listed():
 
 
 def test_objects_of_one_table_and_reason_are_one_line_with_an_example():
-    quarantined = [
-        aside(f"q-{n}", "quarantined", NOW, code="not_avro", reason=f"Block {n} is no Avro") for n in range(10)
-    ]
-    quarantined += [aside("other", "quarantined", NOW, code="not_avro", reason="No Avro", table="crm.city")]
+    no_avro, codes = {"code": "not_avro"}, {"unexpected_value": 2, "null_record_key": 1}
+    quarantined = [aside(f"q-{n}", "quarantined", NOW, reason=f"Block {n} is no Avro", **no_avro) for n in range(10)]
+    quarantined += [aside("other", "quarantined", NOW, reason="No Avro", table="crm.city", **no_avro)]
     quarantined += [aside(f"p-{n}", "parked", NOW, table=None, topic="crm.new") for n in range(3)]
-    quarantined += [
-        aside(f"r-{n}", "committed", NOW, rows=3, row_codes={"unexpected_value": 2, "null_record_key": 1})
-        for n in range(4)
-    ]
+    quarantined += [aside(f"r-{n}", "committed", NOW, rows=3, row_codes=codes) for n in range(4)]
     assert lines_of(*quarantined) == [
         "parked\tcrm.new\t3 objects\tno rule takes it\tfor example p-0",
         "quarantined\tcrm.user\t10 objects\tnot_avro\tfor example q-0\tBlock 0 is no Avro; and 9 other reasons: "
@@ -197,37 +167,27 @@ def test_objects_of_one_table_and_reason_are_one_line_with_an_example():
 
 def test_objects_that_still_wait_are_listed_by_state_and_table():
     ids = [ObjectId("bronze", f"k{n}", "v1") for n in range(4)]
-    records = {
-        id: ObjectRecord(id, "pending", NOW, lane="main", table=table)
-        for id, table in zip(ids, ("crm.a", "crm.a", "crm.b"), strict=False)
-    }
+    of = zip(ids, ("crm.a", "crm.a", "crm.b"), strict=False)
+    records = {id: ObjectRecord(id, "pending", NOW, lane="main", table=table) for id, table in of}
     expected = ["pending\tcrm.a\t2 objects\tfor example k0", "pending\tcrm.b\t1 object\tk2", "unseen\t-\t1 object\tk3"]
     assert list(waiting_lines(survey(ids, records, []))) == expected
+
+
+FRESHNESS = "crm.user commits at most every 1 min (freshness); next in 23 s"
 
 
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ({"last_commit_at": NOW - 37_000}, "crm.user commits at most every 1 min (freshness); next in 23 s"),
-        (
-            {"last_commit_at": NOW - 37_000, "pinned": None},  # its rows were all quarantined
-            "crm.user commits at most every 1 min (freshness); next in 23 s",
-        ),
-        (
-            {"last_commit_at": NOW - 37_000, "backoff_until": NOW + 30_000},
-            "crm.user failed; retrying in 30 s",
-        ),
+        ({"last_commit_at": NOW - 37_000}, FRESHNESS),
+        ({"last_commit_at": NOW - 37_000, "pinned": None}, FRESHNESS),  # its rows were all quarantined
+        ({"last_commit_at": NOW - 37_000, "backoff_until": NOW + 30_000}, "crm.user failed; retrying in 30 s"),
     ],
 )
 def test_progress_shows_why_and_how_long_a_table_holds_its_objects_back(state, words):
-    stepping = SteppingStack(
-        {
-            "states": {A: "pending"},
-            "known": [TableState("crm.user", **{"pinned": {"topic": "crm.public.user"}, **state})],
-        },
-        {"states": {A: "claimed"}},
-        {"states": {A: "committed"}},
-    )
+    table = TableState("crm.user", **{"pinned": {"topic": "crm.public.user"}, **state})
+    first = {"states": {A: "pending"}, "known": [table]}
+    stepping = SteppingStack(first, {"states": {A: "claimed"}}, {"states": {A: "committed"}})
     stepping.wait()
     assert [line.split(" · ")[2:] for line in stepping.shown] == [[words], []]
 
@@ -246,26 +206,19 @@ def test_settings_that_differ_from_the_data_end_it_with_the_reason(capsys):
     assert outcome.seconds < 1
     _print(outcome, 60)
     said = capsys.readouterr().err
-    assert (
-        "crm.user is blocked: crm.user has data whose record_key is no and would become id, and 1 object will wait"
-        in said
-    )
+    assert "blocked: crm.user has data whose record_key is no and would become id, and 1 object will wait" in said
     assert "`sluice pause main`, `sluice rebuild table crm.user`, push again, `sluice resume main`" in said
 
 
 def test_an_object_that_arrived_meanwhile_is_waited_for_too():
-    stepping = SteppingStack(
-        {"states": {A: "pending"}},
-        {"listed": [A, B], "states": {A: "committed"}},
-        {"states": {A: "committed", B: "committed"}},
-    )
+    first, arrived = {"states": {A: "pending"}}, {"listed": [A, B], "states": {A: "committed"}}
+    stepping = SteppingStack(first, arrived, {"states": {A: "committed", B: "committed"}})
     assert stepping.wait().survey.counts == {"committed": 2}
 
 
 def test_settled_objects_are_not_asked_for_again():
-    stepping = SteppingStack(
-        {"listed": [A, B], "states": {A: "committed", B: "pending"}}, {"states": {A: "committed", B: "committed"}}
-    )
+    first = {"listed": [A, B], "states": {A: "committed", B: "pending"}}
+    stepping = SteppingStack(first, {"states": {A: "committed", B: "committed"}})
     stepping.wait()
     assert stepping.asked == [[A, B], [B]]
 
@@ -292,37 +245,29 @@ def test_a_timeout_quotes_the_last_error_of_a_table_in_back_off(backoff_until, q
     assert said.count(quote) == said.count("Out of memory") == quoted and "error: Not settled within 3 s\n" in said
 
 
+STARTING = LaneState("l", "starting", run_id="r", start_requested_at=NOW)
+RUNNING = LaneState("l", "running", run_id="r", held_at=NOW - 60_000)
+HALTED = LaneState("l", "halted", failures=5, reason="killed")
+FAILED = LaneState("l", arrivals=1, failures=1, backoff_until=NOW + 30_000)
+DUE = "a run is due with the next supervision"
+
+
 @pytest.mark.parametrize(
     ("lane", "words"),
     [
         (LaneState("l"), "idle"),
-        (LaneState("l", arrivals=1), "a run is due with the next supervision"),
+        (LaneState("l", arrivals=1), DUE),
         (LaneState("l", due_at=NOW + 30_000), "idle, due in 30 s"),
-        (LaneState("l", "starting", run_id="r", start_requested_at=NOW), "a run is requested (0 s)"),
-        (
-            LaneState("l", "starting", run_id="r", job_run_id="j", start_requested_at=NOW, pause_requested=True),
-            "Spark is starting (0 s), then the lane pauses",
-        ),
-        (
-            LaneState("l", "running", run_id="r", held_at=NOW - 60_000, pause_requested=True),
-            "Spark is running for 1 min, pauses after its batch",
-        ),
-        (
-            LaneState("l", "running", run_id="r", held_at=NOW - 60_000, idle_until=NOW + 65_400),
-            "Spark waits for objects until 22:14:25 UTC",
-        ),
-        (LaneState("l", "running", run_id="r", held_at=NOW - 60_000, idle_until=NOW), "Spark is running for 1 min"),
+        (STARTING, "a run is requested (0 s)"),
+        (replace(STARTING, job_run_id="j", pause_requested=True), "Spark is starting (0 s), then the lane pauses"),
+        (replace(RUNNING, pause_requested=True), "Spark is running for 1 min, pauses after its batch"),
+        (replace(RUNNING, idle_until=NOW + 65_400), "Spark waits for objects until 22:14:25 UTC"),
+        (replace(RUNNING, idle_until=NOW), "Spark is running for 1 min"),
         (LaneState("l", "paused"), "paused"),
-        (LaneState("l", "halted", failures=5, reason="killed"), "halted after 5 failed runs: killed"),
-        (
-            LaneState("l", "halted", failures=5, reason="killed", backoff_until=NOW + 600_000),
-            "halted after 5 failed runs, trying again in 10 min: killed",
-        ),
-        (LaneState("l", arrivals=1, failures=1, backoff_until=NOW + 30_000), "retrying in 30 s after 1 failed run"),
-        (
-            LaneState("l", arrivals=1, failures=1, backoff_until=NOW, reason="killed"),
-            "a run is due with the next supervision after 1 failed run: killed",
-        ),
+        (HALTED, "halted after 5 failed runs: killed"),
+        (replace(HALTED, backoff_until=NOW + 600_000), "halted after 5 failed runs, trying again in 10 min: killed"),
+        (FAILED, "retrying in 30 s after 1 failed run"),
+        (replace(FAILED, backoff_until=NOW, reason="killed"), f"{DUE} after 1 failed run: killed"),
     ],
 )
 def test_a_lanes_activity_is_described_briefly(lane, words):

@@ -5,7 +5,6 @@ import os
 
 import pytest
 
-from sluice_cli.main import run
 from sluice_cli.ops.logs import readable
 from sluice_cli.terminal.run import NO_STACK
 
@@ -29,31 +28,27 @@ def home(tmp_path, monkeypatch):
     ("arguments", "job_run"),
     [([], "00f2"), (["run-main-1"], "00f1"), (["00f1"], "00f1"), (["-f"], "00f2"), (["run-m…-1"], "00f1")],
 )
-def test_a_local_run_is_found_by_either_name_though_no_stack_runs(home, capsys, arguments, job_run):
-    assert run(["ops", "logs", *arguments]) == 0
-    out, err = capsys.readouterr()
+def test_a_local_run_is_found_by_either_name_though_no_stack_runs(home, sluice, arguments, job_run):
+    out, err = sluice("ops logs", *arguments)
     assert err == f"job run {job_run}\n"
     assert out.splitlines()[1] == "00:00:00.001 held"
 
 
 @pytest.mark.parametrize("option", ["--json", "--raw"])
-def test_the_events_are_printed_as_json_lines(home, capsys, option):
-    assert run(["ops", "logs", option]) == 0
-    assert json.loads(capsys.readouterr().out) == {"at": 1, "event": "held", "run": "run-main-2"}
+def test_the_events_are_printed_as_json_lines(home, sluice, option):
+    assert json.loads(sluice("ops logs", option).out) == {"at": 1, "event": "held", "run": "run-main-2"}
 
 
 @pytest.mark.parametrize("words", [["ops", "logs"], ["ops", "logs", "run-main-1"], ["status"], ["local", "info"]])
-def test_every_verb_that_finds_no_stack_says_so_with_the_same_exit_code(tmp_path, monkeypatch, capsys, words):
+def test_every_verb_that_finds_no_stack_says_so_with_the_same_exit_code(tmp_path, monkeypatch, sluice, words):
     monkeypatch.chdir(tmp_path)
     for name in ("SLUICE_STACK", "SLUICE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    assert run(words) == NO_STACK
-    assert "Start one with `sluice local up`, or name a deployed one with --stack" in capsys.readouterr().err
+    assert "Start one with `sluice local up`, or name a deployed one with --stack" in sluice(*words, code=NO_STACK).err
 
 
-def test_a_beginning_that_several_local_runs_share_names_none(home, capsys):
-    assert run(["ops", "logs", "run-main"]) == 2
-    assert "2 runs begin with 'run-main'" in capsys.readouterr().err
+def test_a_beginning_that_several_local_runs_share_names_none(home, sluice):
+    assert "2 runs begin with 'run-main'" in sluice("ops logs run-main", code=2).err
 
 
 def test_fields_are_told_apart_and_can_steer_no_terminal():

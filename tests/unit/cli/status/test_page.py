@@ -9,18 +9,7 @@ import pytest
 from support.documented_commands import commands_in, problem
 
 from sluice_cli.account.trouble import troubles
-from sluice_cli.status.html import (
-    FAILS,
-    KINDS,
-    PAUSES,
-    RESTS,
-    RUNNING,
-    WARNS,
-    badge,
-    kind_of,
-    prose,
-    state,
-)
+from sluice_cli.status.html import FAILS, KINDS, PAUSES, RESTS, RUNNING, WARNS, badge, kind_of, prose, state
 from sluice_cli.status.style import STYLE
 from sluice_cli.terminal.colours import DARK, DECORATION, GROUNDS, LIGHT, TEXT
 from sluice_cli.terminal.step import Step

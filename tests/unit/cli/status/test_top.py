@@ -39,9 +39,7 @@ DOCUMENT = {
             "notes": [],
         }
     ],
-    "runs": [
-        {"run": run_name("main", 4), "state": "released", "held_ms": 95_000, "batches": 2, "reason": None},
-    ],
+    "runs": [{"run": run_name("main", 4), "state": "released", "held_ms": 95_000, "batches": 2, "reason": None}],
     "rates": None,
 }
 

@@ -182,12 +182,7 @@ def test_guards_do_not_pile_up_and_are_taken_away():
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["status", HOSTILE],
-        [HOSTILE],
-        ["status", f"--{HOSTILE}"],
-        ["-" + HOSTILE],
-    ],
+    [["status", HOSTILE], [HOSTILE], ["status", f"--{HOSTILE}"], ["-" + HOSTILE]],
     ids=["argument", "verb", "option", "root option"],
 )
 def test_a_mistake_on_the_command_line_is_quoted_without_control_characters(capsys, arguments):

@@ -20,29 +20,17 @@ from sluice_cli.trace.waterfall import summary, svg, text_lines
 T = 1_700_000_000_000
 ID = ObjectId("bronze", 'topics/crm.user/<"é"&\x07>+0+1.avro', "v1")
 RECORD = ObjectRecord(ID, "committed", T + 400, table="crm.user", lane="main", noticed_at=T + 50, via="s3", batch="b-1")
-MANIFEST = Manifest(
-    "b-1",
-    "main",
-    "run-1",
-    T + 9_000,
-    "c",
-    {"crm.user": TablePart({}, (ManifestObject("bronze", ID.key, "v1", 10, None, "avro", "crm.user", 0, 1, T + 400),))},
+LISTED = ManifestObject("bronze", ID.key, "v1", 10, None, "avro", "crm.user", 0, 1, T + 400)
+MANIFEST = Manifest("b-1", "main", "run-1", T + 9_000, "c", {"crm.user": TablePart({}, (LISTED,))})
+INSTANT = "20260101000000000"
+STAGES = (
+    Stage("table", T + 9_200, 300),
+    Stage("schemas", T + 9_500, 100),
+    Stage("read", T + 9_700, 1_300),
+    Stage("commit", T + 11_000, 1_500),
+    Stage("housekeeping", T + 12_500, 500),
 )
-OUTCOME = Outcome(
-    "b-1",
-    "crm.user",
-    "committed",
-    T + 13_000,
-    "20260101000000000",
-    counts={"read": 3},
-    stages=(
-        Stage("table", T + 9_200, 300),
-        Stage("schemas", T + 9_500, 100),
-        Stage("read", T + 9_700, 1_300),
-        Stage("commit", T + 11_000, 1_500),
-        Stage("housekeeping", T + 12_500, 500),
-    ),
-)
+OUTCOME = Outcome("b-1", "crm.user", "committed", T + 13_000, INSTANT, counts={"read": 3}, stages=STAGES)
 FACTS = TraceFacts(
     ID,
     T,
@@ -56,14 +44,13 @@ FACTS = TraceFacts(
 
 DAY = 86_400_000
 # The same object, replayed a day later: nothing changed.
+AGAIN = (Stage("read", T + DAY + 600, 300),)
 REPLAYED = TraceFacts(
     ID,
     T,
     replace(RECORD, batch="b-2", first_batch="b-1", attempt=1, replayed_at=T + DAY),
     manifest=replace(MANIFEST, batch="b-2", run="run-2", created_at=T + DAY + 500),
-    outcome=Outcome(
-        "b-2", "crm.user", "committed", T + DAY + 900, no_change=True, stages=(Stage("read", T + DAY + 600, 300),)
-    ),
+    outcome=Outcome("b-2", "crm.user", "committed", T + DAY + 900, no_change=True, stages=AGAIN),
     part={"settled_at": T + DAY + 950},
     run={"requested_at": T, "started_at": T},
     first=FACTS,
@@ -118,7 +105,7 @@ HOLED = replace(OUTCOME, instant=None, no_change=True, quarantined_rows=(RowErro
 def test_an_object_all_of_whose_rows_were_set_aside_is_not_readable():
     assert trace_of(FACTS).readable_at == T + 12_500
     assert trace_of(replace(FACTS, outcome=HOLED)).readable_at is None
-    assert trace_of(replace(FACTS, outcome=replace(HOLED, instant="20260101000000000"))).readable_at == T + 12_500
+    assert trace_of(replace(FACTS, outcome=replace(HOLED, instant=INSTANT))).readable_at == T + 12_500
 
 
 def test_rows_that_were_committed_before_a_retry_stay_readable():
@@ -147,12 +134,8 @@ def test_a_commit_that_another_run_found_was_readable_before():
     later = {"batch": {"committed_at": T + 43_050, "announced_at": T + 43_400}, "part": {"settled_at": T + 43_040}}
     facts = replace(FACTS, outcome=changed, run=dead, finished_by="run-2", **later)
     trace = trace_of(facts)
-    assert spans(trace)[4:8] == [
-        ("merge", 9_000, 2_000),
-        ("commit", 11_000, 1_500),
-        ("take-over", 12_500, 30_500),
-        ("settle", 43_000, 40),
-    ]
+    taken_over = [("commit", 11_000, 1_500), ("take-over", 12_500, 30_500), ("settle", 43_000, 40)]
+    assert spans(trace)[4:8] == [("merge", 9_000, 2_000), *taken_over]
     assert trace.spans[6].note == "its run ended before it recorded the commit, until run-2 found it"
     assert trace.readable_at == T + 12_500
     assert taken_over_at(changed, dead) == T + 12_600 and taken_over_at(OUTCOME, {"ended_at": T + 13_100}) is None
@@ -168,7 +151,7 @@ def test_it_is_readable_with_its_commit_and_not_with_the_housekeeping_behind_it(
 
 def test_a_replay_is_apart_and_the_rows_are_readable_since_the_first_commit():
     trace, first = trace_of(REPLAYED), trace_of(FACTS)
-    expected = (first.readable_at, 12_450, "b-1", "20260101000000000")
+    expected = (first.readable_at, 12_450, "b-1", INSTANT)
     assert (trace.readable_at, trace.to_readable_ms, trace.batch, trace.instant) == expected
     assert trace.spans == first.spans
     replay = trace.replay
@@ -201,10 +184,8 @@ def test_a_rebuild_is_named_and_begins_the_way_anew():
 
 
 def test_an_object_that_is_not_committed_is_not_readable_though_its_batch_is():
-    record = replace(
-        RECORD, state="quarantined", code="corrupt_object", reason="a block is damaged", listed_at=f"{T + 13_040:013d}"
-    )
-    trace = trace_of(replace(FACTS, record=record))
+    aside = {"state": "quarantined", "code": "corrupt_object", "reason": "a block is damaged"}
+    trace = trace_of(replace(FACTS, record=replace(RECORD, listed_at=f"{T + 13_040:013d}", **aside)))
     assert trace.readable_at is None and trace.instant is None and trace.reason == "a block is damaged"
     moments = [moment.name for moment in trace.moments]
     assert "quarantined" in moments and "readable" not in moments
@@ -226,6 +207,8 @@ RETRIED_AT = T + 5_000
 RETRY = Decision(ID, "retried", RETRIED_AT, "sluice quarantine retry --all", "me", "quarantined", batch="b-0")
 IN_QUARANTINE = ("set aside", 2_000, 3_000, "in quarantine")
 TRIED = ("wait", 400, 1_600, "until a batch set it aside")
+BEFORE = ("merged before", 5_000, 3_000, "retried and merged, until its table was rebuilt")
+UNTIL_REBUILT = ("merged before", 400, 600, "until its table was rebuilt")
 
 
 @pytest.mark.parametrize(
@@ -233,24 +216,8 @@ TRIED = ("wait", 400, 1_600, "until a batch set it aside")
     [
         (None, {"b-0": T + 2_000}, [TRIED, IN_QUARANTINE]),
         (None, {}, [("set aside", 400, 4_600, "a wait for a batch, then in quarantine")]),
-        (
-            T + 8_000,
-            {"b-0": T + 2_000},
-            [
-                TRIED,
-                IN_QUARANTINE,
-                ("merged before", 5_000, 3_000, "retried and merged, until its table was rebuilt"),
-            ],
-        ),
-        (
-            T + 1_000,
-            {"b-0": T + 2_000},
-            [
-                ("merged before", 400, 600, "until its table was rebuilt"),
-                ("wait", 1_000, 1_000, "until a batch set it aside"),
-                IN_QUARANTINE,
-            ],
-        ),
+        (T + 8_000, {"b-0": T + 2_000}, [TRIED, IN_QUARANTINE, BEFORE]),
+        (T + 1_000, {"b-0": T + 2_000}, [UNTIL_REBUILT, ("wait", 1_000, 1_000, TRIED[-1]), IN_QUARANTINE]),
     ],
     ids=["retried", "unknown batch", "retried, then rebuilt", "rebuilt, then retried"],
 )

@@ -16,23 +16,16 @@ from sluice.config.rules.snapshot import SnapshotRule
 from sluice.config.rules.table_rule import TableRule
 
 PART = "part-00000-4d6e6a4c-2f0e-4d5b-9a3c-0f1f6d1f8a11"
+DMS = r"(?P<topic>dms/[^/]+/[^/]+)/(?:.*/)?(?:LOAD[0-9A-F]{8}|[0-9]{8}-[0-9]+)\.parquet"
+OLDER = r"(?P<topic>old/[^/]+)/(?P<partition>[0-9]+)/(?P<last_offset>[0-9]+)\..*"
+AIVEN = r"aiven/(?P<topic>.+)-(?P<partition>[0-9]+)-(?P<offset>[0-9]+)\.gz"
 WRITERS: dict[str, dict[str, str]] = {
-    "aws_dms": {
-        "topic": "dms.*.*",
-        "key_pattern": r"(?P<topic>dms/[^/]+/[^/]+)/(?:.*/)?(?:LOAD[0-9A-F]{8}|[0-9]{8}-[0-9]+)\.parquet",
-    },
+    "aws_dms": {"topic": "dms.*.*", "key_pattern": DMS},
     "spark": {"topic": "exports.*", "key_pattern": r"(?P<topic>exports/[^/]+)/(?:.*/)?part-[^/]+"},
     "dlt": {"topic": "lake.*", "key_pattern": r"(?P<topic>lake/[a-z][^/]*)/[0-9.]+\.[0-9a-f]+\.[^/]+"},
     "hand_made": {"topic": "shop.prices", "key_pattern": r"drop/prices/.*"},
-    "older_sink": {
-        "topic": "old.*.*",
-        "key_pattern": r"(?P<topic>old/[^/]+)/(?P<partition>[0-9]+)/(?P<last_offset>[0-9]+)\..*",
-    },
-    "aiven": {
-        "topic": "*.*",
-        "key_pattern": r"aiven/(?P<topic>.+)-(?P<partition>[0-9]+)-(?P<offset>[0-9]+)\.gz",
-        "format": "json",
-    },
+    "older_sink": {"topic": "old.*.*", "key_pattern": OLDER},
+    "aiven": {"topic": "*.*", "key_pattern": AIVEN, "format": "json"},
 }
 IN_FORCE = Configuration(tuple(TableRule(f"db.{name}", ("id",), **keys) for name, keys in WRITERS.items()))
 
@@ -66,8 +59,7 @@ def test_the_patterns_of_the_samples_are_accepted(name):
 @pytest.mark.parametrize(
     "key, rule",
     [
-        ("exports/orders/_SUCCESS", "hidden_file"),
-        ("exports/orders/.part-0.crc", "hidden_file"),
+        *(("exports/orders/_SUCCESS", "hidden_file"), ("exports/orders/.part-0.crc", "hidden_file")),
         ("drop/prices/", "folder_marker"),
     ],
 )
@@ -146,9 +138,8 @@ DUMPS = Configuration(
     ],
 )
 def test_a_marker_is_that_of_the_rule_whose_objects_lie_beside_it(key, topic):
-    found = classify(key, 0, DUMPS.match_key(key))
-    assert (found.kind, found.topic, found.format) == (
-        ("change_file", topic, "marker") if topic else ("ignored", None, None)
-    )
-    verdict = judge_unread(found, 0, DUMPS.table_for_topic(topic) if topic else None)
+    route = classify(key, 0, DUMPS.match_key(key))
+    expected = ("change_file", topic, "marker") if topic else ("ignored", None, None)
+    assert (route.kind, route.topic, route.format) == expected
+    verdict = judge_unread(route, 0, DUMPS.table_for_topic(topic) if topic else None)
     assert verdict is not None and verdict.state == ("pending" if topic else "ignored")

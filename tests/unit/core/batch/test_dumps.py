@@ -7,15 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sluice.batch.claim import PendingObject
-from sluice.batch.dumps import (
-    DumpFile,
-    as_dump,
-    as_merged,
-    complete_folder,
-    complete_generation,
-    floors_of,
-    refusal_of,
-)
+from sluice.batch.dumps import DumpFile, as_dump, as_merged, complete_folder, complete_generation, floors_of, refusal_of
 from sluice.batch.manifest import Manifest, TablePart, open_manifest
 from sluice.batch.outcome import Outcome, RowErrorCount
 from sluice.changes.position import begins_dump, encode_arrival, encode_floor, place_of_object

@@ -32,31 +32,14 @@ def pg(
 ) -> SeenObject:
     """An object of ten changes whose highest LSN is `lsn`, the newest made at `at`."""
     last = first + 9 if last is None else last
-    return SeenObject(
-        f"o{partition}-{first}",
-        f"t+0+{first}.avro",
-        partition,
-        first,
-        last,
-        POSTGRES,
-        encode(0, POSTGRES, (lsn,), last),
-        at,
-        **described,
-    )
+    named, highest = (f"o{partition}-{first}", f"t+0+{first}.avro"), encode(0, POSTGRES, (lsn,), last)
+    return SeenObject(*named, partition, first, last, POSTGRES, highest, at, **described)
 
 
 def mysql(first: int, file: str, at: int, **described: Any) -> SeenObject:
-    return SeenObject(
-        f"o{first}",
-        "k",
-        0,
-        first,
-        first + 9,
-        MYSQL,
-        encode(0, MYSQL, (file, 4, 0), first + 9),
-        at,
-        **{"logs": (file.rpartition(".")[0],), **described},
-    )
+    described = {"logs": (file.rpartition(".")[0],), **described}
+    highest = encode(0, MYSQL, (file, 4, 0), first + 9)
+    return SeenObject(f"o{first}", "k", 0, first, first + 9, MYSQL, highest, at, **described)
 
 
 def parked(*batches: list[SeenObject], generation: int = 0) -> list[str]:
@@ -71,13 +54,9 @@ def parked(*batches: list[SeenObject], generation: int = 0) -> list[str]:
 
 
 @pytest.mark.parametrize("split", [False, True])
-def test_rising_offsets_with_falling_positions_park_new_objects_but_not_late_ones(
-    split: bool,
-) -> None:
-    before, after = (
-        [pg(0, 40 * GB, 100), pg(20, 41 * GB, 200)],
-        [pg(30, 2 * GB, 300), pg(10, 40 * GB, 150), pg(40, 3 * GB, 400)],
-    )
+def test_rising_offsets_with_falling_positions_park_new_objects_but_not_late_ones(split: bool) -> None:
+    before = [pg(0, 40 * GB, 100), pg(20, 41 * GB, 200)]
+    after = [pg(30, 2 * GB, 300), pg(10, 40 * GB, 150), pg(40, 3 * GB, 400)]
     assert parked(before, after) == ["o0-30", "o0-40"] if split else parked(before + after) == ["o0-30", "o0-40"]
 
 
@@ -130,9 +109,7 @@ def test_a_single_kafka_partition_is_distinguished_from_none_and_several() -> No
     one, both = [pg(0, GB, 100, partition=3)], [pg(0, GB, 100, partition=3), pg(0, GB, 100, partition=4)]
     watches = [watched(KafkaWatch(), seen, CONFIG).watch for seen in ([], one, both)]
     assert [only_partition(watch, generation=CONFIG.generation) for watch in watches] == [None, 3, None]
-    assert only_partition(watches[1], generation=CONFIG.generation + 1) is None, (
-        "of a generation that has just begun nothing is known"
-    )
+    assert only_partition(watches[1], generation=CONFIG.generation + 1) is None, "a generation that has just begun"
 
 
 def test_objects_after_a_log_restart_are_recognized_before_reading() -> None:
@@ -217,9 +194,8 @@ def test_every_source_has_its_own_measure(kind: str, high: Any, low: Any, restar
 
 
 def test_an_unknown_partition_is_compared_with_the_one_that_restarted() -> None:
-    assert parked(
-        [pg(0, 40 * GB, 100)], [pg(10, GB, 300), pg(0, GB, 310, partition=1), pg(0, 39 * GB, 90, partition=2)]
-    ) == ["o0-10", "o1-0"]
+    later = [pg(10, GB, 300), pg(0, GB, 310, partition=1), pg(0, 39 * GB, 90, partition=2)]
+    assert parked([pg(0, 40 * GB, 100)], later) == ["o0-10", "o1-0"]
 
 
 def plain(first: int) -> SeenObject:

@@ -26,10 +26,8 @@ def test_a_postgres_position_is_generation_lsn_and_offset():
 
 
 def test_a_mysql_position_counts_the_binlog_by_its_number():
-    assert (
-        encode(3, "mysql", ("mysql-bin.000001", 697_175, 2), 7)
-        == "0003.00000000000000000001.00000000000000697175.0000000002.00000000000000000007"
-    )
+    expected = "0003.00000000000000000001.00000000000000697175.0000000002.00000000000000000007"
+    assert encode(3, "mysql", ("mysql-bin.000001", 697_175, 2), 7) == expected
     assert encode(0, "mysql", ("b.999999", 9, 9), 9) < encode(0, "mysql", ("b.1000000", 0, 0), 0)
 
 
@@ -62,9 +60,8 @@ def test_a_snapshots_row_that_names_no_place_in_the_log_stands_before_all_of_it(
 
 
 def test_a_change_lsn_that_debezium_prints_as_null_is_none():
-    assert encode(0, "sqlserver", ("0000002a:000004e0:0003", "NULL", None), 9) == encode(
-        0, "sqlserver", ("0000002a:000004e0:0003", None, None), 9
-    )
+    as_text, none = (encode(0, "sqlserver", ("0000002a:000004e0:0003", lsn, None), 9) for lsn in ("NULL", None))
+    assert as_text == none
 
 
 def test_without_log_position_the_offset_orders():
@@ -85,21 +82,10 @@ def test_a_higher_generation_comes_after_everything_of_a_lower_one():
 @pytest.mark.parametrize(
     "generation, kind, components, offset",
     [
-        (0, "postgres", (-1,), 0),
-        (0, "postgres", (None,), 0),
-        (0, "postgres", ("5",), 0),
-        (0, "postgres", (10**20,), 0),
-        (0, "postgres", (), 0),
-        (0, "mysql", ("nobinlog", 0, 0), 0),
-        (0, "mysql", (None, 0, 0), 0),
-        (0, "mysql", ("", 0, 0), 0),
-        (0, "mysql", ("b.1", -1, 0), 0),
-        (0, "mysql", ("b.1", 0, 10**10), 0),
-        (0, "mysql", ("b.-1", 0, 0), 0),
-        (0, "mysql", ("b.٣", 0, 0), 0),
-        (0, "sqlserver", (None, None, None), 0),
-        (0, "sqlserver", ("x", None, 0), 0),
-        (0, "sqlserver", ("-000002a:000004e0:0003", None, 0), 0),
+        *((0, "postgres", components, 0) for components in ((-1,), (None,), ("5",), (10**20,), ())),
+        *((0, "mysql", (file, 0, 0), 0) for file in ("nobinlog", None, "", "b.-1", "b.٣")),
+        *((0, "mysql", ("b.1", *at), 0) for at in ((-1, 0), (0, 10**10))),
+        *((0, "sqlserver", (lsn, None, 0), 0) for lsn in (None, "x", "-000002a:000004e0:0003")),
         (-1, "offset", (), 0),
         (10_000, "offset", (), 0),
         (0, "offset", (), -1),
@@ -113,21 +99,20 @@ def test_a_position_that_is_missing_or_out_of_range_is_refused(generation, kind,
         encode(generation, kind, components, offset)
 
 
+OF_SQLSERVER = ("commit_lsn", "change_lsn", "event_serial_no")
+
+
 @pytest.mark.parametrize(
-    "names, prefixes, found",
+    "names, prefixes, kind, ordered",
     [
-        (("__op", "__lsn"), ("__", "__source_"), PositionFields("postgres", ("__lsn",))),
-        (("__source_lsn",), ("__", "__source_"), PositionFields("postgres", ("__source_lsn",))),
-        (("row", "pos", "file"), ("",), PositionFields("mysql", ("file", "pos", "row"))),
-        (
-            ("commit_lsn", "change_lsn", "event_serial_no", "lsn"),
-            ("",),
-            PositionFields("sqlserver", ("commit_lsn", "change_lsn", "event_serial_no")),
-        ),
+        (("__op", "__lsn"), ("__", "__source_"), "postgres", ("__lsn",)),
+        (("__source_lsn",), ("__", "__source_"), "postgres", ("__source_lsn",)),
+        (("row", "pos", "file"), ("",), "mysql", ("file", "pos", "row")),
+        ((*OF_SQLSERVER, "lsn"), ("",), "sqlserver", OF_SQLSERVER),
     ],
 )
-def test_the_log_position_is_found_by_its_field_names(names, prefixes, found):
-    assert detect(names, prefixes) == found
+def test_the_log_position_is_found_by_its_field_names(names, prefixes, kind, ordered):
+    assert detect(names, prefixes) == PositionFields(kind, ordered)
 
 
 def test_a_partial_position_is_not_used_and_the_missing_field_is_named():
@@ -146,27 +131,13 @@ def test_a_binlogs_base_name_identifies_its_server():
 # From the event values in Debezium's documentation of each connector ("About values in change events"), cut to what is
 # asked here.
 ORACLE = {
-    "version": "3.5.0.Final",
-    "connector": "oracle",
-    "ts_ms": 1520085154000,
-    "snapshot": "false",
-    "txId": "6.28.807",
-    "scn": "2122185",
-    "commit_scn": "2122186",
-    "lcr_position": None,
-    "rs_id": "001234.00012345.0124",
-    "ssn": 1,
-    "redo_thread": 1,
+    **{"version": "3.5.0.Final", "connector": "oracle", "ts_ms": 1520085154000, "snapshot": "false"},
+    **{"txId": "6.28.807", "scn": "2122185", "commit_scn": "2122186", "lcr_position": None},
+    **{"rs_id": "001234.00012345.0124", "ssn": 1, "redo_thread": 1},
 }
 MONGO = {
-    "version": "3.5.0.Final",
-    "connector": "mongodb",
-    "ts_ms": 1558965508000,
-    "snapshot": False,
-    "db": "inventory",
-    "collection": "customers",
-    "ord": 31,
-    "h": 1546547425148721999,
+    **{"version": "3.5.0.Final", "connector": "mongodb", "ts_ms": 1558965508000, "snapshot": False},
+    **{"db": "inventory", "collection": "customers", "ord": 31, "h": 1546547425148721999},
 }
 
 
@@ -176,66 +147,44 @@ def encoded(source, *, offset=0, prefixes=("",)):
 
 
 def test_oracle_changes_are_ordered_by_commit_then_place_in_the_redo_log():
-    assert (
-        encoded(ORACLE)
-        == "0000.00000000000002122186.00000000000002122185.00001234000123450124.0000000001.00000000000000000000"
-    )
-    earlier_written_later_committed = encoded({**ORACLE, "scn": "2122000", "commit_scn": "2122190"})
-    assert (
-        encoded(ORACLE)
-        < encoded({**ORACLE, "ssn": 2})
-        < encoded({**ORACLE, "rs_id": " 0x001234.00012346.0000 ", "ssn": 0})
-        < earlier_written_later_committed
-    )
+    of_log = "0000.00000000000002122186.00000000000002122185.00001234000123450124.0000000001.00000000000000000000"
+    assert encoded(ORACLE) == of_log
+    behind = {"ssn": 2}, {"rs_id": " 0x001234.00012346.0000 ", "ssn": 0}, {"scn": "2122000", "commit_scn": "2122190"}
+    positions = [encoded({**ORACLE, **later}) for later in ({}, *behind)]
+    assert positions == sorted(set(positions)), "the last is written earlier and committed later"
     assert encoded({**ORACLE, "commit_scn": "2122100:1:tx,2122186:2:tx"}) == encoded(ORACLE)
 
 
 def test_an_oracle_snapshot_row_is_ordered_between_earlier_and_later_commits():
-    snapshot = encoded(
-        {**ORACLE, "snapshot": "true", "scn": "2122185", "commit_scn": None, "rs_id": None, "ssn": None}, offset=5
-    )
-    assert (
-        encoded({**ORACLE, "scn": "2122100", "commit_scn": "2122184"})
-        < snapshot
-        < encoded({**ORACLE, "scn": "2122100", "commit_scn": "2122186"})
-    )
+    without = dict.fromkeys(("commit_scn", "rs_id", "ssn"))
+    snapshot = encoded({**ORACLE, "snapshot": "true", "scn": "2122185", **without}, offset=5)
+    earlier, later = (encoded({**ORACLE, "scn": "2122100", "commit_scn": scn}) for scn in ("2122184", "2122186"))
+    assert earlier < snapshot < later
 
 
 def test_mongodb_changes_are_ordered_by_cluster_time_and_in_a_transaction_by_offset():
     assert encoded(MONGO) == "0000.00000001558965508000.0000000032.00000000000000000000"
-    assert (
-        encoded(MONGO)
-        < encoded(MONGO, offset=1)
-        < encoded({**MONGO, "ord": 32})
-        < encoded({**MONGO, "ts_ms": 1558965509000, "ord": 1})
-    )
+    later = encoded({**MONGO, "ord": 32}), encoded({**MONGO, "ts_ms": 1558965509000, "ord": 1})
+    assert encoded(MONGO) < encoded(MONGO, offset=1) < later[0] < later[1]
     assert encoded({**MONGO, "ord": -1}) < encoded({**MONGO, "ord": 0})
 
 
 def test_flattened_fields_have_either_prefix_and_the_connectors_clock_is_not_used():
     prefixes = ("__", "__source_")
-    assert detect(("__op", "__source_ts_ms", "__ts_ms", "__ord"), prefixes) == PositionFields(
-        "mongodb", ("__source_ts_ms", "__ord")
-    )
+    of_mongodb = detect(("__op", "__source_ts_ms", "__ts_ms", "__ord"), prefixes)
+    assert of_mongodb == PositionFields("mongodb", ("__source_ts_ms", "__ord"))
     position = detect(("__ts_ms", "__ord"), prefixes)
     assert position.kind == "offset" and "ts_ms" in position.advice
-    assert detect(("__source_commit_scn", "__scn"), prefixes) == PositionFields(
-        "oracle", ("__source_commit_scn", "__scn", "", "")
-    )
+    of_oracle = detect(("__source_commit_scn", "__scn"), prefixes)
+    assert of_oracle == PositionFields("oracle", ("__source_commit_scn", "__scn", "", ""))
     assert "commit_scn" in detect(("__scn",), prefixes).advice
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"scn": None},
-        {"scn": "x"},
-        {"scn": "-1"},
-        {"scn": "9" * 21},
-        {"commit_scn": ","},
-        {"rs_id": "1.2"},
-        {"ssn": -1},
-        {"ssn": "a"},
+        *({"scn": scn} for scn in (None, "x", "-1", "9" * 21)),
+        *({"commit_scn": ","}, {"rs_id": "1.2"}, {"ssn": -1}, {"ssn": "a"}),
     ],
 )
 def test_an_oracle_position_that_is_missing_or_malformed_is_refused(change):
@@ -258,18 +207,15 @@ def test_a_position_of_a_kafka_offset_alone_is_distinguished_from_every_other() 
         ("oracle", (None, 5, None, None)),
         ("mongodb", (5, 1)),
     ]
-    others_described = [encode(3, kind, parts, 7) for kind, parts in others] + [
-        encode_capture_order(3, [plain_column("n", "long", False, "long")], [9], 7)
-    ]
-    assert not any(map(is_by_offset_alone, others_described))
+    of_a_column = encode_capture_order(3, [plain_column("n", "long", False, "long")], [9], 7)
+    assert not any(map(is_by_offset_alone, [*(encode(3, kind, parts, 7) for kind, parts in others), of_a_column]))
 
 
 @pytest.mark.parametrize("lsns", [(5, 3), (2**63, 0), (True, 1), (1.0, 2), (7,), ()])
 def test_positions_of_rows_are_those_of_each(lsns):
     rows = [(lsn,) for lsn in lsns]
-    assert encode_rows(3, "postgres", rows, range(len(rows))) == [
-        encode(3, "postgres", parts, number) for number, parts in enumerate(rows)
-    ]
+    each_alone = [encode(3, "postgres", parts, number) for number, parts in enumerate(rows)]
+    assert encode_rows(3, "postgres", rows, range(len(rows))) == each_alone
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,7 @@ def test_a_pattern_that_a_key_could_make_slow_is_refused(pattern):
 
 
 @pytest.mark.parametrize(
-    "pattern, key",
-    [(AIVEN, "-1" * 512), (DMS, "dms/" + "a/b/" * 255), (r"(?:a|b|c|d)?(?:e|f)?.*(?:x|y)z", "ax" * 512)],
+    "pattern, key", [(AIVEN, "-1" * 512), (DMS, "dms/" + "a/b/" * 255), (r"(?:a|b|c|d)?(?:e|f)?.*(?:x|y)z", "ax" * 512)]
 )
 def test_the_longest_keys_meet_an_accepted_pattern(pattern, key):
     assert KEY_PATTERN.parse(pattern) and named_by(pattern, key[:MAX_KEY]) is None

@@ -43,10 +43,7 @@ def test_tables_that_arrow_does_not_merge_get_the_record_index_earlier() -> None
     sizes = (MOST_BYTES_BY_ARROW, MOST_BYTES_BY_ARROW + 1)
     assert [
         wants_record_index(table(), has=False, rows=rows, table_bytes=lambda size=size: size) for size in sizes
-    ] == [
-        False,
-        True,
-    ]
+    ] == [False, True]
 
 
 def test_files_that_take_new_rows_are_together_a_twentieth_of_the_table() -> None:

@@ -16,25 +16,13 @@ ORDERS = TableRule("shop.orders", ("id",), topic="shop.public.orders")
 BIG = TableRule("shop.big", ("id",), topic="shop.public.big", lane="big")
 PATTERN = TableRule("crm.t_{1}", ("id",), topic="crm.*", lane="big")
 BOTH = Configuration((ORDERS, BIG, PATTERN))
-ROLE = [
-    parse_policy_document(
-        {
-            "Version": "2012-10-17",
-            "Statement": [
-                {
-                    "Effect": "Allow",
-                    "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"],
-                    "Resource": "arn:aws:s3:::silver/*",
-                },
-                {
-                    "Effect": "Allow",
-                    "Action": "dynamodb:GetItem",
-                    "Resource": "arn:aws:dynamodb:eu-central-1:123456789012:table/ledger",
-                },
-            ],
-        }
-    )
+LEDGER = "arn:aws:dynamodb:eu-central-1:123456789012:table/ledger"
+ON_OBJECTS = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"]
+ALLOWED = [
+    {"Effect": "Allow", "Action": ON_OBJECTS, "Resource": "arn:aws:s3:::silver/*"},
+    {"Effect": "Allow", "Action": "dynamodb:GetItem", "Resource": LEDGER},
 ]
+ROLE = [parse_policy_document({"Version": "2012-10-17", "Statement": ALLOWED})]
 
 
 def policy(prefixes, silver="silver"):
@@ -42,14 +30,8 @@ def policy(prefixes, silver="silver"):
 
 
 def may(prefixes, action, resource):
-    context = EvalContext(
-        "arn:aws:sts::123456789012:assumed-role/job/run",
-        "AssumedRole",
-        "123456789012",
-        action,
-        resource,
-        "eu-central-1",
-    )
+    who = "arn:aws:sts::123456789012:assumed-role/job/run", "AssumedRole", "123456789012"
+    context = EvalContext(*who, action, resource, "eu-central-1")
     return evaluate(context, ROLE, [parse_policy_document(policy(prefixes))]).decision == "Allow"
 
 
@@ -92,7 +74,7 @@ def test_a_run_writes_its_lanes_tables_and_what_sluice_keeps_beside_them(key):
     ],
 )
 def test_a_run_changes_nothing_that_sluice_keeps_for_another_lane(key):
-    for action in ("s3:PutObject", "s3:GetObject", "s3:DeleteObject"):
+    for action in ON_OBJECTS:
         assert not may(lane_prefixes(BOTH, "main"), action, f"arn:aws:s3:::silver/{key}")
 
 
@@ -104,7 +86,7 @@ def test_no_run_removes_a_schema_that_others_read():
     "key", ["shop/big/part.parquet", "shop/orders_secret/part.parquet", "crm/t_user/part.parquet", "elsewhere"]
 )
 def test_a_run_neither_writes_nor_reads_another_lanes_tables(key):
-    for action in ("s3:PutObject", "s3:GetObject", "s3:DeleteObject"):
+    for action in ON_OBJECTS:
         assert not may(lane_prefixes(BOTH, "main"), action, f"arn:aws:s3:::silver/{key}")
 
 
@@ -135,8 +117,8 @@ def test_a_pattern_that_fills_in_the_database_is_the_whole_bucket():
 
 
 def test_everything_but_s3_is_left_to_the_role():
-    assert may(("shop/orders",), "dynamodb:GetItem", "arn:aws:dynamodb:eu-central-1:123456789012:table/ledger")
-    assert not may(("shop/orders",), "dynamodb:PutItem", "arn:aws:dynamodb:eu-central-1:123456789012:table/ledger")
+    assert may(("shop/orders",), "dynamodb:GetItem", LEDGER)
+    assert not may(("shop/orders",), "dynamodb:PutItem", LEDGER)
     assert not may(EVERYTHING, "s3:PutBucketPolicy", "arn:aws:s3:::silver")
 
 
@@ -160,18 +142,14 @@ def test_a_policy_has_at_most_2048_characters_and_is_as_narrow_as_that_allows(ta
 
 
 def test_tables_of_an_unfinished_batch_belong_to_the_scope_and_not_to_its_name():
-    assert scope_of(BOTH, "main", ["crm.moved"]) == Scope(
-        scope_of(BOTH, "main").name, ("crm/moved", "crm/moved_history", "shop/orders")
-    )
+    name, prefixes = scope_of(BOTH, "main").name, ("crm/moved", "crm/moved_history", "shop/orders")
+    assert scope_of(BOTH, "main", ["crm.moved"]) == Scope(name, prefixes)
 
 
 def test_a_scope_changes_its_name_with_its_lanes_tables_alone():
-    named = scope_of(BOTH, "main").name
-    assert (
-        scope_of(Configuration((ORDERS, BIG)), "main").name
-        == named
-        != scope_of(Configuration((ORDERS, TableRule("shop.new", ("id",), topic="n"))), "main").name
-    )
+    new = TableRule("shop.new", ("id",), topic="n")
+    names = [scope_of(Configuration(rules), "main").name for rules in ((ORDERS, BIG), (ORDERS, new))]
+    assert names[0] == scope_of(BOTH, "main").name != names[1]
     assert scope_of(None, "main") == Scope("", EVERYTHING)
 
 

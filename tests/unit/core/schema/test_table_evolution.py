@@ -14,14 +14,11 @@ from sluice.schema.table_row import row_for_table
 
 
 def row(**columns):
-    return RowSchema(
-        tuple(
-            plain_column(name, kind, True, kind)
-            if isinstance(kind, str)
-            else decimal_column(name, *kind, True, "decimal")
-            for name, kind in columns.items()
-        )
-    )
+    def column(name, kind):
+        is_plain = isinstance(kind, str)
+        return plain_column(name, kind, True, kind) if is_plain else decimal_column(name, *kind, True, "decimal")
+
+    return RowSchema(tuple(column(*item) for item in columns.items()))
 
 
 def verdict(stored, **columns):
@@ -116,15 +113,8 @@ def test_a_first_schema_makes_the_table():
 
 
 def test_columns_are_grouped_by_what_changes_about_them():
-    stored = {
-        "id": "int",
-        "n": "int",
-        "wide": "bigint",
-        "gone": "string",
-        "price": "decimal(18,4)",
-        "_sluice_position": "string",
-        "__deleted": "boolean",
-    }
+    data = {"id": "int", "n": "int", "wide": "bigint", "gone": "string", "price": "decimal(18,4)"}
+    stored = {**data, "_sluice_position": "string", "__deleted": "boolean"}
     judged = verdict(stored, id="int", n="long", wide="int", price=(24, 6), fresh="string")
     assert [(change.column, change.change, change.to) for change in judged.changes] == [
         ("n", "promoted", "bigint"),
@@ -155,10 +145,7 @@ def test_the_verdict_is_the_strongest_of_the_columns(columns, expected):
 def test_a_wrong_key_of_a_table_without_data_is_to_be_corrected_in_the_file():
     with pytest.raises(Incompatible, match="record key id is not a column") as raised:
         verdict(None, n="int")
-    assert raised.value.next_step == (
-        "Correct `record_key` in tables.yaml, run `sluice config push`, then "
-        "`sluice quarantine retry --code incompatible_schema`"
-    )
+    assert raised.value.next_step.startswith("Correct `record_key` in tables.yaml, run `sluice config push`, then ")
 
 
 def test_a_renamed_column_is_one_added_and_one_dropped():
@@ -185,6 +172,10 @@ def test_what_a_table_cannot_take_is_refused_with_a_way_out(stored, columns, des
     assert (change.change, change.column) == ("incompatible", raised.value.facts["column"])
 
 
+def table_of(**settings):
+    return TableConfig("db.t", "db", "t", "x", **{"record_key": ("id",), **settings})
+
+
 def refused_by(table, columns, *, untyped=False, **stored):
     with pytest.raises(Incompatible) as raised:
         evolve_table(stored, row(**columns), table, untyped=untyped)
@@ -193,35 +184,32 @@ def refused_by(table, columns, *, untyped=False, **stored):
 
 @pytest.mark.parametrize("untyped", [True, False])
 def test_a_name_in_another_case_is_renamed_by_the_rule(untyped):
-    table = TableConfig("db.t", "db", "t", "x", ("id",))
-    described = refused_by(table, {"id": "int", "Name": "string"}, untyped=untyped, id="int", name="string")
+    described = refused_by(table_of(), {"id": "int", "Name": "string"}, untyped=untyped, id="int", name="string")
     assert "Put `columns: {rename: {Name: name}}` into the table's rule, `sluice config push`" in described
     assert "`types`" not in described
 
 
 def test_a_renamed_key_is_renamed_back_by_the_rule():
-    table = TableConfig("db.t", "db", "t", "x", ("id",))
-    described = refused_by(table, {"item_id": "int"}, id="int")
+    described = refused_by(table_of(), {"item_id": "int"}, id="int")
     assert "If the source renamed it, put `columns: {rename: {NEW: id}}` into the table's rule" in described
 
 
 @pytest.mark.parametrize("stored", [{"id": "int"}, None])
 def test_a_key_that_untyped_objects_leave_null_is_called_so(stored):
-    table = TableConfig("db.t", "db", "t", "x", ("id",))
     with pytest.raises(Incompatible) as raised:
-        evolve_table(stored, row(n="int"), table, untyped=True)
+        evolve_table(stored, row(n="int"), table_of(), untyped=True)
     assert "The record key id is null or absent in all records of the object" in str(raised.value)
     assert "a value of it in every row" in str(raised.value)
 
 
 def test_a_new_type_goes_to_another_column_by_the_sources_name():
-    table = TableConfig("db.t", "db", "t", "x", ("id",), columns=ColumnRules(rename={"eml": "email"}))
+    table = table_of(columns=ColumnRules(rename={"eml": "email"}))
     described = refused_by(table, {"id": "int", "email": "int"}, id="int", email="boolean")
     assert "put `columns: {rename: {eml: NAME}}` into the table's rule" in described
 
 
 def test_a_column_that_the_rule_now_hashes_is_named_with_its_cause():
-    table = TableConfig("db.t", "db", "t", "x", ("id",), columns=ColumnRules(mask={"n": 0}))
+    table = table_of(columns=ColumnRules(mask={"n": 0}))
     described = refused_by(table, {"id": "int", "n": "string"}, id="int", n="int")
     assert "The rule's `columns` makes it text. Take it out there, run `sluice config push`" in described
     assert "keep it and rebuild the table" in described and "at the source" not in described
@@ -229,14 +217,12 @@ def test_a_column_that_the_rule_now_hashes_is_named_with_its_cause():
 
 @pytest.mark.parametrize("settings", [{"record_key": ("at",)}, {"partition_by": ("at",)}, {"position": "at"}])
 def test_a_new_type_of_a_fixed_column_is_not_renamed(settings):
-    settings = {"record_key": ("id",), **settings}
-    table = TableConfig("db.t", "db", "t", "x", **settings)
-    described = refused_by(table, {"id": "int", "at": "long"}, id="int", at="string")
+    described = refused_by(table_of(**settings), {"id": "int", "at": "long"}, id="int", at="string")
     assert "rename" not in described and "to another topic" in described
 
 
 def frozen(**settings):
-    return TableConfig("db.t", "db", "t", "x", ("id",), schema=FREEZE, **settings)
+    return table_of(schema=FREEZE, **settings)
 
 
 @pytest.mark.parametrize(
@@ -255,11 +241,10 @@ def test_a_frozen_table_takes_no_new_column_and_no_wider_type(written, why):
     assert refused(refusal.value).verdict == "incompatible"
 
 
-@pytest.mark.parametrize(
-    "written",
-    [{"id": "long", "name": "string", "n": "int"}, {"id": "int", "n": "int"}],
-    ids=["the same", "narrower and fewer"],
-)
+SAME, LESS = {"id": "long", "name": "string", "n": "int"}, {"id": "int", "n": "int"}
+
+
+@pytest.mark.parametrize("written", [SAME, LESS], ids=["the same", "narrower and fewer"])
 def test_a_frozen_table_takes_what_does_not_change_it(written):
     before = {"id": "bigint", "name": "string", "n": "int"}
     assert evolve_table(before, row(**written), frozen()).target == before
@@ -273,7 +258,7 @@ def test_a_frozen_table_goes_on_without_a_new_column_that_its_rule_excludes():
 
 
 def test_no_column_orders_changes_of_a_log_whose_deletions_lack_it():
-    config = TableConfig("db.t", "db", "t", "x", ("id",), position="at")
+    config = table_of(position="at")
     columns = row(id="long", at="long")
     assert evolve_table(None, columns, config).target["at"] == "bigint"
     with pytest.raises(Incompatible, match="deletions do not carry it") as new:
@@ -285,7 +270,7 @@ def test_no_column_orders_changes_of_a_log_whose_deletions_lack_it():
 
 def test_an_object_without_the_position_column_is_told_what_its_source_must_write():
     marks = DeleteWhen(column="Op", values=("D",))
-    config = TableConfig("db.t", "db", "t", "x", ("id",), position="seq", delete_when=marks)
+    config = table_of(position="seq", delete_when=marks)
     with pytest.raises(Incompatible, match="seq is not a column of this schema") as lacked:
         evolve_table(None, row(id="long"), config)
     assert lacked.value.next_step.endswith("`sluice quarantine retry --code incompatible_schema`")
