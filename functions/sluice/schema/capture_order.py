@@ -58,15 +58,12 @@ def is_change_sequence(text: str) -> bool:
 
 
 def _sequence(text: str) -> str | None:
-    """The digits of a sequence number in 40 places, or as they are in AWS DMS's; None for any other text.
-
-    They sort after every count (`_place`): DynamoDB's sequence numbers grow from 26 digits to 27.
-    """
+    """The digits of a sequence number in 40 places, or as they are in AWS DMS's; None for any other text."""
     parts = _HYBRID_CLOCK.fullmatch(text)
     digits = parts[1] + parts[2] if parts else text
     if parts is None and not _LONG_NUMBER.fullmatch(digits):
         return None
-    return digits if len(digits) == _SEQUENCE_DIGITS else f"2{digits:0>40}"
+    return digits if len(digits) == _SEQUENCE_DIGITS else digits.zfill(40)
 
 
 def encode_capture_order(

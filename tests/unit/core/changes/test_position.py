@@ -224,12 +224,3 @@ def test_positions_of_rows_are_those_of_each(lsns):
 def test_positions_of_rows_are_refused_as_each_is(generation, lsn, offset):
     with pytest.raises(Unordered):
         encode_rows(generation, "postgres", [(1,), (lsn,)], [0, offset])
-
-
-# DynamoDB's sequence numbers have 21 to 40 digits, and grow:
-# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_streams_StreamRecord.html
-def test_longer_numbers_of_a_position_column_sort_after_shorter_ones() -> None:
-    column = plain_column("seq", "string", True, "string")
-    numbers = [-1, 7, 10**20, 10**26 - 1, 10**26, 10**27, 10**28 + 1, 10**30]
-    positions = [encode_capture_order(0, [column], [str(number)], 0) for number in numbers]
-    assert positions == sorted(set(positions))
