@@ -79,7 +79,7 @@ _BY_COLUMN: Mapping[str, Vocabulary] = {
     "sdc_operation_type": _words("2", "", "1 3 4 5 6 7 8", "2"),  # StreamSets
     "_change_type": _DIFFERENCES,
     "mz_diff": _words("-1", "-1", "1", "-1"),
-    "_sign": _words("-1", "-1", "1", "-1"),  # ClickHouse
+    "_sign": _words("-1", "", "1", "-1"),  # ClickHouse
     "dml_action": _words("delete", "before before_update", "insert after update after_update after_insert", "DELETE"),
     "type": _words(  # SingleStore's OBSERVE
         "delete", "", "insert update beginsnapshot commitsnapshot begintransaction committransaction", "Delete"
@@ -90,7 +90,7 @@ _BY_COLUMN: Mapping[str, Vocabulary] = {
     "_value_kind": _words("3", "1", "0 2", "3"),  # Paimon
     "change_code": _words("2", "", "0 1 3", "2"),  # DataStage
     "mz_state": _words("delete", "", "insert update upsert key_violation", "delete"),  # Materialize's sinks
-    "_tp_delta": _words("-1", "-1", "1", "-1"),  # Timeplus
+    "_tp_delta": _words("-1", "", "1", "-1"),  # Timeplus
     "__rowmarker__": _words("2", "", "0 1 4", "2"),  # Microsoft Fabric's open mirroring
     **dict.fromkeys(  # SAP's extractors: a reverse image takes the row back
         ("recordmode", "_0recordmode"), Vocabulary(frozenset("dr"), frozenset("x"), frozenset(("", *"nay")))

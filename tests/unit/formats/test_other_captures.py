@@ -226,15 +226,6 @@ def test_deletions_under_another_word_than_the_rules_refuse_the_object():
     assert read("json", DeleteWhen(column="op_type", values=("D", "T")), *rows)[1]["__deleted"]
 
 
-# ClickHouse's CollapsingMergeTree has a row that cancels the former one, in any order beside the row after it:
-# https://clickhouse.com/docs/engines/table-engines/mergetree-family/collapsingmergetree
-@pytest.mark.parametrize("column", ["_sign", "_tp_delta", "mz_diff"])
-def test_a_row_that_cancels_a_state_comes_before_the_next_one(column: str) -> None:
-    rule = DeleteWhen(column=column, values=("-1",))
-    after, cancelled = read("json", rule, {"id": 1, column: 1, "seq": 2}, {"id": 1, column: -1, "seq": 2})
-    assert cancelled["__deleted"] and cancelled["_sluice_position"] < after["_sluice_position"]
-
-
 # SQL Server's and Oracle's CHAR(n) are filled up with spaces; AWS DMS has MySQL's BIT(1) as a byte:
 # https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Source.MySQL.html
 @pytest.mark.parametrize("held", ["D ", "DELETE    "])
