@@ -10,6 +10,7 @@ from hudi import HudiReadOptions, HudiTableBuilder
 from support.builders import change, flattened
 from support.workbench import Workbench, table
 
+from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.hudi import write_choices
@@ -101,6 +102,13 @@ def test_small_batches_and_their_housekeeping_need_no_executor(
     if config.table_type == "cow":
         assert house.files > 2 and (jobs == 0) is (most > 2)
     assert house.archived > 0 and bench.rows(config, *COLUMNS) == states[-1][1]
+
+
+def test_a_table_without_services_is_compacted_behind_its_own_commits(bench: Workbench) -> None:
+    config = table(table_type="mor", services=ServicePolicy(on=False))
+    states = history(bench, config)
+    assert len(list((bench.local_path(config) / ".hoodie").glob("*.commit"))) > 1
+    assert bench.rows(config, *COLUMNS) == states[-1][1]
 
 
 @pytest.mark.whole

@@ -79,9 +79,9 @@ def commit_own_files(
         ),
         **facts.copied_metadata,
     }
-    with closing(
-        jvm.write_client(hudi.path, config.name, options, avro, in_driver=in_driver and not record_index)
-    ) as client:
+    # A table without a compaction service is compacted behind the commit, by the same client's Spark jobs.
+    in_driver = in_driver and not record_index and options.get("hoodie.compact.inline") != "true"
+    with closing(jvm.write_client(hudi.path, config.name, options, avro, in_driver=in_driver)) as client:
         instant = jvm.begin_write(client, facts.meta_client, operation, partitioned=bool(config.partition_by))
         begun = Instant(instant, DELTA_COMMIT if config.table_type == MOR else COMMIT, INFLIGHT)
         with own_write(hudi, instant):
