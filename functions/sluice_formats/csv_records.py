@@ -79,7 +79,8 @@ def _check_closed_quotes(text: bytes, form: CsvForm) -> None:
     is_escaped = form.escape is None and _BACKSLASHED in text
     other = b'[^"\r\n' + re.escape(form.delimiter.encode()) + b"]"
     between = b'"(?:(?<=' + other + b'")|(?<="""))(?=' + other + b")"
-    if not is_escaped and not re.search(between, text):
+    first = b"(?:\\A|[\r\n]|" + re.escape(form.delimiter.encode()) + b')""(?=' + other + b")"
+    if not is_escaped and not re.search(between + b"|" + first, text):
         return
     try:  # slower, and strict where Arrow isn't
         lines = io.TextIOWrapper(io.BytesIO(text), "utf-8", errors="replace", newline="")

@@ -337,7 +337,7 @@ class _Reading:
 
     def _take_places(self, writer: WriterSchema, batch: pa.RecordBatch, records: Sequence[dict[str, Any]]) -> None:
         """Add the places of what orders changes by the rule, where a writer may change the unit or form of values."""
-        if self._kind == NUMBER and self._places:
+        if self._kind == NUMBER and self._places and not self.plan.config.position_columns:
             for position in batch.column(batch.schema.get_field_index(hidden.POSITION)).to_pylist():
                 of_row = places_of_number(position, len(self._places))
                 self._places = [highest_by_form((*held, place)) for held, place in zip(self._places, of_row)]

@@ -156,7 +156,7 @@ def _agree(written: Any, own: Any, types: NamedTypes, own_types: NamedTypes, *, 
         return False
     members, of_other = _members(one), _members(other)
     return (
-        _AS_PARQUET.get(one["type"], one["type"]) == other["type"]
+        other["type"] in _AS_PARQUET.get(one["type"], (one["type"],))
         and members.keys() == of_other.keys()
         and all(_agree(kind, of_other[name], types, own_types, nested=True) for name, kind in members.items())
     )
@@ -167,7 +167,7 @@ def _members(kind: Mapping[str, Any]) -> dict[str, Any]:
     return fields or {key: kind[key] for key in ("items", "values") if key in kind}
 
 
-_AS_PARQUET = {"fixed": "bytes", "enum": "string"}
+_AS_PARQUET = {"fixed": ("bytes",), "enum": ("string", "bytes")}
 _TIMESTAMPS = frozenset(("timestamp-millis", "timestamp-micros", "timestamp-nanos"))
 
 

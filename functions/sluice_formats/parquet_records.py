@@ -97,9 +97,10 @@ def _stored_columns(writer: WriterSchema) -> dict[str, Column]:
 def _with_durations(writer: WriterSchema, own: pa.Schema) -> WriterSchema:
     """The writer's schema with the unit of Arrow's durations, which only its own schema in the file tells.
 
-    Parquet has plain numbers for them. pandas writes nanoseconds, and from release 3 on microseconds.
+    Parquet has plain numbers for them. pandas writes nanoseconds, and from release 3 on microseconds; counts of other
+    units stay numbers.
     """
-    units = {field.name: field.type.unit for field in own if pa.types.is_duration(field.type)}
+    units = {field.name: field.type.unit for field in own if field.type in (pa.duration("ns"), pa.duration("us"))}
     columns = (
         replace(column, kind=kinds.DURATION_NANOS if units[column.written_name] == "ns" else kinds.DURATION_MICROS)
         if column.written_name in units and column.kind == kinds.LONG
@@ -201,8 +202,6 @@ def _as_written(column: pa.Array, written: Column | None, is_uuid: bool, calenda
     unit = _UNITS.get(written.kind) if written is not None else None
     if unit is not None and pa.types.is_timestamp(column.type) and column.type.unit != unit:
         column = column.cast(pa.timestamp(unit, column.type.tz))
-    if written is not None and written.kind == kinds.DURATION_MICROS and pa.types.is_duration(column.type):
-        column = column.cast(pa.duration("us"))
     raw = raw_values(column)
     rebase = rebaser(written, calendar) if calendar and written is not None else None
     if rebase is not None:

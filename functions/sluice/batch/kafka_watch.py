@@ -180,14 +180,16 @@ def _of_one_unit(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableCon
     generations = [mark.generation for mark in watch.marks.values()]
     if max(generations + ([] if watch.order is None else [watch.order.generation]), default=0) > config.generation:
         return Watched(watch)
-    form, unlike, mixed = watch.form, dict[str, str](), dict[str, SluiceError]()
-    if config.change.order and not config.key_names_source:
-        form, unlike, mixed = judge_forms(watch.form, seen, config)
-        seen = [item for item in seen if item.object not in unlike and item.object not in mixed]
     source, of_other_table = judge_sources(watch.source, seen, config)
-    foreign: dict[str, SluiceError] = {**mixed, **of_other_table, **_without_order(seen, config)}
+    foreign: dict[str, SluiceError] = {**of_other_table, **_without_order(seen, config)}
     seen = [item for item in seen if item.object not in foreign]
-    order, parked = judge_order(watch.order, watch.marks, seen, generation=config.generation)
+    order, parked = judge_order(
+        watch.order,
+        watch.marks,
+        seen,
+        generation=config.generation,
+        rows_compare=not config.key_names_source,
+    )
     form = watch.form
     if config.change.order and not config.key_names_source:
         form, of_other_form, mixed = judge_forms(watch.form, seen, config)
@@ -207,7 +209,7 @@ def _of_one_unit(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableCon
         watch, marks=marks, ranges=ranges, first_records=records_kept, order=order, source=source, form=form
     )
     signs = _signs(watch.marks, records, left, config.generation)
-    return Watched(after, parked={**judged.parked, **parked, **unlike}, refused={**refused, **foreign}, signs=signs)
+    return Watched(after, parked={**judged.parked, **parked}, refused={**refused, **foreign}, signs=signs)
 
 
 def _is_of_no_sequence(partition: int | None, config: TableConfig) -> bool:

@@ -38,14 +38,19 @@ class OrderMark:
 
 
 def judge_order(
-    before: OrderMark | None, marks: Mapping[int, Mark], seen: Sequence[SeenObject], *, generation: int
+    before: OrderMark | None,
+    marks: Mapping[int, Mark],
+    seen: Sequence[SeenObject],
+    *,
+    generation: int,
+    rows_compare: bool = True,
 ) -> tuple[OrderMark | None, dict[str, str]]:
     """The mark after the accepted objects, and why the others (by hash) are parked.
 
     Positions by objects' times don't compare with those of a log or with offsets: the older change could win for ever.
     Where names begin to say the order, it counts above the times from before. Dates of names in two forms (`20261102`,
-    `2026-11-03`) don't compare, either. `marks` tell of a table that was merged before this was watched. Objects
-    without any place, of earlier releases, go on.
+    `2026-11-03`) don't compare, either; rows of several sources needn't (`rows_compare`). `marks` tell of a table that
+    was merged before this was watched. Objects without any place, of earlier releases, go on.
     """
     kind, name = (before.kind, before.name) if before is not None and before.generation == generation else (None, "")
     if kind is None and any(mark.generation == generation for mark in marks.values()):
@@ -58,7 +63,7 @@ def judge_order(
         named = item.highest.split(".")[1][1:] if own == NAMED else ""
         if kind is None or (kind, own) == (ARRIVAL, NAMED):
             kind = own
-        if own != kind or _misleads(named, name):
+        if own != kind or rows_compare and _misleads(named, name):
             parked[item.object] = (
                 f"its changes are ordered by {_IN_WORDS[own]}, and those of the table by {_IN_WORDS[kind]}"
                 f"{', in another form' if own == kind else ''}, which don't compare; run `sluice quarantine discard` "
@@ -75,7 +80,7 @@ def _misleads(name: str, held: str) -> bool:
     own, highest = (day_named(order) if order else None for order in (name, held))
     if own is None or highest is None or own[0] == highest[0]:
         return False
-    return own[1] <= highest[1] if name > held else own[1] >= highest[1]
+    return own[1] < highest[1] if name > held else own[1] >= highest[1]
 
 
 def fields_of(folders: str) -> tuple[tuple[str, str], ...]:

@@ -272,7 +272,7 @@ def other_deletions(column: str, texts: Iterable[str | None], values: Collection
     They are those of its capture, and the rule's in another case, in a text of fixed length, or as another word or
     byte for true or false.
     """
-    words, named = vocabulary(column), {value.lower() for value in values}
+    words, named = vocabulary(column), {_word(value) for value in values}
     alike = (forms for forms in (TRUE, FALSE) if not named.isdisjoint(forms))
     deletions = named.union(() if words is None else words.deletions, *alike)
     return tuple(sorted(text for text in texts if text and _word(text) in deletions and text not in values))

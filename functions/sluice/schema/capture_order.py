@@ -171,7 +171,10 @@ def position_places(position: str, columns: int) -> list[str]:
 def places_of_number(position: str, paths: int) -> list[str]:
     """The places that the paths of a change's order, so many, gave its row; "" for a row before every change."""
     numbers = [int(digits) for digits in position.split(".")[1 : paths + 1]]
-    return [f"{number + (_BIAS if number < _BIAS else 0):027d}" if number else "" for number in numbers]
+    return [
+        (f"{number + _BIAS:027d}" if number < _BIAS else _sequence(str(number)) or "") if number else ""
+        for number in numbers
+    ]
 
 
 def highest_by_form(places: Iterable[str]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from support.shapes import batch_plan, config, item, json_rows, lines, picked
 
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.row_errors import RowError
+from sluice.changes.capture_marks import other_deletions
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.table import TableConfig
 from sluice.errors import Incompatible, Unordered
@@ -115,6 +116,10 @@ def test_changes_that_nothing_orders_are_refused():
         rows_of(plain_parquet(film("D", 1)), table(position=None))
     named = item("parquet")
     assert rows_of(plain_parquet(film("D", 1)), table(position=None), named)[0]["__deleted"]
+
+
+def test_a_rules_word_of_fixed_length_is_known_in_another_case():
+    assert other_deletions("state", ["gone  ", "here"], ["GONE  "]) == ("gone  ",)
 
 
 @pytest.mark.parametrize("column", ["Op", "op", "OP", "_op"])

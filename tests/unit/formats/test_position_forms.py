@@ -88,8 +88,9 @@ def test_orders_by_paths_of_another_form_are_parked_alike(before: str, after: st
     assert merged([first, later], table=BY_PATHS).parked.keys() == result.parked.keys()
     both = seen_by_paths("c", FORMS["iso"](1_001), FORMS["ms"](9_001))
     assert list(merged([both], table=BY_PATHS).refused) == [both.object]
-    counted = seen_by_paths("d", "0/16B374D8", 5 * 10**9)
-    assert not merged([counted], [seen_by_paths("e", 7 * 10**9)], table=BY_PATHS).parked
+    for numbers in (("0/16B374D8", 5 * 10**9, 7 * 10**9), (9 * 10**27, 10**28 + 5), (10**26 - 1, 10**26 + 1)):
+        *counts, last = (seen_by_paths(name, number) for name, number in zip("def", numbers))
+        assert not merged(counts, [last], table=BY_PATHS).parked
 
 
 def test_positions_of_two_forms_in_one_object_refuse_it() -> None:

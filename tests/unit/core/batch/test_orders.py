@@ -146,6 +146,7 @@ def named(text: str) -> SeenObject:
         (("9", "10"), False),
         (("20261399", "2026-11-03"), False),  # no date
         (("2026", "20261102"), False),
+        (("20261102", "20261102103000"), False),  # a full load, and a change of the same day
     ],
 )
 @pytest.mark.parametrize("apart", [False, True])
@@ -157,6 +158,8 @@ def test_dates_of_names_in_another_form_wait_for_a_higher_generation(
     assert list(results[-1].parked) == ([second.object] if parked else [])
     raised = TableConfig("db.t", "db", "t", "x", ("id",), generation=1)
     assert not watched(results[-1].watch, [second], raised).parked
+    of_two_sources = TableConfig("db.t", "db", "t", "x", ("id", "__table"))
+    assert not judged([first], [second], config=of_two_sources)[-1].parked  # whose rows never compare
 
 
 def test_a_table_merged_before_orders_were_watched_is_known_by_its_marks() -> None:
