@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from sluice.config.table import MOR
 from sluice.hudi import options as hudi_options
-from sluice.hudi import own_metadata
+from sluice.hudi import own_metadata, write_choices
 from sluice.hudi.timeline import COMMIT, DELTA_COMMIT, FOLDER, INFLIGHT, Instant
 from sluice_spark.hudi.facts import BaseFile, CommitResult, LogFile, TableFacts
 from sluice_spark.hudi.own_write import own_write, refuse_others
@@ -80,7 +80,8 @@ def commit_own_files(
         **facts.copied_metadata,
     }
     # A table without a compaction service is compacted behind the commit, by the same client's Spark jobs.
-    in_driver = in_driver and not record_index and options.get("hoodie.compact.inline") != "true"
+    by_itself = config.table_type == MOR and not write_choices.served(config)
+    in_driver = in_driver and not record_index and not by_itself
     with closing(jvm.write_client(hudi.path, config.name, options, avro, in_driver=in_driver)) as client:
         instant = jvm.begin_write(client, facts.meta_client, operation, partitioned=bool(config.partition_by))
         begun = Instant(instant, DELTA_COMMIT if config.table_type == MOR else COMMIT, INFLIGHT)
