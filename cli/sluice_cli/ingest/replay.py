@@ -224,7 +224,7 @@ class Replay:
             by_lane.setdefault(self._lane(record), []).append(record)
         now = StoreClock(self._objects.ask_time(self._target.silver)).now_ms()
         for lane, listed in sorted(by_lane.items()):
-            # A superseded object was merged under none: it takes the table's.
+            # A superseded object keeps the generation of the version that it repeats.
             generations = {record.id: self._generation(record) or 0 for record in listed if record.state != SUPERSEDED}
             self._ledger.rebuilds.replay(listed, lane, generations, now, while_paused=False)
             self._ledger.lanes.wake(lane)
