@@ -278,12 +278,7 @@ def test_quotes_that_spark_escapes_need_the_rule_to_say_so():
     assert picked(rows('id,v\n1,C:\\\n2,a\\b\n3,"x,\\\\"\n4,""\n', spark), "v") == expected
 
 
-# AWS DMS with Rfc4180 off copies text as it is:
-# https://docs.aws.amazon.com/dms/latest/APIReference/API_S3Settings.html
-@pytest.mark.parametrize("escape", [None, "\\"])
-@pytest.mark.parametrize("value", ['"Hello" she said', '"abc" ', '""abc""'])
-def test_text_behind_a_closing_quote_is_refused(value: str, escape: str | None) -> None:
-    assert isinstance(refused(f"id,v,w\n1,{value},x\n2,y,{value}\n", config(csv=CsvForm(escape=escape))), NotCsv)
+def test_quotes_inside_of_a_value_are_text() -> None:
     assert picked(rows('id,v\n1,"a ""b"" c"\n2,a "b" c\n3,"""a"" b"\n'), "v") == [
         ('a "b" c',),
         ('a "b" c',),
