@@ -30,7 +30,7 @@ from sluice.schema.capture_order import INFINITE_TEXTS, clock_count, moment_coun
 from sluice.schema.columns import Column
 from sluice.schema.meaning import NANOS, timestamp_text
 from sluice.schema.temporal import days_of
-from sluice_formats.csv_text import CsvColumns, csv_columns, has_open_quote, unescaped, without_mark
+from sluice_formats.csv_text import CsvColumns, csv_columns, has_open_quote, strict_rows, unescaped, without_mark
 from sluice_formats.errors import NotCsv, RaggedCsv, SchemaNotInferred, UndecodableValue
 from sluice_formats.gzip import most_text, unpacked
 from sluice_formats.json.records import bytes_reader, decimal_reader
@@ -40,7 +40,6 @@ from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_ro
 _BLOCKS = 8  # a block of text takes up to so many times its size as columns of short values
 _QUOTE, _BACKSLASHED = b'"', b'\\"'
 _CELL = 200  # characters that an error quotes
-csv.field_size_limit(2**31 - 1)  # not Python's 128 KiB: the length of a row is limited below
 
 
 def csv_records(body: bytes, schema: str | None, form: CsvForm, limits: Limits, shape: WriterForm = None) -> Records:
@@ -78,7 +77,7 @@ def _check_escaped_quotes(text: bytes, form: CsvForm) -> None:
         return
     try:  # slower, and strict where Arrow isn't
         lines = io.TextIOWrapper(io.BytesIO(text), "utf-8", errors="replace", newline="")
-        for _ in csv.reader(lines, delimiter=form.delimiter, strict=True):
+        for _ in strict_rows(lines, form):
             pass
     except csv.Error as error:
         raise NotCsv(

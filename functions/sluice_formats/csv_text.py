@@ -6,8 +6,9 @@ import codecs
 import csv
 import io
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from sluice.config.csv_form import CsvForm
 from sluice.config.limits import Limits
@@ -134,12 +135,17 @@ def csv_schema(body: bytes, config: TableConfig) -> dict[str, Any]:
     return {"type": "record", "name": "sluice.csv.Row", "fields": fields}
 
 
+def strict_rows(lines: TextIO, form: CsvForm) -> Iterator[list[str]]:
+    """The rows of a text. Raises csv.Error for quotes out of place."""
+    csv.field_size_limit(2**31 - 1)  # not Python's 128 KiB: rows and texts are limited elsewhere
+    return csv.reader(lines, delimiter=form.delimiter, strict=True)
+
+
 def _first_row(text: bytes, form: CsvForm) -> list[str]:
     """The values of the first row that isn't blank."""
     try:
         begin = text[:HEADER_BYTES].decode("utf-8", errors="surrogateescape")  # it may end within a character
-        rows = csv.reader(io.StringIO(begin, newline=""), delimiter=form.delimiter, strict=True)
-        first = next(filter(None, rows), None)
+        first = next(filter(None, strict_rows(io.StringIO(begin, newline=""), form)), None)
     except csv.Error as error:
         raise NotCsv(f"The first row can't be read: {error}", row=1) from error
     if first is None:

@@ -255,6 +255,15 @@ def test_a_column_that_another_writer_changed_has_the_type_of_the_file(name: str
     assert kinds["at"] == "timestamp_micros"
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+def test_an_enum_stays_text_in_whatever_form_a_copy_has_it(kind: pa.DataType) -> None:
+    enum = {"type": "enum", "name": "Kind", "symbols": ["a", "b"]}
+    avro = json.dumps(avro_record({"id": "int", "kind": ["null", enum]}, name="V"))
+    table = pa.table({"id": pa.array([1], pa.int32()), "kind": pa.array(["a"]).cast(kind)})
+    pq.write_table(table.replace_schema_metadata({"parquet.avro.schema": avro}), body := io.BytesIO())
+    assert picked(rows_of(body.getvalue()), "kind") == [("a",)]
+
+
 def test_a_footer_that_names_columns_the_file_lacks_is_damaged() -> None:
     with pytest.raises(DamagedParquet):
         rows_of(parquet([KEY, *META], [good_row()], avro=AVRO))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import calendar
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable
@@ -58,7 +59,7 @@ class TypedForm:
     own: Callable[[str], bool] = _never
 
 
-class CaptureDialect:
+class CaptureDialect(ABC):
     """A form of changes. `name` is the word for it in a rule's `format`; a record has the fields of one of `shapes`."""
 
     name: str
@@ -68,13 +69,13 @@ class CaptureDialect:
         """How records with these fields are read where they bring types (Avro, Parquet); None where only JSON is."""
         return None
 
+    @abstractmethod
     def recognises(self, record: Record, *, named: bool = False) -> bool:
         """Whether a record, by its fields and their values, is a change in this form, or one if a rule `named` it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
         """The changes in a record of this form, in Debezium's envelope. Raises UnusableSchema."""
-        raise NotImplementedError
 
 
 def at(record: Record, path: str) -> Any:

@@ -34,6 +34,7 @@ from sluice_cli.main import run
 from sluice_cli.ops.bills import RunCost, besides_runs, by_table, dear_files
 from sluice_cli.ops.cost import LOADS, crossover_lines, on_top_of, services_of, table_of
 from sluice_cli.status.overview import lane_advice
+from sluice_spark.merge.driver_limits import OBJECTS_IN_DRIVER
 
 DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "cost.md"
 
@@ -86,6 +87,7 @@ def test_a_lane_that_keeps_no_executor_pays_for_its_driver_alone():
     trickle, bursts = LOADS[0], replace(LOADS[0], objects=700)
     assert sluice_monthly(trickle, none).spark == pytest.approx(sluice_monthly(trickle, kept).spark / 2)
     assert sluice_monthly(bursts, none).spark == sluice_monthly(bursts, kept).spark
+    assert none.driver_objects == OBJECTS_IN_DRIVER
     assert crossover_hours_a_day(1, none) == pytest.approx(2 * crossover_hours_a_day(1, kept))
 
 
