@@ -155,6 +155,12 @@ def clock(at: int | None) -> str:
     return "-" if at is None else f"{datetime.fromtimestamp(at // 1000, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
 
 
+def short_clock(at: int | None, now: int) -> str:
+    """The `clock` of a moment, without the date if that is the date of `now`."""
+    date, _, _ = clock(now).partition("T")
+    return clock(at).removeprefix(f"{date}T")
+
+
 def iso(at: int) -> str:
     """Epoch ms as ISO 8601 in UTC, to the millisecond; `point_in_time` reads it back."""
     return datetime.fromtimestamp(at / 1000, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

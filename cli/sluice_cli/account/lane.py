@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import Any
 
@@ -12,6 +11,7 @@ from sluice.lane.machine import HALTED, IDLE, LEDGER_LOST, PAUSED, RUNNING, STAR
 from sluice_cli.account.steps import continued_rebuild, ledger_back
 from sluice_cli.terminal.step import Step
 from sluice_cli.terminal.words import counted, human_age
+from sluice_read.moments import short_clock
 
 LAPSED = "lapsed"  # a run that ended without releasing its lane
 STUCK_MS = 30 * 60_000  # a run without progress for so long is to be looked at; a part may take longer
@@ -39,8 +39,7 @@ def describe_lane(lane: LaneState, now: int, resting: Collection[str] = (), prog
         return f"{'Spark is starting' if lane.job_run_id else 'a run is requested'}{since}{ending}"
     if lane.state == RUNNING:
         if lane.idle_until is not None and lane.idle_until > now and not lane.pause_requested:
-            ends = datetime.fromtimestamp(lane.idle_until // 1000, timezone.utc)
-            return f"Spark waits for objects until {ends:%H:%M:%S} UTC"
+            return f"Spark waits for objects until {short_clock(lane.idle_until, now)}"
         ending = ", pauses after its batch" if lane.pause_requested else ""
         if progress is not None and now - progress > STUCK_MS:
             ending = f", without progress for {human_age(now - progress)}{ending}"

@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timezone
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -24,6 +23,7 @@ from sluice_cli.terminal.output import say
 from sluice_cli.terminal.stack import chosen_target, output_of
 from sluice_cli.terminal.words import is_named
 from sluice_local.home import Home, running_home
+from sluice_read.moments import iso
 
 LONGEST_LINE = 1024 * 1024  # characters; the rest of a longer line is shown as a line of its own
 RUNS_SEARCHED = 2_000  # newest first, for the beginning of an id
@@ -76,14 +76,14 @@ def readable(lines: Iterable[str]) -> Iterator[str]:
         if event is None:
             yield line
             continue
-        at = datetime.fromtimestamp(event["at"] // 1000, timezone.utc)
-        if f"{at:%Y-%m-%d}" != day:
-            day = f"{at:%Y-%m-%d}"
+        date, _, time = iso(event["at"]).removesuffix("Z").partition("T")
+        if date != day:
+            day = date
             yield f"-- {day} UTC, run {visible(str(event.get('run', '')))}"
         level = f" {str(event['level']).upper()}" if "level" in event else ""
         fields = " ".join(f"{name}={_text(value)}" for name, value in event.items() if name not in (*_HEAD, *_BLOCKS))
         event_name = visible(f"{level} {event['event']}")
-        yield f"{at:%H:%M:%S}.{event['at'] % 1000:03d}{event_name} {fields}".rstrip()
+        yield f"{time}{event_name} {fields}".rstrip()
         for block in (event[name] for name in _BLOCKS if name in event):
             yield from (f"    {visible(text)}" for text in str(block).splitlines())
 

@@ -23,7 +23,7 @@ from sluice_cli.terminal.words import counted, human_bytes
 from sluice_cli.trace.history_search import MANIFESTS_AT_MOST, Gathered, Histories, HistoryQuery
 from sluice_cli.trace.object_history import Claim, Entry, describe_entry, totals
 from sluice_cli.trace.stages import reason_now
-from sluice_read.moments import clock, iso
+from sluice_read.moments import clock, iso, short_clock
 
 LIMIT, LARGEST_LIMIT = 50, 100_000
 COLUMNS = ("put", "admitted", "claimed", "readable", "state", "table", "batch", "run", "changes", "bytes", "key")
@@ -203,7 +203,7 @@ def _row(entry: Entry, short: bool, now: int, *, of_batch: bool) -> tuple[str, .
     readable_at = (None if claim is None else claim.readable_at) if of_batch else entry.readable_at
     began = (entry.record.noticed_at if entry.record else None) or entry.put_at
     return (
-        (_time(began, now) if short else clock(began)) + (" (gone)" if entry.put_at is None else ""),
+        (short_clock(began, now) if short else clock(began)) + (" (gone)" if entry.put_at is None else ""),
         _after(entry.record.admitted_at if entry.record else None, began),
         _after(claim.claimed_at if claim else None, began),
         _after(readable_at, began),
@@ -215,12 +215,6 @@ def _row(entry: Entry, short: bool, now: int, *, of_batch: bool) -> tuple[str, .
         f"{entry.record.size:,}" if entry.record else "-",
         visible(entry.id.key),
     )
-
-
-def _time(at: int | None, now: int) -> str:
-    """The time, without the date if that is today's in UTC."""
-    date, _, time = clock(now).partition("T")
-    return clock(at).removeprefix(f"{date}T")
 
 
 def _why(entry: Entry) -> str | None:

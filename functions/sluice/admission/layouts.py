@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from sluice.admission.routing import READABLE_FORMATS, UNROUTABLE, Route, classify
+from sluice.admission.routing import DMS_FILE, READABLE_FORMATS, UNROUTABLE, Route, classify
 from sluice.config.document import KeyMatch
 from sluice.config.key_pattern import MAX_PATTERN, named_by
 from sluice.names import TOPIC
@@ -14,7 +14,7 @@ DMS, SPARK, DLT, NUMBERED, FOLDER = "AWS DMS", "Spark", "dlt", "a sink that numb
 
 # The files of each writer, by its documentation: docs/producing.md. The first that fits counts.
 _FILES: tuple[tuple[str, re.Pattern[str], str], ...] = (
-    (DMS, re.compile(r"(?:LOAD[0-9A-F]{8}|[0-9]{8}-[0-9]{6,12})\.[a-z.]+"), "/.*"),
+    (DMS, re.compile(rf"(?:{DMS_FILE})\.[a-z.]+"), "/.*"),
     (SPARK, re.compile(r"part-[0-9]{5}-[0-9a-f-]{36}[^/]*"), "/(?:.*/)?part-[^/]+"),
     (DLT, re.compile(r"[0-9]{10}\.[0-9]+\.[0-9a-f]+\.[a-z.]+"), "/[^/]+"),
 )

@@ -50,8 +50,10 @@ _PARTITION = re.compile(r"partition=([0-9]{1,9})")
 _DELIMITED = re.compile(r"(?P<delim>[^0-9A-Za-z]{1,8})(?P<partition>[0-9]{1,9})(?P=delim)(?P<offset>[0-9]{10,18})")
 # <schema>/<table>[/<date>]/LOAD0000000A of a full load or 20141029-1134010000 of changes: AWS DMS, without an offset.
 # https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.S3.html
-_DMS = re.compile(r"LOAD[0-9A-F]{8}|[0-9]{8}-[0-9]{6,12}")
-_FULL_LOAD = re.compile(r"(?:.*/)?LOAD[0-9A-F]{8}(?:\.[^/]*)?")
+_DMS_LOAD = r"LOAD[0-9A-F]{8}"
+DMS_FILE = rf"{_DMS_LOAD}|[0-9]{{8}}-[0-9]{{6,12}}"
+_DMS = re.compile(DMS_FILE)
+_FULL_LOAD = re.compile(rf"(?:.*/)?{_DMS_LOAD}(?:\.[^/]*)?")
 _DMS_DATE = re.compile(r"[0-9_-]+")
 _TOPICS_FOLDER = "topics"
 # Folders in which writers work, or keep their logs, wherever they lie.

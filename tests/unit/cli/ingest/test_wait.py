@@ -261,7 +261,7 @@ DUE = "a run is due with the next supervision"
         (STARTING, "a run is requested (0 s)"),
         (replace(STARTING, job_run_id="j", pause_requested=True), "Spark is starting (0 s), then the lane pauses"),
         (replace(RUNNING, pause_requested=True), "Spark is running for 1 min, pauses after its batch"),
-        (replace(RUNNING, idle_until=NOW + 65_400), "Spark waits for objects until 22:14:25 UTC"),
+        (replace(RUNNING, idle_until=NOW + 65_400), "Spark waits for objects until 22:14:25Z"),
         (replace(RUNNING, idle_until=NOW), "Spark is running for 1 min"),
         (LaneState("l", "paused"), "paused"),
         (HALTED, "halted after 5 failed runs: killed"),
