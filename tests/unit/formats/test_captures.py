@@ -175,6 +175,12 @@ def airbyte(at: int, row: Any, *, deleted: bool = False, text: bool = False, **p
     return {"_airbyte_raw_id": f"{at}", "_airbyte_extracted_at": 1764230000000, "_airbyte_data": data}
 
 
+def of_mssql(cursor: int | None, row: Any, serial: str, *, deleted: bool = False) -> dict[str, Any]:
+    at = {} if cursor is None else {"_ab_cdc_cursor": 176423000000000000 + cursor}
+    place = {"_ab_cdc_lsn": "0000002a:000004e0:0003", "_ab_cdc_event_serial_no": serial}
+    return airbyte(1, row, deleted=deleted, **place, **at)
+
+
 def debezium(connector: str, op: str, after: Any, before: Any = None, **source: Any) -> dict[str, Any]:
     named = {"connector": connector, "name": "s", "db": "s", "table": "cust", "collection": "cust"}
     return {"before": before, "after": after, "source": {**named, **source}, "op": op}
@@ -322,10 +328,15 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
         airbyte(1, {**WIDE, "name": "b"}, text=True, _ab_cdc_log_file="bin.000002", _ab_cdc_log_pos=4.0),
         airbyte(2, WIDE, text=True, _ab_cdc_log_file="bin.000001", _ab_cdc_log_pos=900.0),
     ),
-    "airbyte, doubles of a log's place, and SQL Server's": made(
-        [{**WIDE, "name": "b"}],
-        airbyte(1, {**WIDE, "name": "b"}, _ab_cdc_lsn="0000002a:000004e0:0003", _ab_cdc_event_serial_no=2.0),
-        airbyte(2, WIDE, _ab_cdc_lsn="0000002a:000004e0:0003", _ab_cdc_event_serial_no=1.0),
+    "airbyte, a transaction of SQL Server, whose updates have the serial number 2": made(
+        [{**WIDE, "id": 2}],
+        of_mssql(4, {**WIDE, "id": 2}, "1"),
+        of_mssql(3, WIDE, "1", deleted=True),
+        of_mssql(2, WIDE, "2"),
+        of_mssql(1, WIDE, "1"),
+    ),
+    "airbyte, such a transaction without a cursor": made(
+        [], *(of_mssql(None, WIDE, serial, deleted=number == 2) for number, serial in enumerate("121"))
     ),
     "airbyte, a place in the log as Java writes doubles": made(
         [{**WIDE, "name": "b"}],

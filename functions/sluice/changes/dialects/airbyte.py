@@ -18,7 +18,7 @@ _DATA = "_airbyte_data"
 _METADATA, _CAPTURED = "_airbyte_", "_ab_cdc_"
 _DELETED = f"{_CAPTURED}deleted_at"
 _AT = ("_airbyte_extracted_at", "_airbyte_emitted_at")
-_MOST_DIGITS = 30
+_MOST_DIGITS, _LSN_DIGITS = 30, 20
 _LOGS = {"log_file": ("file", "pos", "row"), "event_serial_no": ("commit_lsn", "change_lsn", "event_serial_no")}
 
 
@@ -27,11 +27,14 @@ def _place(row: Mapping[str, Any]) -> dict[str, Any]:
     file, pos = row.get(f"{_CAPTURED}log_file"), _number(row.get(f"{_CAPTURED}log_pos"))
     if isinstance(file, str) and pos is not None:
         return {"file": file, "pos": pos, "row": 0}
-    commit, serial = row.get(f"{_CAPTURED}lsn"), _number(row.get(f"{_CAPTURED}event_serial_no"))
+    commit, cursor = row.get(f"{_CAPTURED}lsn"), _number(row.get(f"{_CAPTURED}cursor"))
     if isinstance(commit, str) and commit.count(":") == 2:
-        return {"commit_lsn": commit, "change_lsn": None, "event_serial_no": serial}
+        # Of a transaction's changes the cursor counts. The serial number doesn't: it is 2 for an update, 1 for others.
+        digits = "" if cursor is None else f"{cursor:020x}"
+        own = f"{digits[:8]}:{digits[8:16]}:{digits[16:]}" if len(digits) == _LSN_DIGITS else None
+        return {"commit_lsn": commit, "change_lsn": own, "event_serial_no": None}
     number = _number(commit)
-    return placed(_number(row.get(f"{_CAPTURED}cursor")) if number is None else number)
+    return placed(cursor if number is None else number)
 
 
 def _millis(value: Any) -> int | None:
