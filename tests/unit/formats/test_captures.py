@@ -186,6 +186,13 @@ def debezium(connector: str, op: str, after: Any, before: Any = None, **source: 
     return {"before": before, "after": after, "source": {**named, **source}, "op": op}
 
 
+def pre_image(updated: str, removed: list[str] | None = None) -> dict[str, Any]:
+    """An update as Debezium writes it with capture.mode=change_streams_with_pre_image."""
+    described = {"removedFields": removed, "updatedFields": updated, "truncatedArrays": None}
+    update = debezium("mongodb", "u", None, json.dumps({"_id": 1, **WIDE}), ts_ms=6, ord=1)
+    return {**update, "updateDescription": described}
+
+
 def cells(**row: Any) -> dict[str, Any]:
     return {name: {"value": value, "set": True} for name, value in row.items()}
 
@@ -298,6 +305,11 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
         debezium("mongodb", "c", '{"_id": 1, "id": 1, "n": {"$numberLong": "9"}}', ts_ms=5, ord=1),
         debezium("mongodb", "c", '{"_id": 2, "id": 2, "n": 1.5}', ts_ms=5, ord=2),
         debezium("mongodb", "d", None, '{"_id": 2}', ts_ms=5, ord=3),
+    ),
+    "mongodb, envelopes of Debezium that have the document before an update alone": made(
+        [{"_id": 1, **WIDE, "name": "b", "note": None}],
+        debezium("mongodb", "c", json.dumps({"_id": 1, **WIDE}), ts_ms=5, ord=1),
+        pre_image('{"name": "b"}', ["note"]),
     ),
     "dynamodb_stream, changes of an item": made(
         [{"id": 1, "name": "b", "note": None, "n": None}],
@@ -479,6 +491,7 @@ REFUSED = {
     "spanner": ([debezium("spanner", "u", {"id": 1}, value_capture_type="NEW_VALUES")], "NEW_ROW"),
     "dynamodb_stream": ([stream("MODIFY", 1)], "StreamViewType"),
     "mongodb": ([mongo("update", 1, 1, updateDescription={"updatedFields": {"a.b": 1}})], "updateLookup"),
+    "mongodb, an envelope": ([pre_image('{"a.b": 1}')], "change_streams_update_full"),
     "qlik": ([masked("UPDATE", {**WIDE, "note": None}, "0B")], "supplemental"),
     "salesforce": ([salesforce("GAP_UPDATE", 1, "001")], "GAP_UPDATE"),
     "salesforce, fields by bits": ([salesforce("UPDATE", 1, "001", changedFields=["0x400002"], City="Y")], "bit"),

@@ -20,7 +20,10 @@ _STATEMENTS = (
     "refinecollectionshardkey startindexbuild abortindexbuild updatesearchindex"
 ).split()
 _WHOLE = "Take $changeStreamSplitLargeEvent out of the change stream, or leave out fields that make events so large"
-_LOOK_UP = "Let the change stream return whole documents: fullDocument updateLookup, or a post-image"
+_LOOK_UP = (
+    "Let the change stream return whole documents: fullDocument updateLookup, or a post-image (Debezium: capture.mode "
+    "change_streams_update_full_with_pre_image)"
+)
 # https://www.mongodb.com/docs/manual/reference/mongodb-extended-json/
 _PLAIN_TYPES = ("$oid", "$numberInt", "$numberLong", "$numberDouble", "$numberDecimal", "$uuid", "$symbol")
 _NUMBER_TYPES = _PLAIN_TYPES[1:5]
@@ -140,6 +143,9 @@ def _of_debezium(record: Record, reading: Reading) -> dict[str, Any]:
         for side in ("before", "after")
     )
     source = {**record["source"], "table": record["source"].get("collection")}
+    if after is None and before is not None and record["op"] == UPDATE:  # without a look-up: what changed in it is told
+        former = reading.parse(record["before"])
+        after = _document({**former, **_updated(record, reading)}, record, reading)
     if after is None and before is None and record["op"] != MESSAGE:
         raise UnusableSchema(
             "A change of Debezium's MongoDB connector has no document before it and none after",
