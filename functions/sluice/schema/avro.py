@@ -14,6 +14,7 @@ from typing import Any, Union
 from sluice.changes.dialect import ENVELOPES, ROWS, ChangeDialect
 from sluice.changes.dialects.nested import SENT, CaptureDialect, TypedForm
 from sluice.changes.dialects.varied_envelopes import NEXT_STEP as YUGABYTEDB_STEP
+from sluice.changes.dialects.varied_envelopes import RANGE
 from sluice.changes.hidden_columns import colliding
 from sluice.changes.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, PositionFields, detect
 from sluice.config.values import SHAPES, SOURCE_WORDS
@@ -380,8 +381,9 @@ def _envelope(
     source, _ = types.non_null(fields["source"].get("type"), "source")
     if source["type"] != "record":
         raise UnusableSchema(f"The envelope's source is {source['type']!r}, not a record", column="source")
-    cells = ([field.name for field in column.fields if field.name != "deletion_ts"] for column in rows[0].columns)
-    if rows[0].columns and all(names == ["value", "set"] for names in cells):
+    columns = [column for column in rows[0].columns if column.written_name not in RANGE]
+    cells = ([field.name for field in column.fields if field.name != "deletion_ts"] for column in columns)
+    if columns and all(names == ["value", "set"] for names in cells):
         raise UnusableSchema(
             "The columns of the rows are records of `value` and `set`, as YugabyteDB's and Cassandra's connectors "
             "write them: only their JSON without a schema is read",

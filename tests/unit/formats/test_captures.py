@@ -202,6 +202,7 @@ SECOND = "2026-11-27T09:00:00.000000Z"
 
 def cassandra(op: str, at: int, **row: Any) -> dict[str, Any]:
     after = {name: {**cell, "deletion_ts": None} for name, cell in cells(**row).items()}
+    after |= {".range_start": None, ".range_end": None}
     return {"op": op, "source": {"connector": "cassandra", "table": "cust", "ts_micro": at}, "after": after}
 
 
@@ -487,11 +488,14 @@ KEY_ALONE = {
     **{"database": "s", "table": "cust", "type": "UPDATE", "isDdl": False, "data": [{"id": "1"}]},
     "_tidb": {"commitTs": 1, "onlyHandleKey": True},
 }
+RANGE_DELETED = cassandra("r", 9, id=1)
+RANGE_DELETED["after"] |= {".range_start": "INCL_START_BOUND(1)", ".range_end": "INCL_END_BOUND(1, 2)"}
 REFUSED = {
     "spanner": ([debezium("spanner", "u", {"id": 1}, value_capture_type="NEW_VALUES")], "NEW_ROW"),
     "dynamodb_stream": ([stream("MODIFY", 1)], "StreamViewType"),
     "mongodb": ([mongo("update", 1, 1, updateDescription={"updatedFields": {"a.b": 1}})], "updateLookup"),
     "mongodb, an envelope": ([pre_image('{"a.b": 1}')], "change_streams_update_full"),
+    "cassandra": ([RANGE_DELETED], "generation"),
     "qlik": ([masked("UPDATE", {**WIDE, "note": None}, "0B")], "supplemental"),
     "salesforce": ([salesforce("GAP_UPDATE", 1, "001")], "GAP_UPDATE"),
     "salesforce, fields by bits": ([salesforce("UPDATE", 1, "001", changedFields=["0x400002"], City="Y")], "bit"),

@@ -193,10 +193,11 @@ def test_the_columns_of_yugabytedb_are_their_values() -> None:
     assert picked(json_rows(lines(*changes)), "id", "name", "__deleted") == [(1, "a", False), (1, None, True)]
 
 
-def test_cells_of_yugabytedb_with_a_schema_are_refused_by_name() -> None:
+@pytest.mark.parametrize("beside", [[], [{"name": "_range_start", "type": ["null", "string"]}]])
+def test_cells_of_yugabytedb_with_a_schema_are_refused_by_name(beside: list[Any]) -> None:
     of_cell = [{"name": "value", "type": "int"}, {"name": "set", "type": "boolean"}]
     cell = {"type": "record", "name": "Cell", "fields": of_cell}
-    row = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": ["null", cell]}]}
+    row = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": ["null", cell]}, *beside]}
     source = {"type": "record", "name": "Source", "fields": [{"name": "table", "type": "string"}]}
     fields = [{"name": "after", "type": ["null", row]}, {"name": "before", "type": ["null", "Row"]}]
     fields += [{"name": "source", "type": source}, {"name": "op", "type": "string"}]

@@ -19,6 +19,8 @@ from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, UPDATE
 from sluice.errors import UnusableSchema
 
 _CELL = frozenset(("value", "set"))
+# Beside the columns of Cassandra's rows, also as Avro names them: null but where a range of rows is deleted.
+RANGE = frozenset((".range_start", ".range_end", "_range_start", "_range_end"))
 NEXT_STEP = "Let the connector's transform YBExtractNewRecordState write the rows, or use its `pgoutput` plugin"
 
 
@@ -35,10 +37,18 @@ class CellsOfColumns(CaptureDialect):
         if not self.shapes[0] <= record.keys():
             return False
         rows = [row for side in ("before", "after") if isinstance(row := record.get(side), dict)]
-        cells = [cell for row in rows for cell in row.values() if cell is not None]
+        cells = [cell for row in rows for name, cell in row.items() if cell is not None and name not in RANGE]
         return bool(cells) and all(isinstance(cell, dict) and cell.keys() == _CELL | self.beside for cell in cells)
 
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
+        after = record.get("after") or {}
+        if any(after.get(name) is not None for name in RANGE):
+            raise UnusableSchema(
+                "The change deletes a range of rows in Cassandra, and doesn't say which ones there were",
+                next_step="Remove the rows by `sluice forget`, or load the table again under a higher generation, then "
+                "`sluice quarantine discard` the change",
+                column=".range_start",
+            )
         before, after = (_row(record.get(side)) for side in ("before", "after"))
         source = record["source"] if isinstance(record["source"], dict) else {}
         # Its places in the log are text of a tablet's: the Kafka offset orders the changes of a row.
@@ -50,7 +60,9 @@ class CellsOfColumns(CaptureDialect):
 
 
 def _row(row: Any) -> dict[str, Any] | None:
-    return {name: cell and cell["value"] for name, cell in row.items()} if isinstance(row, dict) else None
+    if not isinstance(row, dict):
+        return None
+    return {name: cell and cell["value"] for name, cell in row.items() if name not in RANGE}
 
 
 @dataclass(frozen=True)
