@@ -280,6 +280,11 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
     "wal2json, such a transaction without a place in the log": made(
         [{**WIDE, "name": "b"}], by_transaction(("insert", WIDE, None), ("update", {"id": 1, "name": "b"}, {"id": 1}))
     ),
+    "wal2json, such a transaction in which another row takes the key": made(
+        [{"id": 2, "name": "b", "note": None, "n": 8}],
+        by_transaction(("insert", {**WIDE, "id": 2}, None)),
+        by_transaction(("delete", None, {"id": 2}), ("update", {"id": 2, "name": "b", "n": 8}, {"id": 1})),
+    ),
     "wal2json, a transaction that inserts and deletes": made(
         [{**WIDE, "id": 2}],
         by_transaction(("insert", WIDE, None), ("delete", None, {"id": 1}), ("insert", {**WIDE, "id": 2}, None)),

@@ -113,8 +113,10 @@ def in_order(changes: Sequence[dict[str, Any]], reading: Reading) -> Sequence[di
 
 def _joined(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
     """The later of two changes of a row, with the columns that only the earlier one has."""
-    if SENT not in later["source"] or earlier["after"] is None or later["after"] is None:
+    if SENT not in later["source"] or later["after"] is None:
         return later
+    if earlier["after"] is None:  # another row took the key: nothing of the row that is gone stays
+        return {**later, "op": CREATE}
     row = {**earlier["after"], **later["after"]}
     partial = {SENT: list(row)} if SENT in earlier["source"] else {}
     source = {name: value for name, value in later["source"].items() if name != SENT}
