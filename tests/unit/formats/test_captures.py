@@ -149,8 +149,12 @@ def masked(operation: str, data: Any, columns: str) -> dict[str, Any]:
     return change
 
 
-def estuary(op: str, at: int, document: Any) -> dict[str, Any]:
-    return {"_meta": {"op": op, "uuid": f"0000000{at}-cb4c-11f0-8000-000000000001"}, **document}
+def estuary(op: str, at: int, document: Any, **meta: Any) -> dict[str, Any]:
+    return {"_meta": {"op": op, "uuid": f"0000000{at}-cb4c-11f0-8000-000000000001", **meta}, **document}
+
+
+OF_POSTGRES = {"source": {"schema": "s", "table": "cust", "loc": [1, 2, 3]}}
+OF_MONGODB = {"source": {"db": "s", "collection": "cust"}}
 
 
 def peerdb(kind: int, at: int, data: Any, unchanged: str = "") -> dict[str, Any]:
@@ -407,6 +411,21 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
         estuary("u", 2, {**WIDE, "name": "b"}),
         estuary("c", 1, WIDE),
         estuary("c", 1, {**WIDE, "id": 2}),
+    ),
+    "estuary, an update without an unchanged large value": made(
+        [{**WIDE, "name": "b", "n": None}],
+        estuary("c", 1, WIDE, **OF_POSTGRES),
+        estuary("u", 2, {"id": 1, "name": "b", "n": None}, **OF_POSTGRES),
+    ),
+    "estuary, such an update with another key": made(
+        [{**WIDE, "id": 5}],
+        estuary("c", 1, WIDE, **OF_POSTGRES),
+        estuary("u", 2, {"id": 5, "name": "Anna", "n": 7}, before=WIDE, **OF_POSTGRES),
+    ),
+    "estuary, a document that lost a field": made(
+        [{**WIDE, "note": None}],
+        estuary("c", 1, WIDE, **OF_MONGODB),
+        estuary("u", 2, {"id": 1, "name": "Anna", "n": 7}, **OF_MONGODB),
     ),
     "qlik, changes and a reload": made(
         [{**WIDE, "id": 2}, {**WIDE, "id": 5}],

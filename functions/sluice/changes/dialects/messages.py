@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from string import hexdigits
 from typing import Any
 
-from sluice.changes.dialects.nested import BY_WORDS, ChangePaths, Reading, Record, at, nanos, placed, whole
+from sluice.changes.dialects.nested import BY_WORDS, SENT, ChangePaths, Reading, Record, at, nanos, placed, whole
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, TRUNCATE, UPDATE
 from sluice.errors import UnusableSchema
 
@@ -133,6 +133,14 @@ class EstuaryDocuments(ChangePaths):
         document = {name: value for name, value in record.items() if name != "_meta"}
         return [{self.row: document, "_meta": record["_meta"]}]
 
+    def _of_part(self, part: Record, reading: Reading) -> list[dict[str, Any]]:
+        """Only PostgreSQL's documents, with their place in its log, leave columns out: unchanged large values."""
+        made = super()._of_part(part, reading)
+        if not isinstance(at(part, "_meta.source.loc"), list):
+            for change in made:
+                change["source"].pop(SENT, None)
+        return made
+
 
 _TIMED_UUID = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-1([0-9a-f]{3})-([0-9a-f]{4})-[0-9a-f]{12}", re.IGNORECASE)
 
@@ -152,7 +160,9 @@ ESTUARY = EstuaryDocuments(
     operation="_meta.op",
     operations={"c": CREATE, "u": UPDATE, "d": DELETE},
     row="document",
+    before="_meta.before",
     place=_of_estuary,
+    partial=True,
 )
 
 
