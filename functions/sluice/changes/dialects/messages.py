@@ -8,7 +8,8 @@ https://docs.peerdb.io
 https://docs.estuary.dev/concepts/collections/
 https://maxwells-daemon.io/dataformat/
 https://github.com/alibaba/canal/wiki/Canal-Kafka-RocketMQ-QuickStart
-https://docs.pingcap.com/tidb/stable/ticdc-canal-json
+https://docs.pingcap.com/tidb/stable/ticdc-canal-json, https://docs.pingcap.com/tidb/stable/ticdc-simple-protocol
+https://sequinstream.com/docs/reference/messages
 """
 
 from __future__ import annotations
@@ -123,6 +124,38 @@ PEERDB = ChangePaths(
 )
 
 
+def _of_sequin(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+    """The transaction's place in the log, and that of the change in it."""
+    return placed(whole(at(record, "metadata.commit_lsn")), whole(at(record, "metadata.commit_idx")))
+
+
+def _sent_by_sequin(row: Any, record: Mapping[str, Any], reading: Reading) -> Any:
+    """The row without the large values that an update left alone, which a text stands for."""
+    return {name: value for name, value in row.items() if value != "unchanged_toast"} if isinstance(row, dict) else row
+
+
+@dataclass(frozen=True)
+class SequinMessages(ChangePaths):
+    """The dialect. Its metadata names the table, which tells it from others' events."""
+
+    def _is_change(self, part: Record) -> bool:
+        return isinstance(at(part, "metadata.table_name"), str) and super()._is_change(part)
+
+
+SEQUIN = SequinMessages(
+    "sequin",
+    fields=frozenset(("record", "action", "metadata")),
+    operation="action",
+    operations={**BY_WORDS, "read": SNAPSHOT_READ},
+    row="record",
+    old="changes",
+    source={"schema": "metadata.table_schema", "table": "metadata.table_name"},
+    place=_of_sequin,
+    decoded=_sent_by_sequin,
+    partial=True,
+)
+
+
 @dataclass(frozen=True)
 class EstuaryDocuments(ChangePaths):
     """The dialect of Estuary's documents, which hold their operation and the place of it beside their fields."""
@@ -167,16 +200,15 @@ ESTUARY = EstuaryDocuments(
 
 
 _CANAL_DDL = "create alter erase rename query cindex dindex gtid xacommit xarollback mheartbeat tidb_watermark".split()
+_KEY_ALONE = "A message of TiCDC holds the key alone, since it was larger than Kafka takes"
+_WHOLE_MESSAGES = "Raise max-message-bytes of the changefeed, or let it write to the storage itself"
 _WHOLE_TYPES = frozenset("tinyint smallint mediumint int integer bigint year".split())
 
 
 def _of_canal(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     """TiDB's commit timestamp, where TiCDC has `enable-tidb-extension`; Canal's messages name no place in the log."""
     if at(record, "_tidb.onlyHandleKey") or at(record, "_tidb.claimCheckLocation"):
-        raise UnusableSchema(
-            "A message of TiCDC holds the key alone, since it was larger than Kafka takes",
-            next_step="Raise max-message-bytes of the changefeed, or let it write to the storage itself",
-        )
+        raise UnusableSchema(_KEY_ALONE, next_step=_WHOLE_MESSAGES)
     return placed(whole(at(record, "_tidb.commitTs") or at(record, "_tidb.watermarkTs")))
 
 
@@ -206,6 +238,27 @@ CANAL = ChangePaths(
     decoded=_typed,
     several=True,
     partial=True,  # with binlog_row_image=MINIMAL or NOBLOB
+)
+
+
+def _of_ticdc_simple(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+    """TiDB's commit timestamp, and the table of a statement, which its structure names."""
+    if record.get("handleKeyOnly") or record.get("claimCheckLocation"):
+        raise UnusableSchema(_KEY_ALONE, next_step=_WHOLE_MESSAGES)
+    named = {"db": at(record, "tableSchema.schema"), "table": at(record, "tableSchema.table")}
+    return {**{word: name for word, name in named.items() if name}, **placed(whole(record.get("commitTs")))}
+
+
+TICDC_SIMPLE = ChangePaths(
+    "ticdc_simple",
+    fields=frozenset(("version", "type", "commitTs", "buildTs")),
+    operation="type",
+    operations={**BY_WORDS, "truncate": TRUNCATE, **dict.fromkeys((*_CANAL_DDL, "watermark", "bootstrap"), MESSAGE)},
+    row="data",
+    before="old",
+    source={"db": "database", "table": "table"},
+    place=_of_ticdc_simple,
+    order=("commitTs",),
 )
 
 

@@ -10,7 +10,16 @@ from sluice.changes.dialects.airbyte import AIRBYTE
 from sluice.changes.dialects.cockroachdb import COCKROACHDB
 from sluice.changes.dialects.dynamodb import DYNAMODB_EXPORTS, DYNAMODB_STREAMS
 from sluice.changes.dialects.goldengate import GOLDENGATE
-from sluice.changes.dialects.messages import CANAL, DMS_MESSAGES, ESTUARY, MAXWELL, PEERDB, QLIK_MESSAGES
+from sluice.changes.dialects.messages import (
+    CANAL,
+    DMS_MESSAGES,
+    ESTUARY,
+    MAXWELL,
+    PEERDB,
+    QLIK_MESSAGES,
+    SEQUIN,
+    TICDC_SIMPLE,
+)
 from sluice.changes.dialects.mongodb import MONGODB_EVENTS
 from sluice.changes.dialects.nested import UNTOLD, CaptureDialect, Reading, in_order
 from sluice.changes.dialects.salesforce import SALESFORCE
@@ -30,7 +39,7 @@ _VARIED = (CLOUD_EVENTS, COCKROACHDB, YUGABYTEDB, CASSANDRA, SCYLLADB, SPANNER, 
 _ALL: tuple[CaptureDialect, ...] = (
     *_VARIED,
     *(CANAL, MAXWELL, GOLDENGATE, WAL2JSON, MONGODB_EVENTS, DYNAMODB_EXPORTS, DYNAMODB_STREAMS, AIRBYTE),
-    *(DMS_MESSAGES, QLIK_MESSAGES, PEERDB, ESTUARY, SALESFORCE),
+    *(DMS_MESSAGES, QLIK_MESSAGES, PEERDB, ESTUARY, SALESFORCE, SEQUIN, TICDC_SIMPLE),
 )
 DIALECTS = {dialect.name: dialect for dialect in _ALL}
 OF_DEBEZIUM = tuple(dialect.name for dialect in _VARIED)

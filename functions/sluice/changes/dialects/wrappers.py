@@ -28,10 +28,6 @@ class Wrapper(NamedTuple):
 _NO_SOURCE = "changes in Debezium's form without its `source` (Flink, Hudi, Materialize, Decodable)"
 # By which `change` and `delete_when` a rule reads the records of a product.
 _RULES: Mapping[str, tuple[str, ...]] = {
-    "changes of TiCDC's simple protocol": (
-        "{row: data, before: old, order: commitTs}",
-        "{column: type, values: [DELETE]}",
-    ),
     "records of Lenses' sink beside their Kafka keys": ("{row: value, key: key, order: metadata.offset}",),
     "wal-listener's events": ("{row: data, before: dataOld, order: commitTime}", "{column: action, values: [DELETE]}"),
     "events of Google's Datastream": (
@@ -50,10 +46,6 @@ _RULES: Mapping[str, tuple[str, ...]] = {
     "Flink's rows beside their kind": ("{row: data}", '{column: op, values: ["-D", "-U"]}'),
     "Flink's rows in the form of Canal or Maxwell": ("{row: data}", "{column: type, values: [DELETE, delete]}"),
     "changes of Conduit": ("{row: payload.after, before: payload.before, key: key}",),
-    "Sequin's messages": (
-        "{row: record, before: changes, order: [metadata.commit_lsn, metadata.commit_idx]}",
-        "{column: action, values: [delete]}",
-    ),
     "Supabase's webhooks": ("{row: record, before: old_record}", "{column: type, values: [DELETE]}"),
     "Supabase's realtime messages": (
         "{row: record, before: old_record, order: commit_timestamp, partial: true}",
