@@ -18,7 +18,7 @@ from sluice.admission.routing import is_full_load
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.capture_marks import is_marked_deleted
-from sluice.changes.position import OFFSET_ONLY, among_ties, encode_arrival, encode_rows, of_snapshot, tie_of
+from sluice.changes.position import MONGODB, OFFSET_ONLY, among_ties, encode_arrival, encode_rows, of_snapshot, tie_of
 from sluice.changes.source_tables import source_table
 from sluice.config.placeholders import Placeholders, placeholders
 from sluice.config.rules.partition_fields import PartitionField
@@ -217,7 +217,7 @@ def _positions(
         components = [of_snapshot(kind, parts) for parts in components]
     elif names and ops is not None and not _UNPLACED.isdisjoint(ops):
         components = [
-            of_snapshot(kind, parts) if op in _UNPLACED and not parts[0] else parts
+            of_snapshot(kind, parts) if op in _UNPLACED and (kind == MONGODB or not parts[0]) else parts
             for parts, op in zip(components, ops)
         ]
     try:

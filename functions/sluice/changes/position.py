@@ -179,6 +179,8 @@ _FIRST: dict[str, tuple[Any, ...]] = {
 }
 
 
+_NO_ORDER, _SENDING_MS = -1, 60_000
+_OF_DOCUMENT_READ = re.compile(r"(\d{4}\.)(\d{20})(\.0{10}\.\d{20})")  # its stored position
 BEFORE_THE_LOG = r"^[0-9]{4}\.0+\."  # matches the stored position of such a row
 
 
@@ -188,16 +190,27 @@ def of_snapshot(kind: str, components: Sequence[Any]) -> Sequence[Any]:
     PostgreSQL's incremental snapshots name none (since Debezium 1.9.6), and no place would be safe: a change that was
     under way during the read, and isn't in the row, may precede any known place. Such a row only supplies what the
     table lacks, and never wins over a change. https://github.com/debezium/debezium/pull/3765
+
+    A document that MongoDB's snapshot read without a cluster time has the connector's clock when it was sent (since
+    Debezium 3.1), later than it was read: what changed it meanwhile is later for the time that sending may take.
     """
+    if kind == MONGODB and components[1] == _NO_ORDER and type(components[0]) is int and components[0] >= _SENDING_MS:
+        return components[0] - _SENDING_MS, _NO_ORDER
     return _FIRST[kind] if kind in _FIRST and not any(components) else components
 
 
-def former_positions(position: str) -> tuple[str, str]:
+def former_positions(position: str) -> tuple[str, ...]:
     """The positions that earlier releases gave a row: without its object's place where it ties (`among_ties`).
 
-    Of a full load also the time of its load alone (`encode_load_order`).
+    Of a full load also the time of its load alone (`encode_load_order`), of a document that a snapshot read the time at
+    which it was sent.
     """
+    tied = position
     position = re.sub(AMONG_TIES, "", position[: -OFFSET_DIGITS - 1]) + position[-OFFSET_DIGITS - 1 :]
+    read = _OF_DOCUMENT_READ.fullmatch(position)
+    if read is not None and int(read[2]):
+        sent = f"{read[1]}{int(read[2]) + _SENDING_MS:020d}"
+        return position, sent + read[3], sent + tied[len(sent) :]
     parts = position.split(".")
     half = (len(parts) - 2) // 2  # the places of the load, and as many zeros before them
     of_load = half > 0 and len(parts) == 2 * half + 2 and parts[1 : half + 1] == ["0" * 27] * half

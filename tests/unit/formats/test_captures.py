@@ -326,6 +326,13 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
         debezium("mongodb", "c", '{"_id": 2, "id": 2, "n": 1.5}', ts_ms=5, ord=2),
         debezium("mongodb", "d", None, '{"_id": 2}', ts_ms=5, ord=3),
     ),
+    "mongodb, a document that changed while a snapshot sent it": made(
+        [{"_id": 1, "n": 2}, {"_id": 2, "n": 1}],
+        debezium("mongodb", "u", '{"_id": 2, "n": 0}', ts_ms=1764230000000, ord=1),
+        debezium("mongodb", "r", '{"_id": 1, "n": 1}', ts_ms=1764239000000, ord=-1),
+        debezium("mongodb", "r", '{"_id": 2, "n": 1}', ts_ms=1764239000000, ord=-1),
+        debezium("mongodb", "u", '{"_id": 1, "n": 2}', ts_ms=1764238998000, ord=1),
+    ),
     "mongodb, envelopes of Debezium that have the document before an update alone": made(
         [{"_id": 1, **WIDE, "name": "b", "note": None}],
         debezium("mongodb", "c", json.dumps({"_id": 1, **WIDE}), ts_ms=5, ord=1),

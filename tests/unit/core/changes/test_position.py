@@ -7,14 +7,18 @@ import pytest
 from sluice.changes.position import (
     BEFORE_THE_LOG,
     PositionFields,
+    among_ties,
     binlog_base,
     detect,
     encode,
     encode_rows,
+    former_positions,
     generation_of,
     is_by_offset_alone,
     log_place,
     of_snapshot,
+    place_of_object,
+    tie_of,
 )
 from sluice.errors import Unordered
 from sluice.schema.capture_order import encode_capture_order
@@ -57,6 +61,16 @@ def test_a_snapshots_row_that_names_no_place_in_the_log_stands_before_all_of_it(
     assert of_snapshot(kind, first) == first
     with pytest.raises(Unordered):  # any other change must name one
         encode(0, kind, nowhere, 9)
+
+
+def test_a_document_that_a_snapshot_sends_precedes_what_changed_it_meanwhile():
+    sent = 1_764_230_060_000
+    read = encode(0, "mongodb", of_snapshot("mongodb", (sent, -1)), 9)
+    assert encode(0, "mongodb", (sent - 61_000, 5), 0) < read < encode(0, "mongodb", (sent - 59_000, 1), 0)
+    assert of_snapshot("mongodb", (sent, 0)) == (sent, 0) and of_snapshot("mongodb", (0, -1)) == (0, -1)
+    tied = among_ties(read, tie_of(place_of_object("k", 5_000), by_key=True))
+    then = encode(0, "mongodb", (sent, -1), 9)
+    assert then in former_positions(read) and {then, then[:25] + tied[25:]} < {*former_positions(tied)}
 
 
 def test_a_change_lsn_that_debezium_prints_as_null_is_none():
