@@ -23,7 +23,7 @@ _PLAIN_TEXTS = (kinds.STRING, kinds.BYTES)
 _BIAS = 10**26  # above every count of 64 bits in nanoseconds: stored counts are unsigned and of one width
 _BEFORE = "0" * 27  # a place before that of every count
 _ISO = re.compile(
-    r"(?!0000)(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?\s?(Z|[+-]\d\d(?::?\d\d)?)?"
+    r"(?!0000)(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?\s?(Z|UTC|[+-]\d\d(?::?\d\d)?)?"
 )
 # The change sequence of AWS DMS: a time to the hundredth of a second, and a number.
 # https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Tasks.CustomizingTasks.TableMapping.SelectionTransformation.Expressions.html
@@ -287,7 +287,7 @@ def _count(column: Column, text: str) -> int:
 
 def _east(zone: Any) -> int:
     """Seconds that a zone is ahead of UTC."""
-    if not zone or zone == "Z":
+    if not zone or zone in ("Z", "UTC"):
         return 0
     seconds = int(zone[1:3]) * 3_600 + int(zone[-2:] if len(zone) > 3 else 0) * 60
     return -seconds if zone[0] == "-" else seconds

@@ -126,7 +126,7 @@ def _joined(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
 # The operations of changes of a row, by the words that most captures have for them.
 BY_WORDS: Mapping[str, str] = {"insert": CREATE, "update": UPDATE, "delete": DELETE}
 _STEPS = 10**6  # more changes than a record holds
-_MOMENT = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d(?::?\d\d)?)?")
+_MOMENT = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(Z| UTC|[+-]\d\d(?::?\d\d)?)?")
 _CLOCK = re.compile(r"([0-9]{1,19})\.([0-9]{10})")
 _LSN = re.compile(r"([0-9A-F]{1,8})/([0-9A-F]{1,8})")
 
@@ -156,7 +156,11 @@ def nanos(value: Any) -> int | None:
     if parts is None:
         return None
     zone = parts[8] or "Z"
-    east = 0 if zone == "Z" else int(f"{zone[0]}1") * (int(zone[1:3]) * 3_600 + int(zone[3:].lstrip(":") or 0) * 60)
+    east = (
+        0
+        if zone in ("Z", " UTC")
+        else int(f"{zone[0]}1") * (int(zone[1:3]) * 3_600 + int(zone[3:].lstrip(":") or 0) * 60)
+    )
     seconds = calendar.timegm(tuple(int(part) for part in parts.groups()[:6])) - east
     return seconds * 10**9 + int((parts[7] or "").ljust(9, "0"))
 
