@@ -51,6 +51,19 @@ def test_the_row_is_that_of_the_data_and_the_order_that_of_the_log() -> None:
     assert read_writer_schema(schema).shape == ENVELOPE and read_writer_schema(schema).row.names == ("id",)
 
 
+def test_documents_of_mongodb_are_those_in_the_texts_of_the_data() -> None:
+    order = {"iodebeziumtsms": "1795774370337", "iodebeziumcollection": "cust", "iodebeziumlsn": None}
+    events = [
+        event("r", 0, after='{"_id": {"$oid": "6a"}, "n": 1}', iodebeziumord="-1", **order),
+        event("u", 0, after='{"_id": {"$oid": "6a"}, "n": 2}', iodebeziumord="3", **order),
+        event("d", 0, before='{"_id": {"$oid": "6a"}, "n": 2}', iodebeziumord="4", **order),
+    ]
+    rows = json_rows(lines(*events), config("_id"))
+    assert picked(rows, "_id", "n", "__deleted") == [("6a", 1, False), ("6a", 2, False), ("6a", 2, True)]
+    positions = [row["_sluice_position"] for row in rows]
+    assert positions == sorted(positions) and positions[0].split(".")[1] == f"{1795774370337 - 60_000:020d}"
+
+
 def test_data_with_its_schema_is_read_by_its_payload() -> None:
     wrapped = event("c", 5)
     wrapped["data"] = {"schema": {"type": "struct"}, "payload": {"before": None, "after": {"id": 4}}}

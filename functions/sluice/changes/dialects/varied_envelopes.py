@@ -10,10 +10,12 @@ https://debezium.io/documentation/reference/3.5/integrations/cloudevents.html
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Callable
 
+from sluice.changes.dialects.mongodb import MONGODB_EVENTS
 from sluice.changes.dialects.nested import SENT, CaptureDialect, Reading, Record, at, change, placed, whole
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, UPDATE
 from sluice.errors import UnusableSchema
@@ -175,14 +177,15 @@ class CloudEvents(CaptureDialect):
                 column=_CLOUD_OP,
             )
         source = {name: _attribute(name, record[field]) for field, name in _CLOUD_FIELDS.items() if field in record}
-        return [change(op, data.get("before"), data.get("after"), source)]
+        made = change(op, data.get("before"), data.get("after"), source)
+        if any(isinstance(made[side], str) for side in ("before", "after")):  # MongoDB's documents
+            return MONGODB_EVENTS.changes({**made, "updateDescription": data.get("updateDescription")}, reading)
+        return [made]
 
 
 def _attribute(name: str, value: Any) -> Any:
-    number = (
-        name in _CLOUD_NUMBERS and isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20
-    )
-    return int(value) if number else value
+    is_number = name in _CLOUD_NUMBERS and isinstance(value, str) and re.fullmatch("-?[0-9]{1,19}", value)
+    return int(value) if is_number else value
 
 
 TICDC = "TiCDC"
