@@ -133,8 +133,9 @@ def encode(generation: int, kind: str, components: Sequence[Any], offset: int) -
             commit, scn, segment, number = components
             own, number = _scn(scn), 0 if number is None else number
             # The rows of a snapshot name no commit. They are as of their own SCN, before everything committed later.
-            committed = own if commit is None or commit == "" else _scn(commit)
-            if max(own, committed) < _LIMIT_20 and 0 <= number < _LIMIT_10:
+            # Until Debezium 2.4 most changes of a transaction name the commit before it in their redo thread.
+            committed = own if commit is None or commit == "" else max(own, _scn(commit))
+            if committed < _LIMIT_20 and 0 <= number < _LIMIT_10:
                 place = f"{committed:020d}.{own:020d}.{_segment(segment)}"
                 return "%04d.%s.%010d.%020d" % (generation, place, number, offset)  # noqa: UP031
         elif kind == MONGODB:

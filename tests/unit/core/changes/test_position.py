@@ -169,6 +169,13 @@ def test_oracle_changes_are_ordered_by_commit_then_place_in_the_redo_log():
     assert encoded({**ORACLE, "commit_scn": "2122100:1:tx,2122186:2:tx"}) == encoded(ORACLE)
 
 
+def test_an_oracle_change_that_names_an_earlier_commit_counts_by_its_own_scn():
+    other_thread = encoded({**ORACLE, "scn": "2122190", "commit_scn": "2100000", "redo_thread": 2})
+    assert encoded({**ORACLE, "scn": "2122180"}) < encoded(ORACLE) < other_thread
+    snapshot = encoded({**ORACLE, "snapshot": "true", "scn": "2122189", "commit_scn": None})
+    assert snapshot < other_thread < encoded({**ORACLE, "scn": "2122191", "commit_scn": "2122192"})
+
+
 def test_an_oracle_snapshot_row_is_ordered_between_earlier_and_later_commits():
     without = dict.fromkeys(("commit_scn", "rs_id", "ssn"))
     snapshot = encoded({**ORACLE, "snapshot": "true", "scn": "2122185", **without}, offset=5)
