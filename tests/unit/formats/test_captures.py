@@ -218,7 +218,7 @@ SECOND = "2026-11-27T09:00:00.000000Z"
 def cassandra(op: str, at: int, **row: Any) -> dict[str, Any]:
     after = {name: {**cell, "deletion_ts": None} for name, cell in cells(**row).items()}
     after |= {".range_start": None, ".range_end": None}
-    return {"op": op, "source": {"connector": "cassandra", "table": "cust", "ts_micro": at}, "after": after}
+    return {"op": op, "source": {"connector": "cassandra", "table": "cust", "ts_us": at}, "after": after}
 
 
 WIDE = {"id": 1, "name": "Anna", "note": "kept", "n": 7}
@@ -507,6 +507,12 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
         cassandra("i", 2, id=1, name="b"),
         cassandra("i", 1, **WIDE),
     ),
+    "cassandra, a change that another replica sends late": made(
+        [{**WIDE, "name": "b", "tags": '["x"]'}],
+        cassandra("i", 1, **WIDE, tags=["x"]),
+        cassandra("u", 3, id=1, name="b"),
+        cassandra("u", 2, id=1, name="a"),
+    ),
     "yugabytedb, an update without columns that it left alone": made(
         [{**WIDE, "n": 8}],
         debezium("yugabytedb", "c", cells(**WIDE)),
@@ -571,6 +577,7 @@ REFUSED = {
     "mongodb": ([mongo("update", 1, 1, updateDescription={"updatedFields": {"a.b": 1}})], "updateLookup"),
     "mongodb, an envelope": ([pre_image('{"a.b": 1}')], "change_streams_update_full"),
     "cassandra": ([RANGE_DELETED], "generation"),
+    "cassandra, a collection": ([cassandra("u", 9, id=1, tags=["x"])], "field.exclude.list"),
     "qlik": ([masked("UPDATE", {**WIDE, "note": None}, "0B")], "supplemental"),
     "salesforce": ([salesforce("GAP_UPDATE", 1, "001")], "GAP_UPDATE"),
     "salesforce, fields by bits": ([salesforce("UPDATE", 1, "001", changedFields=["0x400002"], City="Y")], "bit"),

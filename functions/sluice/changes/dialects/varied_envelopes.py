@@ -11,7 +11,7 @@ https://debezium.io/documentation/reference/3.5/integrations/cloudevents.html
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable
 
@@ -55,10 +55,36 @@ class CellsOfColumns(CaptureDialect):
         source = record["source"] if isinstance(record["source"], dict) else {}
         # Its places in the log are text of a tablet's: the Kafka offset orders the changes of a row.
         source = {name: value for name, value in source.items() if name != "lsn" or type(value) is int}
+        if self.beside:
+            _check_whole(record["op"], after)
+            source |= placed(_written_at(source))
         op = UPDATE if self.beside and record["op"] in ("i", CREATE) else record["op"]
         if op == UPDATE and after is not None:
             source[SENT] = [name for name, cell in record["after"].items() if cell and cell["set"]]
-        return [change(op, before, after, {**source, **(placed(whole(source.get("ts_micro"))) if self.beside else {})})]
+        return [change(op, before, after, source)]
+
+
+_RECORDS_OF_VALUES = (frozenset(("scale", "value")), frozenset(("months", "days", "nanos")))
+
+
+def _check_whole(op: str, row: dict[str, Any] | None) -> None:
+    """Raise UnusableSchema for an update with a collection: an insert has the whole one, an update what it changed."""
+    for name, value in (row or {}).items() if op == UPDATE else ():
+        if isinstance(value, list) or isinstance(value, dict) and frozenset(value) not in _RECORDS_OF_VALUES:
+            raise UnusableSchema(
+                f"The column {name[:100]} is a collection, of which an update of Cassandra has what it changed alone",
+                next_step="Leave such columns out of the connector: field.exclude.list",
+                column=name[:100],
+            )
+
+
+def _written_at(source: Mapping[str, Any]) -> int | None:
+    """When a change was written, by which Cassandra orders changes: every replica's connector sends each of them.
+
+    It is above every Kafka offset, by which earlier releases ordered them. Connectors before 2.6 have milliseconds.
+    """
+    times = ((whole(source.get(name)), micros) for name, micros in (("ts_micro", 1), ("ts_us", 1), ("ts_ms", 1_000)))
+    return next((time * micros * 10**20 for time, micros in times if time), None)
 
 
 def _row(row: Any) -> dict[str, Any] | None:
