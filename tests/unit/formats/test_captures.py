@@ -513,6 +513,19 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
         cassandra("u", 3, id=1, name="b"),
         cassandra("u", 2, id=1, name="a"),
     ),
+    "scylladb, whole rows of its advanced format": made(
+        [{"id": 1, "name": "b", "note": None, "n": 8}],
+        debezium("scylla", "c", WIDE, ts_us=1),
+        debezium("scylla", "c", {"id": 1, "name": "b", "note": None, "n": 7}, ts_us=2),
+        debezium("scylla", "c", {"id": 1, "name": None, "note": None, "n": {"value": 8}}, ts_us=3),
+        debezium("scylla", "u", {**WIDE, "id": 2}, ts_us=4),
+        {**debezium("scylla", "d", None, ts_us=5), "key": {"id": 2}},
+    ),
+    "scylladb, an update of nothing but collections, which connectors before 2.0 left out": made(
+        [WIDE],
+        debezium("scylla", "c", {name: name == "id" and 1 or {"value": WIDE[name]} for name in WIDE}, ts_us=1),
+        debezium("scylla", "u", {**dict.fromkeys(WIDE), "id": 1}, ts_us=2, version="1.2.6"),
+    ),
     "yugabytedb, an update without columns that it left alone": made(
         [{**WIDE, "n": 8}],
         debezium("yugabytedb", "c", cells(**WIDE)),
@@ -577,6 +590,8 @@ REFUSED = {
     "mongodb": ([mongo("update", 1, 1, updateDescription={"updatedFields": {"a.b": 1}})], "updateLookup"),
     "mongodb, an envelope": ([pre_image('{"a.b": 1}')], "change_streams_update_full"),
     "cassandra": ([RANGE_DELETED], "generation"),
+    "scylladb, a before alone": ([debezium("scylla", "u", None, WIDE, ts_us=2)], "cdc.include.after"),
+    "scylladb, a null of an advanced update": ([debezium("scylla", "u", {**WIDE, "n": None})], "cdc.include.after"),
     "cassandra, a collection": ([cassandra("u", 9, id=1, tags=["x"])], "field.exclude.list"),
     "qlik": ([masked("UPDATE", {**WIDE, "note": None}, "0B")], "supplemental"),
     "salesforce": ([salesforce("GAP_UPDATE", 1, "001")], "GAP_UPDATE"),

@@ -102,7 +102,7 @@ class NamedEnvelopes(CaptureDialect):
 
     name: str
     connector: str
-    made: Callable[[Record], dict[str, Any]]
+    made: Callable[[Record, Reading], dict[str, Any]]
     shapes: tuple[frozenset[str], ...] = (frozenset(("source", "op", "after")),)
     around: tuple[str, ...] = ("",)
 
@@ -111,29 +111,43 @@ class NamedEnvelopes(CaptureDialect):
         return any(at(record, f"{around}source.connector") == self.connector for around in self.around)
 
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
-        return [self.made(record)]
+        return [self.made(record, reading)]
 
 
-def _of_scylla(record: Record) -> dict[str, Any]:
+def _of_scylla(record: Record, reading: Reading) -> dict[str, Any]:
     """The change with plain rows: columns beside the key are records of a `value`, or null where they were left alone.
 
-    Raises UnusableSchema for collections, which may be differences of them.
+    In the "advanced" format they are values, and null is a value in an insert. Raises UnusableSchema for collections,
+    which may be differences of them, and for updates that lack the row, or in that format may.
     """
     if not record.keys() >= {"op", "after"}:
         raise UnusableSchema("A change of ScyllaDB lacks its `op` or its `after`", column="after")
+    op, cells = record["op"], record["after"]
     before, after = (_values(record.get(side)) for side in ("before", "after"))
     source = {word: at(record, f"source.{name}") for word, name in _OF_SCYLLA.items()}
     source |= placed(whole(at(record, "source.ts_us")))
-    if after is not None:
-        source[SENT] = [name for name, cell in record["after"].items() if cell is not None]
-    return change(DELETE if after is None else UPDATE, before, after, source)
+    if op == DELETE:
+        return change(DELETE, before if before is not None else record.get("key"), None, source)
+    is_old = str(at(record, "source.version")).startswith("1.")
+    is_plain = not is_old and not any(isinstance(cell, dict) for cell in (cells or {}).values())
+    if after is None or is_plain and op == UPDATE and None in after.values():
+        raise UnusableSchema(
+            "The update of ScyllaDB doesn't say which values there are: a null may stand for one that was left alone",
+            next_step="Let the connector write its legacy format, or transform ScyllaExtractNewRecordState the rows "
+            "with `cdc.include.after=full`",
+            column="after",
+        )
+    if not is_plain or not any(value is not None and not reading.is_key(name) for name, value in after.items()):
+        source[SENT] = [name for name, cell in cells.items() if cell is not None]
+        op = UPDATE
+    return change(op, before, after, source)
 
 
 _OF_SCYLLA = {"db": "keyspace_name", "table": "table_name", "ts_ms": "ts_ms"}
 
 
 def _values(row: Any) -> dict[str, Any] | None:
-    values = {name: cell["value"] if isinstance(cell, dict) else cell for name, cell in (row or {}).items()}
+    values = {name: cell["value"] if _is_cell(cell) else cell for name, cell in (row or {}).items()}
     of_many = next((name for name, value in values.items() if isinstance(value, (dict, list))), None)
     if of_many is not None:
         raise UnusableSchema(
@@ -144,7 +158,11 @@ def _values(row: Any) -> dict[str, Any] | None:
     return values if isinstance(row, dict) else None
 
 
-def _of_spanner(record: Record) -> dict[str, Any]:
+def _is_cell(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {"value"}
+
+
+def _of_spanner(record: Record, _: Reading) -> dict[str, Any]:
     """The change as it is. An update that may lack columns is refused: null stands for those that it left alone."""
     captured = at(record, "source.value_capture_type")
     if record["op"] == UPDATE and captured not in (None, *_WHOLE_ROWS):
@@ -156,7 +174,7 @@ def _of_spanner(record: Record) -> dict[str, Any]:
     return dict(record)
 
 
-def _of_ticdc(record: Record) -> dict[str, Any]:
+def _of_ticdc(record: Record, _: Reading) -> dict[str, Any]:
     """The change, in the order of TiDB's commits, since the source has no binlog; a message for a statement."""
     made = record if "source" in record else record["payload"]
     source = {name: value for name in ("db", "table", "ts_ms") if (value := at(made, f"source.{name}")) is not None}
