@@ -146,8 +146,12 @@ _FORMS_OF_FLAGS = (
     (re.compile(r"_(?!_deleted$).*(?:deleted|tombstone|delete_sign)_*|.*_cdc_deleted|kbc__deleted"), ("true", "1")),
     (re.compile(r"_.*_deleted_at"), ()),
 )
-# Where a deletion that this other column marks as well is the first half of an update.
-_OF_UPDATES: Mapping[str, str] = {"metadata_action": "METADATA_ISUPDATE"}  # Snowflake's streams
+# The words of a column that say the first half of an update where another column beside it has one of these values:
+# Snowflake's streams, and SAP's ODP, which counts the row before an update as -1 (1-, as ABAP writes it).
+_OF_UPDATES: Mapping[str, tuple[frozenset[str], str, tuple[str, ...]]] = {
+    "metadata_action": (_COMMON.deletions, "METADATA_ISUPDATE", ("true",)),
+    "odq_changemode": (frozenset("u"), "ODQ_ENTITYCNTR", ("-1", "-1.0", "1-")),
+}
 
 
 def mark_text(value: Any) -> str | None:
@@ -290,9 +294,8 @@ def is_before_image(column: str, value: Any, row: Mapping[str, Any]) -> bool:
     if _word(text) in words.before:
         return True
     of_update = _OF_UPDATES.get(stored_name(column).lower())
-    if of_update is None or _word(text) not in words.deletions:
+    if of_update is None or _word(text) not in of_update[0]:
         return False
-    return any(
-        stored_name(name).upper() == of_update and mark_text(flag) in ("true", "True", "TRUE")
-        for name, flag in row.items()
-    )
+    _, beside, values = of_update
+    flags = (flag for name, flag in row.items() if stored_name(name).upper() == beside)
+    return any(_word(mark_text(flag) or str(flag)) in values for flag in flags)

@@ -177,13 +177,16 @@ def test_an_update_of_the_key_deletes_the_row_of_the_former_key():
     assert picked(read("csv", rule, *images), "id", "__deleted") == [(1, True), (7, False)]
 
 
-def test_the_deleted_half_of_an_update_in_a_stream_of_snowflake_is_a_before_image():
-    rule = DeleteWhen(column="METADATA_ACTION", values=("DELETE",))
-    rows = [
-        {"id": 1, "METADATA$ACTION": "INSERT", "METADATA$ISUPDATE": True, "v": "b", "seq": 5},
-        {"id": 1, "METADATA$ACTION": "DELETE", "METADATA$ISUPDATE": True, "v": "a", "seq": 5},
-        {"id": 2, "METADATA$ACTION": "DELETE", "METADATA$ISUPDATE": False, "v": "c", "seq": 5},
-    ]
+SNOWFLAKE = ("METADATA$ACTION", "METADATA$ISUPDATE", "DELETE", ("INSERT", True), ("DELETE", True), ("DELETE", False))
+SAP_ODP = ("ODQ_CHANGEMODE", "ODQ_ENTITYCNTR", "D", ("U", 1), ("U", -1), ("D", -1))
+
+
+@pytest.mark.parametrize("capture", [SNOWFLAKE, SAP_ODP])
+def test_a_half_of_an_update_that_another_column_tells_is_a_before_image(capture: tuple[Any, ...]):
+    column, beside, deletion, after, before, deleted = capture
+    rule = DeleteWhen(column=column.replace("$", "_"), values=(deletion,))
+    marks = ((1, after, "b"), (1, before, "a"), (2, deleted, "c"))
+    rows = [{"id": id, column: mark, beside: told, "v": v, "seq": 5} for id, (mark, told), v in marks]
     for format in ("parquet", "json", "csv"):
         merged = read(format, rule, *rows)
         assert merged[0]["_sluice_position"] > merged[1]["_sluice_position"]
