@@ -152,6 +152,9 @@ _OF_UPDATES: Mapping[str, tuple[frozenset[str], str, tuple[str, ...]]] = {
     "metadata_action": (_COMMON.deletions, "METADATA_ISUPDATE", ("true",)),
     "odq_changemode": (frozenset("u"), "ODQ_ENTITYCNTR", ("-1", "-1.0", "1-")),
 }
+# Columns at whose place a deletion comes before an insertion of its key: an update of an indexed column is both there,
+# in either order (https://support.microsoft.com/help/3030352).
+_OF_ONE_UPDATE: Mapping[str, tuple[str, ...]] = {"___operation": ("___seqval", "___command_id")}
 
 
 def mark_text(value: Any) -> str | None:
@@ -282,16 +285,18 @@ def other_deletions(column: str, texts: Iterable[str | None], values: Collection
     return tuple(sorted(text for text in texts if text and _word(text) in deletions and text not in values))
 
 
-def is_before_image(column: str, value: Any, row: Mapping[str, Any]) -> bool:
+def is_before_image(column: str, value: Any, row: Mapping[str, Any], position: Collection[str] = ()) -> bool:
     """True for the row before an update, which a capture writes beside the row after it, at the same place of its log.
 
-    Words of a change feed count in any column, others only in that of their capture.
+    Words of a change feed count in any column, others only in that of their capture. Columns of the `position` say how
+    fine such places are.
     """
     text = mark_text(value)
     if not text:
         return False
     words = vocabulary(column) or _COMMON
-    if _word(text) in words.before:
+    places = _OF_ONE_UPDATE.get(stored_name(column).lower(), ())
+    if _word(text) in words.before or _word(text) in words.deletions and not set(places).isdisjoint(position):
         return True
     of_update = _OF_UPDATES.get(stored_name(column).lower())
     if of_update is None or _word(text) not in of_update[0]:

@@ -47,7 +47,7 @@ def marked_rows(
         marks = [None if column is None or row is None else row[name] for row in rows]
     assert marks is not None
     before = [
-        mark is not None and isinstance(row, Mapping) and is_before_image(name, mark, row)
+        mark is not None and isinstance(row, Mapping) and is_before_image(name, mark, row, config.position_columns)
         for mark, row in zip(marks, rows)
     ]
     return MarkedRows(

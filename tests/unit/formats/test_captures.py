@@ -790,6 +790,14 @@ def test_rows_of_goldengate_in_avro_lose_their_metadata() -> None:
     assert played.rows == [{"ID": 1.0, "NAME": "Anna3"}, {"ID": 3.0, "NAME": "Cara"}], played.reasons
 
 
+def test_an_update_that_sql_server_logs_as_insertion_and_deletion_keeps_its_row():
+    place = {"__$start_lsn": "0x0000002A", "__$seqval": "0x01"}
+    rows = [{"id": 1, "__$operation": operation, **place} for operation in (2, 1)]
+    rule = {"position": ["___start_lsn", "___seqval"], "delete_when": {"column": "___operation", "values": [1]}}
+    assert [row["id"] for row in rows_of(*rows, **rule).rows] == [1]
+    assert rows_of(*rows, **{**rule, "position": "___start_lsn"}).rows == []  # the order of a transaction's rows
+
+
 def test_columns_that_the_trail_lacks_stay_as_they_are() -> None:
     row: list[Any] = [{"name": name, "type": ["null", "string"]} for name in ("id", "a", "b")]
     row.append({"name": "b_isMissing", "type": "boolean"})
