@@ -6,7 +6,7 @@ Names are compared as a table stores them, in any case. Each vocabulary is that 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -146,12 +146,6 @@ _FORMS_OF_FLAGS = (
     (re.compile(r"_(?!_deleted$).*(?:deleted|tombstone|delete_sign)_*|.*_cdc_deleted|kbc__deleted"), ("true", "1")),
     (re.compile(r"_.*_deleted_at"), ()),
 )
-# The words of a column that say the first half of an update where another column beside it has one of these values:
-# Snowflake's streams, and SAP's ODP, which counts the row before an update as -1 (1-, as ABAP writes it).
-_OF_UPDATES: Mapping[str, tuple[frozenset[str], str, tuple[str, ...]]] = {
-    "metadata_action": (_COMMON.deletions, "METADATA_ISUPDATE", ("true",)),
-    "odq_changemode": (frozenset("u"), "ODQ_ENTITYCNTR", ("-1", "-1.0", "1-")),
-}
 # Columns at whose place a deletion comes before an insertion of its key: an update of an indexed column is both there,
 # in either order (https://support.microsoft.com/help/3030352).
 _OF_ONE_UPDATE: Mapping[str, tuple[str, ...]] = {"___operation": ("___seqval", "___command_id")}
@@ -172,6 +166,27 @@ def mark_text(value: Any) -> str | None:
 def _word(text: str | None) -> str:
     """A word of a vocabulary: in lower case, without the spaces of a text of fixed length."""
     return (text or "").strip().lower()
+
+
+def _is_true(flag: Any) -> bool:
+    return _word(mark_text(flag)) == "true"
+
+
+def _is_negative(count: Any) -> bool:
+    """Whether a number is below zero; also as text (`1-`, as ABAP writes it), and in the bytes of a decimal."""
+    text = mark_text(count)
+    if text is None and isinstance(count, bytes):
+        return int.from_bytes(count, "big", signed=True) < 0
+    written = _word(str(count) if text is None else text)
+    return written.startswith("-") or written.endswith("-")
+
+
+# The words of a column that say the first half of an update where another column beside it does as well: Snowflake's
+# streams, and SAP's ODP, which counts the row before an update as -1.
+_OF_UPDATES: Mapping[str, tuple[frozenset[str], str, Callable[[Any], bool]]] = {
+    "metadata_action": (_COMMON.deletions, "METADATA_ISUPDATE", _is_true),
+    "odq_changemode": (frozenset("u"), "ODQ_ENTITYCNTR", _is_negative),
+}
 
 
 def vocabulary(column: str) -> Vocabulary | None:
@@ -296,11 +311,14 @@ def is_before_image(column: str, value: Any, row: Mapping[str, Any], position: C
         return False
     words = vocabulary(column) or _COMMON
     places = _OF_ONE_UPDATE.get(stored_name(column).lower(), ())
-    if _word(text) in words.before or _word(text) in words.deletions and not set(places).isdisjoint(position):
+    if (
+        _word(text) in words.before
+        or _word(text) in words.deletions
+        and not set(places).isdisjoint(map(str.lower, position))
+    ):
         return True
     of_update = _OF_UPDATES.get(stored_name(column).lower())
     if of_update is None or _word(text) not in of_update[0]:
         return False
-    _, beside, values = of_update
-    flags = (flag for name, flag in row.items() if stored_name(name).upper() == beside)
-    return any(_word(mark_text(flag) or str(flag)) in values for flag in flags)
+    _, beside, is_first_half = of_update
+    return any(is_first_half(value) for name, value in row.items() if stored_name(name).upper() == beside)

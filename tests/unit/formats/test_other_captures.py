@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import fastavro
@@ -191,6 +192,13 @@ def test_a_half_of_an_update_that_another_column_tells_is_a_before_image(capture
         merged = read(format, rule, *rows)
         assert merged[0]["_sluice_position"] > merged[1]["_sluice_position"]
         assert [row["__deleted"] for row in merged] == [False, True, True]
+
+
+@pytest.mark.parametrize("unit", [Decimal(1), Decimal("1.000")])
+def test_a_count_of_saps_odp_may_be_a_decimal(unit: Decimal):
+    rule = DeleteWhen(column="ODQ_CHANGEMODE", values=("D",))
+    rows = [{"id": 1, "ODQ_CHANGEMODE": "U", "ODQ_ENTITYCNTR": unit * sign, "seq": 5} for sign in (1, -1)]
+    assert [row["__deleted"] for row in read("parquet", rule, *rows)] == [False, True]
 
 
 @pytest.mark.parametrize(("format", "column", "deleted", "alive", "setting"), cases(FLAGS))

@@ -86,7 +86,7 @@ class Airbyte(CaptureDialect):
         row = {name: value for name, value in captured.items() if not _is_metadata(name)}
         time = next((at for name in _AT if (at := _millis(record.get(name))) is not None), None)
         place, of_log = _place(captured), any(name.startswith(_CAPTURED) for name in captured)
-        source = {**({} if time is None else {"ts_ms": time}), **(place or placed(None if of_log else time))}
+        source = {**({} if time is None else {"ts_ms": time}), **(place or placed(0 if of_log else time))}
         if captured.get(_DELETED) is not None:
             return [change(DELETE, row, None, source)]
         # The first sync of a log's source has rows without a place in it: they come before all of its changes.

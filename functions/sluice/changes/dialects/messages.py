@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import hexdigits
 from typing import Any
 
-from sluice.changes.dialects.nested import BY_WORDS, SENT, ChangePaths, Reading, Record, at, nanos, placed, whole
+from sluice.changes.dialects.nested import BY_WORDS, ChangePaths, Reading, Record, at, nanos, placed, whole
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, TRUNCATE, UPDATE
 from sluice.errors import UnusableSchema
 
@@ -125,8 +125,9 @@ PEERDB = ChangePaths(
 
 
 def _of_sequin(record: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
-    """The transaction's place in the log, and that of the change in it."""
-    return placed(whole(at(record, "metadata.commit_lsn")), whole(at(record, "metadata.commit_idx")))
+    """The transaction's place in the log, and that of the change in it. A backfill's rows, without one, come before."""
+    number, step = (whole(at(record, f"metadata.commit_{name}")) for name in ("lsn", "idx"))
+    return placed(0, 0) if number is None and record.get("action") == "read" else placed(number, step)
 
 
 def _sent_by_sequin(row: Any, record: Mapping[str, Any], reading: Reading) -> Any:
@@ -168,11 +169,8 @@ class EstuaryDocuments(ChangePaths):
 
     def _of_part(self, part: Record, reading: Reading) -> list[dict[str, Any]]:
         """Only PostgreSQL's documents, with their place in its log, leave columns out: unchanged large values."""
-        made = super()._of_part(part, reading)
-        if not isinstance(at(part, "_meta.source.loc"), list):
-            for change in made:
-                change["source"].pop(SENT, None)
-        return made
+        of_postgres = isinstance(at(part, "_meta.source.loc"), list)
+        return ChangePaths._of_part(self if of_postgres else replace(self, partial=False), part, reading)
 
 
 _TIMED_UUID = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-1([0-9a-f]{3})-([0-9a-f]{4})-[0-9a-f]{12}", re.IGNORECASE)

@@ -20,10 +20,7 @@ _STATEMENTS = (
     "refinecollectionshardkey startindexbuild abortindexbuild updatesearchindex"
 ).split()
 _WHOLE = "Take $changeStreamSplitLargeEvent out of the change stream, or leave out fields that make events so large"
-_LOOK_UP = (
-    "Let the change stream return whole documents: fullDocument updateLookup, or a post-image (Debezium: capture.mode "
-    "change_streams_update_full_with_pre_image)"
-)
+_LOOK_UP = "Let the change stream return whole documents: fullDocument updateLookup, or a post-image"
 # https://www.mongodb.com/docs/manual/reference/mongodb-extended-json/
 _PLAIN_TYPES = ("$oid", "$numberInt", "$numberLong", "$numberDouble", "$numberDecimal", "$uuid", "$symbol")
 _NUMBER_TYPES = _PLAIN_TYPES[1:5]
@@ -137,6 +134,26 @@ def _updated(record: Record, reading: Reading) -> dict[str, Any]:
     return {**updated, **dict.fromkeys(map(str, removed or ()))}
 
 
+def _applied(document: dict[str, Any], record: Record, reading: Reading) -> dict[str, Any]:
+    """The document after an update: the one before it, with the fields that changed, also within others.
+
+    Raises UnusableSchema where a field lies within none that the document has, or an array became shorter.
+    """
+    description = record.get("updateDescription") or {}
+    updated = _parsed(description.get("updatedFields"), reading)
+    if not isinstance(updated, dict) or description.get("truncatedArrays"):
+        raise UnusableSchema("An update of a change stream has no whole document", next_step=_LOOK_UP)
+    for path, value in (*updated.items(), *((name, None) for name in description.get("removedFields") or ())):
+        *outer, name = path.split(".")
+        place: Any = document
+        for part in outer:
+            place = place.get(part) if isinstance(place, dict) else None
+        if not isinstance(place, dict):
+            raise UnusableSchema("An update of a change stream has no whole document", next_step=_LOOK_UP)
+        place[name] = value
+    return document
+
+
 def _of_debezium(record: Record, reading: Reading) -> dict[str, Any]:
     before, after = (
         None if record.get(side) is None else _document(reading.parse(record[side]), record, reading)
@@ -144,8 +161,7 @@ def _of_debezium(record: Record, reading: Reading) -> dict[str, Any]:
     )
     source = {**record["source"], "table": record["source"].get("collection")}
     if after is None and before is not None and record["op"] == UPDATE:  # without a look-up: what changed in it is told
-        former = reading.parse(record["before"])
-        after = _document({**former, **_updated(record, reading)}, record, reading)
+        after = _document(_applied(reading.parse(record["before"]), record, reading), record, reading)
     if after is None and before is None and record["op"] != MESSAGE:
         raise UnusableSchema(
             "A change of Debezium's MongoDB connector has no document before it and none after",

@@ -39,19 +39,26 @@ class CellsOfColumns(CaptureDialect):
         if not self.shapes[0] <= record.keys():
             return False
         rows = [row for side in ("before", "after") if isinstance(row := record.get(side), dict)]
-        cells = [cell for row in rows for name, cell in row.items() if cell is not None and name not in RANGE]
+        cells = [cell for row in rows for name, cell in row.items() if cell is not None and not self._is_range(name)]
         return bool(cells) and all(isinstance(cell, dict) and cell.keys() == _CELL | self.beside for cell in cells)
 
+    def _is_range(self, name: str) -> bool:
+        return bool(self.beside) and name in RANGE
+
+    def _row(self, row: Any) -> dict[str, Any] | None:
+        if not isinstance(row, dict):
+            return None
+        return {name: cell and cell["value"] for name, cell in row.items() if not self._is_range(name)}
+
     def changes(self, record: Record, reading: Reading) -> Sequence[dict[str, Any]]:
-        after = record.get("after") or {}
-        if any(after.get(name) is not None for name in RANGE):
+        if any(cell is not None and self._is_range(name) for name, cell in (record.get("after") or {}).items()):
             raise UnusableSchema(
                 "The change deletes a range of rows in Cassandra, and doesn't say which ones there were",
                 next_step="Remove the rows by `sluice forget`, or load the table again under a higher generation, then "
                 "`sluice quarantine discard` the change",
                 column=".range_start",
             )
-        before, after = (_row(record.get(side)) for side in ("before", "after"))
+        before, after = (self._row(record.get(side)) for side in ("before", "after"))
         source = record["source"] if isinstance(record["source"], dict) else {}
         # Its places in the log are text of a tablet's: the Kafka offset orders the changes of a row.
         source = {name: value for name, value in source.items() if name != "lsn" or type(value) is int}
@@ -65,17 +72,22 @@ class CellsOfColumns(CaptureDialect):
 
 
 _RECORDS_OF_VALUES = (frozenset(("scale", "value")), frozenset(("months", "days", "nanos")))
+_IN_TUPLES = re.compile(r"field[0-9]{1,3}")  # the names of a tuple's values
 
 
 def _check_whole(op: str, row: dict[str, Any] | None) -> None:
     """Raise UnusableSchema for an update with a collection: an insert has the whole one, an update what it changed."""
     for name, value in (row or {}).items() if op == UPDATE else ():
-        if isinstance(value, list) or isinstance(value, dict) and frozenset(value) not in _RECORDS_OF_VALUES:
+        if isinstance(value, list) or isinstance(value, dict) and not _is_one_value(value):
             raise UnusableSchema(
                 f"The column {name[:100]} is a collection, of which an update of Cassandra has what it changed alone",
                 next_step="Leave such columns out of the connector: field.exclude.list",
                 column=name[:100],
             )
+
+
+def _is_one_value(value: dict[str, Any]) -> bool:
+    return frozenset(value) in _RECORDS_OF_VALUES or all(map(_IN_TUPLES.fullmatch, value))
 
 
 def _written_at(source: Mapping[str, Any]) -> int | None:
@@ -85,12 +97,6 @@ def _written_at(source: Mapping[str, Any]) -> int | None:
     """
     times = ((whole(source.get(name)), micros) for name, micros in (("ts_micro", 1), ("ts_us", 1), ("ts_ms", 1_000)))
     return next((time * micros * 10**20 for time, micros in times if time), None)
-
-
-def _row(row: Any) -> dict[str, Any] | None:
-    if not isinstance(row, dict):
-        return None
-    return {name: cell and cell["value"] for name, cell in row.items() if name not in RANGE}
 
 
 @dataclass(frozen=True)
@@ -127,17 +133,24 @@ def _of_scylla(record: Record, reading: Reading) -> dict[str, Any]:
     source = {word: at(record, f"source.{name}") for word, name in _OF_SCYLLA.items()}
     source |= placed(whole(at(record, "source.ts_us")))
     if op == DELETE:
-        return change(DELETE, before if before is not None else record.get("key"), None, source)
+        key = record.get("key")
+        return change(DELETE, {**(before or {}), **(key if isinstance(key, dict) else {})} or None, None, source)
     is_old = str(at(record, "source.version")).startswith("1.")
-    is_plain = not is_old and not any(isinstance(cell, dict) for cell in (cells or {}).values())
-    if after is None or is_plain and op == UPDATE and None in after.values():
+    sides = (record.get("before") or {}, cells or {})
+    is_plain = not is_old and not any(isinstance(cell, dict) for side in sides for cell in side.values())
+    unsaid = [name for name, value in (after or {}).items() if value is None and is_plain and op == UPDATE]
+    if after is None or any((before or {}).get(name, unsaid) is not None for name in unsaid):
         raise UnusableSchema(
             "The update of ScyllaDB doesn't say which values there are: a null may stand for one that was left alone",
             next_step="Let the connector write its legacy format, or transform ScyllaExtractNewRecordState the rows "
             "with `cdc.include.after=full`",
             column="after",
         )
-    if not is_plain or not any(value is not None and not reading.is_key(name) for name, value in after.items()):
+    if (
+        not is_plain
+        or unsaid
+        or not any(value is not None and not reading.is_key(name) for name, value in after.items())
+    ):
         source[SENT] = [name for name, cell in cells.items() if cell is not None]
         op = UPDATE
     return change(op, before, after, source)
@@ -222,7 +235,8 @@ class CloudEvents(CaptureDialect):
             )
         source = {name: _attribute(name, record[field]) for field, name in _CLOUD_FIELDS.items() if field in record}
         made = change(op, data.get("before"), data.get("after"), source)
-        if any(isinstance(made[side], str) for side in ("before", "after")):  # MongoDB's documents
+        of_mongodb = record.get("type") == "io.debezium.connector.mongodb.datachangeevent"
+        if of_mongodb or any(isinstance(made[side], str) for side in ("before", "after")):
             return MONGODB_EVENTS.changes({**made, "updateDescription": data.get("updateDescription")}, reading)
         return [made]
 
