@@ -12,8 +12,10 @@ from sluice.batch.row_errors import RowError
 from sluice.changes.log_restart import SeenObject
 from sluice.config.table import TableConfig
 from sluice.schema.avro import read_writer_schema
-from sluice_formats.decode import decode
+from sluice_formats.avro_header import Head, parse_header
+from sluice_formats.decode import Decoded, decode, schemas_of
 from sluice_formats.json.records import json_schemas
+from sluice_formats.parquet_footer import read_footer
 from sluice_spark.merge.plan import PlannedRead, plan_read
 
 
@@ -110,6 +112,34 @@ def batch_plan(
     return plan_read(table, batch="b", writers=writers, stored=stored, **how)
 
 
+def schemas_in(body: bytes, format: str, table: TableConfig) -> tuple[Sequence[Any], bool]:
+    """The schemas of an object of any format, and whether their types are inferred."""
+    if format in ("avro", "parquet"):
+        return [read_footer(body, True).schema if format == "parquet" else parse_header(Head(body, True)).schema], False
+    return schemas_of(body, format, table)
+
+
+def read(body: bytes, at: ManifestObject | str, table: TableConfig | None = None) -> Decoded:
+    """What a read task gives of an object, or of one of this format, whose schemas alone make the plan."""
+    table, at = table or config(), item(at) if isinstance(at, str) else at
+    schemas, inferred = schemas_in(body, at.format, table)
+    planned = batch_plan(table, *schemas, scanned=at if inferred else None)
+    for refusal in planned.refused.values():
+        raise refusal
+    return decode(body, at, planned.plan)
+
+
+def seen_in(body: bytes, at: ManifestObject | str, table: TableConfig | None = None) -> SeenObject:
+    """What is seen of an object all of whose rows are read."""
+    decoded = read(body, at, table)
+    assert not decoded.rows, decoded.rows
+    return decoded.seen
+
+
+def rows_in(decoded: Decoded) -> list[dict[str, Any]]:
+    return [row for batch in decoded.batches for row in batch.to_pylist()]
+
+
 def json_rows(
     body: bytes,
     table: TableConfig | None = None,
@@ -126,7 +156,7 @@ def json_rows(
         bad.extend(decoded.rows)
     else:
         assert not decoded.rows, decoded.rows
-    return [row for batch in decoded.batches for row in batch.to_pylist()]
+    return rows_in(decoded)
 
 
 def picked(rows: Sequence[Mapping[str, Any]], *names: str) -> list[tuple[Any, ...]]:
