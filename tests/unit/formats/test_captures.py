@@ -18,15 +18,16 @@ from typing import Any
 import cramjam
 import fastavro
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
+from support.bad_input import plain_parquet
 from support.captures import SAMPLES, HeldObjects, Played, as_database, database_rows, objects_of, play, rules
+from support.heavy_objects import parquet
 from support.shapes import lines
 
 from sluice.batch.claim import PendingObject
 from sluice.changes.dialects.nested import nanos
-from sluice.changes.dialects.wrappers import KNOWN as NAMED
+from sluice.changes.dialects.wrappers import KNOWN as WRAPPERS
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit
 from sluice.onboarding.discovery import Proposal, propose
@@ -37,6 +38,7 @@ from sluice_cli.config.topics import Reach, sample_topic
 from sluice_formats.json.records import json_schemas
 
 RIGHT = [[1, "Anna3"], [3, "Cara"]]
+PLAIN = {"topic": "s.cust", "table": "d.cust", "record_key": "id"}
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -57,12 +59,12 @@ def test_a_sample_ends_right_or_is_refused_by_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, sample in SAMPLES.items() if "named" in sample])
 def test_a_sample_is_refused_by_its_name_until_a_rule_reads_it(name: str) -> None:
-    rule, named = SAMPLES[name]["rule"], SAMPLES[name]["named"]
+    rule, product = SAMPLES[name]["rule"], SAMPLES[name]["named"]
     reading = {"change", "delete_when", "position", "format"}
     played = play(objects_of(name), rules({word: value for word, value in rule.items() if word not in reading}))
     assert set(played.refused) == {"deletions_unmarked"}
-    assert all(named in reason for reason in played.reasons)
-    steps = [wrapper.step for wrapper in NAMED if wrapper.product in played.reasons[0]]
+    assert all(product in reason for reason in played.reasons)
+    steps = [wrapper.step for wrapper in WRAPPERS if wrapper.product in played.reasons[0]]
     assert not steps or any(all(written_in(step, word, rule) for word in reading & rule.keys()) for step in steps)
 
 
@@ -74,8 +76,12 @@ def written_in(step: str, word: str, rule: Any) -> bool:
 
 def rows_of(*records: Any, key: str = "id", name: str = "topics/s.cust/s.cust+0+0.json", **settings: Any) -> Played:
     """What becomes of an object of these records in a table of its own."""
-    rule = {"topic": "s.cust", "table": "d.cust", "record_key": key, **settings}
-    return play({name: lines(*records)}, rules(rule))
+    return play({name: lines(*records)}, rules({**PLAIN, "record_key": key, **settings}))
+
+
+def taken(ending: str, body: bytes, **settings: Any) -> Played:
+    """What becomes of an object of these bytes in such a table."""
+    return play({f"topics/s.cust/x.{ending}": body}, rules({**PLAIN, **settings}))
 
 
 def maxwell(kind: str, at: int, data: Any, **more: Any) -> dict[str, Any]:
@@ -134,8 +140,8 @@ def exported(at: int, **images: Any) -> dict[str, Any]:
 
 
 def dms(operation: str, data: Any = None, kind: str = "data", **more: Any) -> dict[str, Any]:
-    named = {"schema-name": "s", "table-name": "cust", "timestamp": "2026-11-27T09:00:00.000000Z"}
-    metadata = {"record-type": kind, "operation": operation, **named, **more}
+    source = {"schema-name": "s", "table-name": "cust", "timestamp": "2026-11-27T09:00:00.000000Z"}
+    metadata = {"record-type": kind, "operation": operation, **source, **more}
     return {**({"data": data} if data else {}), "metadata": metadata}
 
 
@@ -187,8 +193,8 @@ def of_mssql(cursor: int | None, row: Any, serial: str, *, deleted: bool = False
 
 
 def debezium(connector: str, op: str, after: Any, before: Any = None, **source: Any) -> dict[str, Any]:
-    named = {"connector": connector, "name": "s", "db": "s", "table": "cust", "collection": "cust"}
-    return {"before": before, "after": after, "source": {**named, **source}, "op": op}
+    place = {"connector": connector, "name": "s", "db": "s", "table": "cust", "collection": "cust"}
+    return {"before": before, "after": after, "source": {**place, **source}, "op": op}
 
 
 def sequin(action: str, at: int | None, record: Any, changes: Any = None, index: int | None = 0) -> dict[str, Any]:
@@ -678,12 +684,10 @@ def test_an_envelope_that_is_not_read_is_refused_by_its_products_name(product: s
 @pytest.mark.parametrize("format", ["csv", "parquet", "avro"])
 def test_changes_as_text_in_a_column_are_no_rows_in_any_format(format: str) -> None:
     row = {"id": 1, "value": json.dumps(debezium("postgresql", "d", None, WIDE))}
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist([row]), sink)
     text = io.StringIO()
     csv.writer(text).writerows([[*row], [*row.values()]])
-    bodies = {"csv": text.getvalue().encode(), "parquet": sink.getvalue(), "avro": in_avro(row)}
-    played = play({f"topics/s.cust/x.{format}": bodies[format]}, rules(PLAIN))
+    bodies = {"csv": text.getvalue().encode(), "parquet": plain_parquet(row), "avro": in_avro(row)}
+    played = taken(format, bodies[format])
     assert played.refused == ["deletions_unmarked"] and "form `debezium`" in played.reasons[0]
 
 
@@ -712,12 +716,9 @@ def test_documents_may_have_several_lines_or_lie_in_an_array(name: str, indent: 
     assert ([row["id"] for row in played.rows], played.refused) == ([1, 2, 3], [])
 
 
-PLAIN = {"topic": "s.cust", "table": "d.cust", "record_key": "id"}
-
-
 def test_a_document_of_several_lines_that_is_cut_is_set_aside() -> None:
     body = b'{\n  "id": 1\n}\n{\n  "id": 2\n}\n{\n  "id": '
-    played = play({"topics/s.cust/x.json": body}, rules(PLAIN))
+    played = taken("json", body)
     assert ([row["id"] for row in played.rows], played.refused) == ([1, 2], ["damaged_json"])
 
 
@@ -739,8 +740,8 @@ def test_changes_that_carry_a_schema_are_refused_by_their_products_name(product:
     fields = [{"field": "id", "type": "int64", "optional": True}]
     source = [{"field": name, "type": "string", "optional": True} for name in ("connector", field)]
     sides = [{"field": side, "type": "struct", "optional": True, "fields": fields} for side in ("before", "after")]
-    named = {"field": "source", "type": "struct", "fields": source}
-    schema = {"type": "struct", "name": "E", "fields": [*sides, named, {"field": "op", "type": "string"}]}
+    place = {"field": "source", "type": "struct", "fields": source}
+    schema = {"type": "struct", "name": "E", "fields": [*sides, place, {"field": "op", "type": "string"}]}
     played = rows_of({"schema": schema, "payload": debezium("x", "u", {"id": 1}, **{field: "y"})})
     assert played.refused == ["unusable_schema"] and product in played.reasons[0]
 
@@ -756,15 +757,12 @@ def test_what_no_row_shows_is_set_aside() -> None:
     assert (len(played.rows), played.refused) == (1, ["unordered_change"]) and "truncate" in played.reasons[0]
 
 
-@pytest.mark.parametrize("named", [False, True])
-def test_updates_that_lack_columns_or_hold_their_mark_are_read_from_json_alone(named: bool) -> None:
+@pytest.mark.parametrize("by_rule", [False, True])
+def test_updates_that_lack_columns_or_hold_their_mark_are_read_from_json_alone(by_rule: bool) -> None:
     of_maxwell = {**maxwell("update", 2, {"id": 1, "name": "b"}), "old": {"name": "a"}}
     for record, own in ((of_maxwell, "maxwell"), (estuary("d", 1, WIDE), "estuary")):
-        sink = io.BytesIO()
-        pq.write_table(pa.Table.from_pylist([record]), sink)
-        rule = {**PLAIN, **({"format": own} if named else {})}
-        played = play({"topics/s.cust/x.parquet": sink.getvalue()}, rules(rule))
-        assert played.refused == ["unusable_schema" if named else "deletions_unmarked"]
+        played = taken("parquet", plain_parquet(record), **({"format": own} if by_rule else {}))
+        assert played.refused == ["unusable_schema" if by_rule else "deletions_unmarked"]
 
 
 def in_avro(record: dict[str, Any], *records: dict[str, Any], row: Any = None) -> bytes:
@@ -797,9 +795,7 @@ def test_operations_of_goldengate_in_avro_keep_their_types() -> None:
         goldengate("U", 3, before=priced(2, "1.50"), after=priced(5, "2.50")),
         goldengate("D", 4, before=priced(1, "1.50"), after=None),
     ]
-    body = in_avro(*changes, row=PRICED)
-    rule = {**PLAIN, "format": "goldengate"}
-    played = play({"topics/s.cust/x.avro": body}, rules(rule))
+    played = taken("avro", in_avro(*changes, row=PRICED), format="goldengate")
     assert played.refused == [], played.reasons
     assert [(row["id"], row["price"]) for row in played.rows] == [(5, Decimal("2.50"))]
 
@@ -825,25 +821,24 @@ def test_columns_that_the_trail_lacks_stay_as_they_are() -> None:
         goldengate("I", 1, before=None, after={"id": "1", "a": "x", "b": "y", "b_isMissing": False}),
         goldengate("U", 2, before=None, after={"id": "1", "a": "z", "b": None, "b_isMissing": True}),
     ]
-    played = play({"topics/s.cust/x.avro": in_avro(*changes, row=row)}, rules({**PLAIN, "format": "goldengate"}))
+    played = taken("avro", in_avro(*changes, row=row), format="goldengate")
     assert played.rows == [{"id": "1", "a": "z", "b": "y"}], played.reasons
 
 
 def test_wrapped_changes_of_cockroachdb_in_avro_are_read() -> None:
-    rule = rules({**PLAIN, "format": "cockroachdb"})
     changes = [
         {"after": after, "before": before, "updated": f"1764230000000000000.000000000{at}"}
         for at, after, before in ((1, priced(1, "1.50"), None), (3, None, priced(1, "1.50")), (2, priced(2), None))
     ]
-    played = play({"topics/s.cust/x.avro": in_avro(*changes, row=PRICED)}, rule)
+    played = taken("avro", in_avro(*changes, row=PRICED), format="cockroachdb")
     assert ([row["id"] for row in played.rows], played.refused) == ([2], []), played.reasons
 
 
 def test_flattened_records_of_airbyte_lose_their_metadata() -> None:
     row = {"id": 1, "name": "a", "_ab_cdc_lsn": 5, "_airbyte_raw_id": "r", "_ab_cdc_deleted_at": "2026"}
     alive = {**row, "id": 2, "_ab_cdc_deleted_at": None}
-    for name, body in {"x.json": lines(row, alive), "x.avro": in_avro(row, alive)}.items():
-        played = play({f"topics/s.cust/{name}": body}, rules({**PLAIN, "format": "airbyte"}))
+    for ending, body in {"json": lines(row, alive), "avro": in_avro(row, alive)}.items():
+        played = taken(ending, body, format="airbyte")
         assert (played.rows, played.refused) == ([{"id": 2, "name": "a"}], []), played.reasons
 
 
@@ -957,10 +952,8 @@ def test_a_list_of_changes_lies_at_a_path() -> None:
     ],
 )
 def test_columns_that_a_products_updates_leave_out_stay(name: str, change: dict[str, Any]) -> None:
-    played = play(
-        {**objects_of(name), "topics/s.cust/partition=0/s.cust+0+0000000900.json": lines(change)},
-        rules(SAMPLES[name]["rule"]),
-    )
+    late = {"topics/s.cust/partition=0/s.cust+0+0000000900.json": lines(change)}
+    played = play({**objects_of(name), **late}, rules(SAMPLES[name]["rule"]))
     row = next(row for row in played.rows if str(row["id"]) == "4")
     assert (row["name"], row["note"]) == ("Dora", "z"), played.reasons
 
@@ -973,13 +966,11 @@ def test_a_change_without_an_order_is_set_aside(value: Any) -> None:
 
 def test_paths_read_records_with_types_too() -> None:
     body = in_avro({"new": priced(1, "1.50"), "seq": 2}, {"new": priced(1, "2.50"), "seq": 1}, row=PRICED)
-    rule = rules({**PLAIN, "change": {"row": "new", "order": "seq"}})
-    played = play({"topics/s.cust/x.avro": body}, rule)
+    change = {"row": "new", "order": "seq"}
+    played = taken("avro", body, change=change)
     assert [(row["id"], row["price"]) for row in played.rows] == [(1, Decimal("1.50"))], played.reasons
     table = pa.table({"new": pa.array([{"id": 1, "at": datetime(2026, 11, 27)}], PARQUET_ROW), "seq": [1]})
-    sink = io.BytesIO()
-    pq.write_table(table, sink)
-    played = play({"topics/s.cust/x.parquet": sink.getvalue()}, rule)
+    played = taken("parquet", parquet(table), change=change)
     assert [row["id"] for row in played.rows] == [1], played.reasons
 
 
@@ -1062,9 +1053,8 @@ def test_documents_as_text_in_avro_are_read_where_a_rule_names_them() -> None:
     names = ("_id", "operationType", "fullDocument", "documentKey", "clusterTime", "ns")
     fields = [{"name": name, "type": ["null", "string"]} for name in ("db", "coll")]
     body = in_avro(*({name: change[name] for name in names} for change in changes), row=fields)
-    rule = {**PLAIN, "record_key": "_id"}
-    assert play({"topics/s.cust/x.avro": body}, rules(rule)).refused == ["deletions_unmarked"]
-    assert play({"topics/s.cust/x.avro": body}, rules({**rule, "format": "mongodb"})).rows == [{"_id": 1, "name": "b"}]
+    assert taken("avro", body, record_key="_id").refused == ["deletions_unmarked"]
+    assert taken("avro", body, record_key="_id", format="mongodb").rows == [{"_id": 1, "name": "b"}]
 
 
 def test_rows_as_text_in_other_formats_are_read_as_json_where_a_rule_names_them() -> None:
@@ -1078,5 +1068,5 @@ def test_rows_as_text_in_other_formats_are_read_as_json_where_a_rule_names_them(
     writer = csv.DictWriter(text, records[0])
     writer.writeheader()
     writer.writerows(records)
-    played = play({"topics/s.cust/x.csv": text.getvalue().encode()}, rules({**PLAIN, "format": "airbyte"}))
+    played = taken("csv", text.getvalue().encode(), format="airbyte")
     assert (played.rows, played.refused) == ([{**WIDE, "id": 2}], []), played.reasons
