@@ -14,14 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.builders import avro_object, change, flattened
-from support.shapes import config, item, lines
+from support.shapes import config, item, lines, read, rows_in, seen_in
 
 from sluice.batch.kafka_watch import KafkaWatch, watched
 from sluice.changes.log_restart import SeenObject, joined
 from sluice.config.table import TableConfig
 from sluice.schema.avro import read_writer_schema
-from sluice_formats.decode import decode, schemas_of
-from sluice_formats.parquet_footer import read_footer
+from sluice_formats.decode import decode
 from sluice_spark.merge.plan import PlannedRead, column_types, plan_read
 from sluice_spark.merge.rows import LeftToSpark, arrow_rows
 
@@ -165,25 +164,13 @@ def _meant(value: Any, *, exact: bool) -> str:
     return text.rstrip("0").rstrip(".") if "." in text and not (exact and isinstance(value, str)) else text
 
 
-def read_with(body: bytes, format: str, table: TableConfig, schema: Any) -> SeenObject:
-    """An object of a column `c`, as a read task sees it."""
-    one = replace(item(format), key=f"t/{format}-{len(body)}")
-    inferred = {one.id.hash: json.dumps(schema)} if format == "json" else {}
-    plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None, inferred=inferred).plan
-    read = decode(body, one, plan)
-    assert not read.rows
-    return read.seen
-
-
 # pandas 3 has microseconds where earlier releases had nanoseconds: https://pandas.pydata.org/docs/whatsnew/v3.0.0.html
 def test_durations_of_arrow_in_another_unit_are_refused() -> None:
     def of_unit(unit: str) -> tuple[SeenObject, int]:
         table = pa.table({"id": [1], "c": pa.array([timedelta(seconds=7)], pa.duration(unit))})
         pq.write_table(table, body := io.BytesIO())
-        schema = read_footer(body.getvalue(), True).schema
-        plan = plan_read(config("id"), batch="b", writers=[read_writer_schema(schema)], stored=None).plan
-        read = decode(body.getvalue(), replace(item("parquet"), key=f"t/{unit}"), plan)
-        return read.seen, read.batches[0].column("c")[0].as_py()
+        decoded = read(body.getvalue(), item("parquet", f"t/{unit}"))
+        return decoded.seen, rows_in(decoded)[0]["c"]
 
     (nanos, in_nanos), (micros, in_micros), (millis, in_millis) = map(of_unit, ("ns", "us", "ms"))
     assert (in_nanos, in_micros, in_millis) == (7 * 10**9, 7 * 10**6, 7_000)
@@ -197,9 +184,8 @@ def test_numbers_of_oracle_in_json_without_schema_are_refused_beside_avro(in_key
     table = config("c" if in_key else "id")
     kind, number = TYPES["number"]["VariableScaleDecimal"]
     schema = flattened({"id": "int", "c": kind})
-    avro = read_with(avro_object(schema, [change(id=1, c=number)]), "avro", table, schema)
-    text = lines(change(id=1, c={"scale": 1, "value": "Rg=="}))
-    as_json = read_with(text, "json", table, schemas_of(text, "json", table)[0][0])
+    avro = seen_in(avro_object(schema, [change(id=1, c=number)]), item("avro", "t/avro"), table)
+    as_json = seen_in(lines(change(id=1, c={"scale": 1, "value": "Rg=="})), item("json", "t/json"), table)
     objects = [avro, as_json] if avro_first else [as_json, avro]
     first = watched(KafkaWatch(), objects[:1], table)
     later = watched(KafkaWatch.from_dict(first.watch.to_dict()), objects[1:], table)
@@ -210,11 +196,9 @@ def test_numbers_of_oracle_in_json_without_schema_are_refused_beside_avro(in_key
 
 
 def test_a_zero_below_zero_in_a_key_is_zero() -> None:
-    table = config("c")
-    schema = flattened({"id": "int", "c": "double"})
-    plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
-    read = decode(avro_object(schema, [change(id=1, c=-0.0), change(id=2, c=0.0)]), item("avro"), plan)
-    assert [str(key) for batch in read.batches for key in batch.column("c").to_pylist()] == ["0.0", "0.0"]
+    body = avro_object(flattened({"id": "int", "c": "double"}), [change(id=1, c=-0.0), change(id=2, c=0.0)])
+    decoded = read(body, "avro", config("c"))
+    assert [str(row["c"]) for row in rows_in(decoded)] == ["0.0", "0.0"]
 
 
 @pytest.mark.parametrize("names", ["ba", "abz"])
@@ -226,7 +210,7 @@ def test_records_of_other_members_in_a_key_are_refused(names: str) -> None:
         schema = flattened({"c": {"type": "record", "name": "K", "fields": fields}})
         values = {"a": 1, "b": 2, "z": None}
         body = avro_object(schema, [change(c={name: values[name] for name in names})])
-        return read_with(body, "avro", table, schema)
+        return seen_in(body, item("avro", f"t/{names}"), table)
 
     first, later = of_members("ab"), of_members(names)
     assert list(watched(KafkaWatch(), [first, later], table).refused) == [later.object]

@@ -12,15 +12,26 @@ from typing import Any
 import pytest
 from support.bad_input import plain_parquet
 from support.builders import avro_object, change, flattened
-from support.shapes import CREATE, CREATE_SCHEMA, DELETE, batch_plan, item, json_rows, lines, wrapped
+from support.shapes import (
+    CREATE,
+    CREATE_SCHEMA,
+    DELETE,
+    batch_plan,
+    item,
+    json_rows,
+    lines,
+    read,
+    rows_in,
+    schemas_in,
+    wrapped,
+)
 
 from sluice.batch.row_errors import BASE64, RowError
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused, SluiceError
 from sluice.schema.avro import read_writer_schema
-from sluice_formats.decode import Decoded, decode, schemas_of
-from sluice_formats.parquet_footer import read_footer
+from sluice_formats.decode import Decoded, decode
 from sluice_spark.merge.plan import column_types, plan_read
 from sluice_spark.merge.rows import arrow_rows
 
@@ -37,7 +48,8 @@ def table(*key: str, **rules: Any) -> TableConfig:
     return TableConfig("db.t", "db", "t", "x", key or ("id",), columns=ColumnRules(**rules))
 
 
-def decoded(body: bytes, config: TableConfig, schema: Any, format: str = "avro", key: bytes = KEY) -> Decoded:
+def decoded(body: bytes, config: TableConfig, format: str = "avro", key: bytes = KEY) -> Decoded:
+    (schema, *_), _ = schemas_in(body, format, config)
     writer = read_writer_schema(json.loads(json.dumps(schema)))
     planned = plan_read(config, batch="b", writers=[writer], stored=None, hash_key=key)
     assert not planned.refused, planned.refused
@@ -47,11 +59,10 @@ def decoded(body: bytes, config: TableConfig, schema: Any, format: str = "avro",
 def rows_of(
     config: TableConfig, *rows: Mapping[str, Any], columns: Mapping[str, Any] = COLUMNS
 ) -> list[dict[str, Any]]:
-    schema = flattened(columns)
-    body = avro_object(schema, [change(**{name: row.get(name) for name in columns}) for row in rows])
-    decoded_rows = decoded(body, config, schema)
-    assert not decoded_rows.rows, decoded_rows.rows
-    return [row for batch in decoded_rows.batches for row in batch.to_pylist()]
+    body = avro_object(flattened(columns), [change(**{name: row.get(name) for name in columns}) for row in rows])
+    concealed = decoded(body, config)
+    assert not concealed.rows, concealed.rows
+    return rows_in(concealed)
 
 
 ROW = {"id": 1, "email": "anne@example.org", "card": "4111111111111111", "note": "n"}
@@ -65,9 +76,8 @@ def test_columns_are_left_out_renamed_hashed_and_masked():
 
 
 def test_the_case_of_a_name_does_not_matter():
-    (row,) = rows_of(
-        table(exclude=("NOTE",), rename={"Card": "pan"}, hash=("Email",), mask={"CARD": 0}, key="s/k"), ROW
-    )
+    config = table(exclude=("NOTE",), rename={"Card": "pan"}, hash=("Email",), mask={"CARD": 0}, key="s/k")
+    (row,) = rows_of(config, ROW)
     assert "note" not in row and (row["email"], row["pan"]) == (hashed("anne@example.org"), "***")
 
 
@@ -77,12 +87,12 @@ def test_a_null_stays_null_in_every_form():
 
 
 @pytest.mark.parametrize(
-    ("text", "kept", "stored"),
+    ("text", "shown", "stored"),
     [("4111111111111111", 4, "***1111"), ("12345678", 4, "***5678"), ("1234567", 4, "***"), ("", 0, "***")],
     ids=["long", "twice as long", "too short", "empty"],
 )
-def test_a_mask_keeps_the_last_characters_of_long_values_only(text: str, kept: int, stored: str):
-    assert rows_of(table(mask={"card": kept}), {"id": 1, "card": text})[0]["card"] == stored
+def test_a_mask_keeps_the_last_characters_of_long_values_only(text: str, shown: int, stored: str):
+    assert rows_of(table(mask={"card": shown}), {"id": 1, "card": text})[0]["card"] == stored
 
 
 def test_a_hashed_record_key_names_the_same_row_in_every_batch():
@@ -117,9 +127,8 @@ def test_a_hash_does_not_change_with_the_width_of_the_type(narrow: tuple[Any, An
 
 
 def test_a_value_that_the_change_leaves_out_stays_left_out():
-    (row,) = rows_of(
-        table(hash=("email",), mask={"card": 0}, key="s/k"), {**ROW, "email": "__debezium_unavailable_value"}
-    )
+    config = table(hash=("email",), mask={"card": 0}, key="s/k")
+    (row,) = rows_of(config, {**ROW, "email": "__debezium_unavailable_value"})
     assert row["email"] is None and row["_sluice_unchanged"] == ["email"] and row["card"] == "***"
 
 
@@ -127,9 +136,7 @@ def test_both_sides_of_an_envelope_are_concealed_and_deletions_find_their_row():
     config = table("email", exclude=("last_name",), hash=("email",), key="s/k")
     delete = {**DELETE, "before": CREATE["after"]}
     body = lines(*wrapped(CREATE_SCHEMA, CREATE, delete))
-    schemas, _ = schemas_of(body, "json", config)
-    decoded_rows = decoded(body, config, schemas[0], "json")
-    rows = [row for batch in decoded_rows.batches for row in batch.to_pylist()]
+    rows = rows_in(decoded(body, config, "json"))
     expected = [(hashed("annek@noanswer.org"), False), (hashed("annek@noanswer.org"), True)]
     assert [(row["email"], row["__deleted"]) for row in rows] == expected
     assert all("last_name" not in row for row in rows)
@@ -139,8 +146,7 @@ def test_a_concealed_field_that_a_records_schema_lacks_is_not_kept_either():
     config = table(exclude=("ssn",), hash=("email",), mask={"e_card": 0}, key="s/k")
     more = {"SSN": SECRET, "e-card": SECRET, "other": "stays"}
     body = lines(*wrapped(CREATE_SCHEMA, CREATE, {**CREATE, "after": {**CREATE["after"], "id": None, **more}}))
-    schemas, _ = schemas_of(body, "json", config)
-    (bad,) = decoded(body, config, schemas[0], "json").rows
+    (bad,) = decoded(body, config, "json").rows
     assert bad.code == "null_record_key" and SECRET not in str(bad) and "stays" in bad.content
 
 
@@ -154,29 +160,27 @@ def test_the_driver_stores_what_spark_is_given():
     assert (row["email"], row["pan"]) == (hashed("anne@example.org"), "***1111") and "note" not in row
 
 
-def all_of(found: list[RowError]) -> str:
+def all_of(errors: list[RowError]) -> str:
     """Reasons and contents, with the bytes of those that could not be decoded."""
-    contents = [base64.b64decode(error.content).decode() for error in found if error.encoding == BASE64]
-    return json.dumps([contents, *map(vars, found)])
+    contents = [base64.b64decode(error.content).decode() for error in errors if error.encoding == BASE64]
+    return json.dumps([contents, *map(vars, errors)])
 
 
 def test_a_row_set_aside_keeps_no_concealed_value():
-    columns = {**COLUMNS, "n": ["null", "long"]}
-    schema = flattened(columns)
+    schema = flattened({**COLUMNS, "n": ["null", "long"]})
     rule = table(exclude=("note",), hash=("email",), mask={"card": 0}, key="s/k")
     bad = {"id": None, "email": SECRET, "card": SECRET, "note": SECRET, "n": 1}
-    decoded_rows = decoded(avro_object(schema, [change(**bad)]), rule, schema)
+    decoded_rows = decoded(avro_object(schema, [change(**bad)]), rule)
     assert [error.code for error in decoded_rows.rows] == ["null_record_key"]
     assert SECRET not in all_of(decoded_rows.rows) and hashed(SECRET) in decoded_rows.rows[0].content
-    plain = decoded(avro_object(schema, [change(**bad)]), table(), schema)
+    plain = decoded(avro_object(schema, [change(**bad)]), table())
     assert SECRET in all_of(plain.rows), "a table without such columns keeps the record"
 
 
 def test_the_statement_that_made_a_change_is_not_kept_either():
-    columns = {**COLUMNS, "__query": ["null", "string"]}
-    schema = flattened(columns)
+    schema = flattened({**COLUMNS, "__query": ["null", "string"]})
     bad = change(**{**ROW, "id": None, "__query": f"update t set email = '{SECRET}'"})
-    decoded_rows = decoded(avro_object(schema, [bad]), table(exclude=("email",)), schema)
+    decoded_rows = decoded(avro_object(schema, [bad]), table(exclude=("email",)))
     assert decoded_rows.rows and SECRET not in all_of(decoded_rows.rows)
 
 
@@ -192,9 +196,7 @@ def test_a_record_of_the_wrong_type_keeps_no_value(value: Any):
     }
     body = lines(*wrapped(schema, {"id": 1, "n": value}, {"id": 2, "n": 3}))
     for rules in ({"hash": ("n",), "key": "s/k"}, {"mask": {"n": 0}}, {"exclude": ("n",)}):
-        config = table(**rules)
-        schemas, _ = schemas_of(body, "json", config)
-        decoded_rows = decoded(body, config, schemas[0], "json")
+        decoded_rows = decoded(body, table(**rules), "json")
         assert SECRET not in all_of(decoded_rows.rows)
 
 
@@ -204,33 +206,27 @@ def test_a_record_of_the_wrong_type_keeps_no_value(value: Any):
     ids=["ragged", "open quote", "escaped quote"],
 )
 def test_an_object_that_is_refused_quotes_no_value(body: str):
-    config = table(exclude=("email",))
     with pytest.raises(SluiceError) as refused:
-        schemas, _ = schemas_of(body.encode(), "csv", config)
-        plan = batch_plan(config, schemas[0], scanned=item("csv")).plan
-        decode(body.encode(), item("csv"), plan)
+        read(body.encode(), "csv", table(exclude=("email",)))
     assert SECRET not in f"{refused.value} {refused.value.facts}"
     assert refused.value.__cause__ is None and refused.value.next_step
 
 
 def test_a_renamed_column_that_takes_anothers_name_refuses_the_object():
-    config = table(rename={"email": "NOTE"})
-    planned = batch_plan(config, flattened(COLUMNS))
+    planned = batch_plan(table(rename={"email": "NOTE"}), flattened(COLUMNS))
     (refusal,) = planned.refused.values()
     assert "email and note would both be" in refusal.message and "rename" in refusal.next_step
 
 
 def test_columns_of_operations_are_found_though_they_are_excluded():
-    body = plain_parquet({"Op": "D", "id": 1})
-    schema = read_footer(body, True).schema
     with pytest.raises(SluiceError, match="delete_when"):
-        decoded(body, table(exclude=("Op",)), schema, "parquet")
+        decoded(plain_parquet({"Op": "D", "id": 1}), table(exclude=("Op",)), "parquet")
 
 
 def test_a_table_with_hashed_columns_is_not_read_without_its_key():
+    body = avro_object(flattened(COLUMNS), [change(**ROW)])
     with pytest.raises(SluiceError) as failed:
-        schema = flattened(COLUMNS)
-        decoded(avro_object(schema, [change(**ROW)]), table(hash=("email",), key="s/k"), schema, key=b"")
+        decoded(body, table(hash=("email",), key="s/k"), key=b"")
     assert failed.value.code == "no_hash_key" and failed.value.retriable
 
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from support.shapes import batch_plan, config, item, picked
+from support.shapes import batch_plan, config, item, picked, read, rows_in
 
 from sluice.batch.row_errors import RowError
 from sluice.config.csv_form import CsvForm
@@ -20,25 +20,17 @@ from sluice.config.values import MIB
 from sluice.errors import EmptyObject, ExpansionLimit, SchemaTooComplex, SluiceError, Unordered, UnusableSchema
 from sluice.schema.meaning import stored_value
 from sluice_formats.csv_text import check_head, csv_schema
-from sluice_formats.decode import Decoded, decode, schemas_of
+from sluice_formats.decode import decode, schemas_of
 from sluice_formats.errors import CsvWithoutHeader, DeletionsUnmarked, NotCsv, RaggedCsv, TooManyBadRows
-
-
-def decoded(body: bytes, table: TableConfig | None = None, **place: Any) -> Decoded:
-    """A CSV object as a read task gives it: scanned for its schema, then read."""
-    table, at = table or config(), item("csv", **place)
-    schemas, inferred = schemas_of(body, "csv", table)
-    assert inferred
-    return decode(body, at, batch_plan(table, *schemas, scanned=at).plan)
 
 
 def rows(
     body: bytes | str, table: TableConfig | None = None, bad: list[RowError] | None = None
 ) -> list[dict[str, Any]]:
-    decoded_rows = decoded(body.encode() if isinstance(body, str) else body, table)
-    assert bad is not None or not decoded_rows.rows, decoded_rows.rows
-    (bad if bad is not None else []).extend(decoded_rows.rows)
-    return [row for batch in decoded_rows.batches for row in batch.to_pylist()]
+    decoded = read(body.encode() if isinstance(body, str) else body, "csv", table)
+    assert bad is not None or not decoded.rows, decoded.rows
+    (bad if bad is not None else []).extend(decoded.rows)
+    return rows_in(decoded)
 
 
 def refused(body: bytes | str, table: TableConfig | None = None) -> SluiceError:
@@ -86,10 +78,10 @@ def test_a_declared_type_reads_the_text_that_databases_write(kind, text, value):
 @pytest.mark.parametrize(
     "kind, text",
     [
-        *(("long", each) for each in ("1_0", "5.5", " 5", "x")),
-        *(("double", each) for each in ("1_0", "inf ", "0x1")),
-        *(("decimal(5,2)", each) for each in ("1_0.00", "1.234", "NaN", "1e9999")),
-        *(("date", each) for each in ("20261121", "2026-02-30", "21.11.2026")),
+        *(("long", text) for text in ("1_0", "5.5", " 5", "x")),
+        *(("double", text) for text in ("1_0", "inf ", "0x1")),
+        *(("decimal(5,2)", text) for text in ("1_0.00", "1.234", "NaN", "1e9999")),
+        *(("date", text) for text in ("20261121", "2026-02-30", "21.11.2026")),
         ("timestamp_micros", "yesterday"),
         ("boolean", "yes"),
         ("time_millis", "noon"),
@@ -171,13 +163,13 @@ def test_an_append_only_object_without_a_header_is_refused_by_its_values():
 
 
 @pytest.mark.parametrize(
-    "text, row, found", [("id,v\n1,a\n2\n", 3, 1), ("id,v\n1,a,b\n", 2, 3), ('id,v\n1,"x\ny"\n2\n', 3, 1)]
+    "text, row, count", [("id,v\n1,a\n2\n", 3, 1), ("id,v\n1,a,b\n", 2, 3), ('id,v\n1,"x\ny"\n2\n', 3, 1)]
 )
-def test_a_row_of_another_length_refuses_the_object_with_its_number(text, row, found):
+def test_a_row_of_another_length_refuses_the_object_with_its_number(text, row, count):
     error = refused(text)
     assert isinstance(error, RaggedCsv)
-    assert (error.facts["row"], error.facts["expected"], error.facts["found"]) == (row, 2, found)
-    assert f"Row {row} has {found} value" in str(error)
+    assert (error.facts["row"], error.facts["expected"], error.facts["found"]) == (row, 2, count)
+    assert f"Row {row} has {count} value" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -224,8 +216,8 @@ def test_an_object_of_a_header_alone_has_no_rows():
 
 
 def test_the_offset_of_the_last_record_is_counted_back():
-    rows = decoded(b"id\n1\n2\n", key="x(0_51)", offset=51)
-    assert [row["_sluice_offset"] for batch in rows.batches for row in batch.to_pylist()] == [50, 51]
+    rows = rows_in(read(b"id\n1\n2\n", item("csv", "x(0_51)", offset=51)))
+    assert [row["_sluice_offset"] for row in rows] == [50, 51]
 
 
 def test_changes_that_debezium_flattened_keep_their_meaning():
@@ -253,8 +245,7 @@ def test_changes_of_aws_dms_under_a_plain_rule_are_refused_with_the_next_step():
     assert isinstance(error, DeletionsUnmarked)
     assert "delete_when: {column: Op, values: [D]}" in str(error) and "quarantine retry" in (error.next_step or "")
     with pytest.raises(Unordered, match="neither a position column nor the object's name"):
-        rows = decoded(changes.encode(), config(delete_when=DMS["delete_when"]), offset=None)
-        assert not rows.batches
+        read(changes.encode(), item("csv", offset=None), config(delete_when=DMS["delete_when"]))
 
 
 def test_admission_looks_at_the_first_bytes():
@@ -278,22 +269,20 @@ def test_quotes_that_spark_escapes_need_the_rule_to_say_so():
     assert picked(rows('id,v\n1,C:\\\n2,a\\b\n3,"x,\\\\"\n4,""\n', spark), "v") == expected
 
 
-def test_quotes_inside_of_a_value_are_text() -> None:
-    assert picked(rows('id,v\n1,"a ""b"" c"\n2,a "b" c\n3,"""a"" b"\n'), "v") == [
-        ('a "b" c',),
-        ('a "b" c',),
-        ('"a" b',),
-    ]
+LONG = '{"a":"\\"' + "x" * 200_000 + '"}'
 
 
-def test_a_long_value_in_quotes_may_hold_a_backslash_before_a_quote() -> None:
-    document = '{"a":"\\"' + "x" * 200_000 + '"}'
-    quoted = document.replace('"', '""')
-    assert picked(rows(f'id,v\n1,"{quoted}"\n'), "v") == [(document,)]
-
-
-def test_a_backslash_before_a_closing_quote_is_text():
-    assert picked(rows('id,v\n1,"C:\\"\n'), "v") == [("C:\\",)]
+@pytest.mark.parametrize(
+    ("values", "read_values"),
+    [
+        (['"a ""b"" c"', 'a "b" c', '"""a"" b"'], ['a "b" c', 'a "b" c', '"a" b']),
+        (['"{}"'.format(LONG.replace('"', '""'))], [LONG]),
+        (['"C:\\"'], ["C:\\"]),
+    ],
+    ids=["inside of a value", "behind a backslash in a long value", "a backslash before the closing one"],
+)
+def test_quotes_inside_of_a_value_are_text(values: list[str], read_values: list[str]) -> None:
+    assert [row["v"] for row in rows("id,v\n" + "".join(f"1,{value}\n" for value in values))] == read_values
 
 
 @pytest.mark.parametrize("kind", ["date", "timestamp_millis", "timestamp_micros", "timestamp_nanos", "zoned_timestamp"])
@@ -302,6 +291,5 @@ def test_infinite_times_of_postgresqls_copy_are_null(kind: str) -> None:
     body = b"id,v\n1,infinity\n2,-infinity\n"
     one, schema = item("csv"), csv_schema(body, table)
     plan = batch_plan(table, schema, scanned=one).plan
-    read, column = decode(body, one, plan), next(column for column in plan.columns if column.name == "v")
-    values = [stored_value(row["v"], column) for batch in read.batches for row in batch.to_pylist()]
-    assert (values, read.rows) == ([None, None], [])
+    decoded, column = decode(body, one, plan), next(column for column in plan.columns if column.name == "v")
+    assert ([stored_value(row["v"], column) for row in rows_in(decoded)], decoded.rows) == ([None, None], [])
