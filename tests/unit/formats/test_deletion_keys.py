@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from support.bad_input import plain_parquet
 from support.builders import avro_object, change, flattened
-from support.shapes import batch_plan, config, item, json_rows, lines, picked, wrapped
+from support.shapes import config, json_rows, lines, picked, read, rows_in, wrapped
 
 from sluice.batch.row_errors import RowError
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
-from sluice_formats.decode import decode
-from sluice_formats.parquet_footer import read_footer
 
 SCHEMA = flattened({"id": "int", "code": "string", "note": ["null", "string"], "n": ["null", "int"]})
 GENUINE = {
@@ -29,13 +25,8 @@ LACKING = {"id": 0, "code": "x4", "note": None, "n": None}
 
 def envelope(op: str, lsn: int, **row: Any) -> dict[str, Any]:
     source = {"connector": "postgresql", "ts_ms": 5, "lsn": lsn, "db": "d", "schema": "public", "table": "t"}
-    return {
-        "before": row if op == "d" else None,
-        "after": None if op == "d" else row,
-        "source": source,
-        "op": op,
-        "ts_ms": 6,
-    }
+    before, after = (row, None) if op == "d" else (None, row)
+    return {"before": before, "after": after, "source": source, "op": op, "ts_ms": 6}
 
 
 CONNECT = {
@@ -54,7 +45,9 @@ CONNECT = {
 }
 
 
-def read(form: str, *rows: dict[str, Any], table: TableConfig | None = None) -> tuple[list[tuple[Any, ...]], list[str]]:
+def merged(
+    form: str, *rows: dict[str, Any], table: TableConfig | None = None
+) -> tuple[list[tuple[Any, ...]], list[str]]:
     """The keys of the rows that are merged, with whether they are deletions, and the codes of the others."""
     table = table or config("id")
     bad: list[RowError] = []
@@ -70,52 +63,41 @@ def read(form: str, *rows: dict[str, Any], table: TableConfig | None = None) -> 
     elif form == "json envelope":
         read_rows = json_rows(
             lines(
-                *(
-                    envelope(op=one["__op"], lsn=one["__lsn"], **{k: v for k, v in one.items() if k[0] != "_"})
-                    for one in made
-                )
+                *(envelope(one["__op"], one["__lsn"], **{k: v for k, v in one.items() if k[0] != "_"}) for one in made)
             ),
             table,
             bad=bad,
         )
     else:
-        if form == "parquet":
-            file = io.BytesIO()
-            pq.write_table(pa.Table.from_pylist(made), file)
-            body = file.getvalue()
-            schema = read_footer(body, True).schema
-        else:
-            schema, body = SCHEMA, avro_object(SCHEMA, made)
-        plan = batch_plan(table, schema).plan
-        decoded = decode(body, item(form), plan)
-        bad = list(decoded.rows)
-        read_rows = [row for batch in decoded.batches for row in batch.to_pylist()]
+        body = plain_parquet(*made) if form == "parquet" else avro_object(SCHEMA, made)
+        decoded = read(body, form, table)
+        bad, read_rows = list(decoded.rows), rows_in(decoded)
     return picked(read_rows, "id", "__deleted"), [row.code for row in bad]
 
 
 FORMS = ("avro", "json", "json with schema", "json envelope", "parquet")
-KEPT = {"op": "c", "id": 7, "code": "x7", "note": None, "n": 1}
+CREATED = {"op": "c", "id": 7, "code": "x7", "note": None, "n": 1}
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_deletion_without_its_key_is_set_aside_and_its_object_is_merged(form: str) -> None:
-    assert read(form, KEPT, LACKING) == ([(7, False)], ["delete_without_key"])
+    assert merged(form, CREATED, LACKING) == ([(7, False)], ["delete_without_key"])
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", GENUINE)
 def test_a_deletion_of_the_key_0_is_merged(form: str, name: str) -> None:
     row = GENUINE[name]
-    assert read(form, KEPT, row) == ([(7, False), (row["id"], True)], [])
+    assert merged(form, CREATED, row) == ([(7, False), (row["id"], True)], [])
 
 
 def test_a_declared_default_fills_no_column() -> None:
-    assert read("json with schema", KEPT, {**LACKING, "note": "none"})[1] == ["delete_without_key"]
+    assert merged("json with schema", CREATED, {**LACKING, "note": "none"})[1] == ["delete_without_key"]
 
 
 def test_a_key_change_under_an_index_is_a_deletion_that_is_set_aside_and_a_creation() -> None:
     moved = {"op": "c", "id": 5, "code": "moved", "note": None, "n": 5}
-    assert read("avro", LACKING, moved) == ([(5, False)], ["delete_without_key"])
+    assert merged("avro", LACKING, moved) == ([(5, False)], ["delete_without_key"])
 
 
 def test_a_hashed_or_renamed_key_is_looked_at_as_it_was_written() -> None:

@@ -5,13 +5,11 @@ The samples are made by the products' documentation.
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from support.bad_input import plain_parquet
 from support.captures import play, rules
 from support.shapes import config, item, json_rows, lines, picked
 
@@ -26,17 +24,15 @@ from sluice_formats.records import ReaderPlan
 
 def maxwell(op: str, at: int | None, data: Any, old: Any = None, **more: Any) -> dict[str, Any]:
     position = {} if at is None else {"position": f"master.000006:{at}", "server_id": 23042}
-    named = {"database": "shop", "table": "cust", "type": op, "ts": 1764230000, **position}
-    return {**named, "data": data, **({} if old is None else {"old": old}), **more}
+    place = {"database": "shop", "table": "cust", "type": op, "ts": 1764230000, **position}
+    return {**place, "data": data, **({} if old is None else {"old": old}), **more}
 
 
 def canal(op: str, *rows: Any, old: Any = None, commit: int | None = None, **more: Any) -> dict[str, Any]:
     """A flat message; with the extension of TiCDC where it has a commit."""
     extension = {} if commit is None else {"_tidb": {"commitTs": commit}}
     return {
-        "id": 0,
-        "database": "shop",
-        "table": "cust",
+        **{"id": 0, "database": "shop", "table": "cust"},
         "pkNames": ["id"],
         "isDdl": False,
         "type": op,
@@ -135,8 +131,8 @@ def test_statements_are_messages_and_a_truncate_is_one() -> None:
 def test_numbers_of_canal_are_numbers_where_mysql_has_whole_ones() -> None:
     kinds = {"id": "bigint(20) unsigned", "n": "decimal(10,2)", "y": "YEAR", "v": "varchar(9)", "none": "int"}
     row = {"id": "18446744073709551615", "n": "1.50", "y": "2026", "v": "7", "none": None}
-    (found,) = json_rows(lines(canal("INSERT", row, mysqlType=kinds)))
-    assert (found["id"], found["n"], found["y"], found["v"]) == ("18446744073709551615", "1.50", 2026, "7")
+    (read_row,) = json_rows(lines(canal("INSERT", row, mysqlType=kinds)))
+    assert picked([read_row], "id", "n", "y", "v") == [("18446744073709551615", "1.50", 2026, "7")]
 
 
 @pytest.mark.parametrize(
@@ -222,12 +218,11 @@ AIVEN = {"key": {"id": 1}, "value": {"id": 1}, "offset": 0, "timestamp": "2026-1
 
 @pytest.mark.parametrize("product", WRAPPED)
 def test_a_known_form_in_parquet_is_refused_by_its_name(product: str) -> None:
-    body = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist([WRAPPED[product]]), body)
+    body = plain_parquet(WRAPPED[product])
     rule = {"topic": "x", "table": "d.t", "record_key": "id"}
-    played = play({"topics/x/a.parquet": body.getvalue()}, rules(rule))
+    played = play({"topics/x/a.parquet": body}, rules(rule))
     assert played.refused == ["deletions_unmarked"] and product in played.reasons[0]
-    taken = play({"topics/x/a.parquet": body.getvalue()}, rules({**rule, "append_only": True, "record_key": []}))
+    taken = play({"topics/x/a.parquet": body}, rules({**rule, "append_only": True, "record_key": []}))
     assert taken.refused == []
 
 

@@ -16,7 +16,7 @@ from sluice.config.limits import MIB, Limits
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit
 from sluice.schema.limits import weight_of
-from sluice_formats.decode import decode
+from sluice_formats.decode import Decoded, decode
 from sluice_formats.errors import CorruptObject
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",))
@@ -29,6 +29,10 @@ DEFAULT_LIMITS = Limits()
 
 def plan(limits: Limits = DEFAULT_LIMITS, schema: Any = SCHEMA) -> Any:
     return batch_plan(replace(CONFIG, limits=limits), schema).plan
+
+
+def read(*blocks: tuple[int, bytes], schema: Any = SCHEMA, codec: str = "null", **limits: int) -> Decoded:
+    return decode(container(codec, *blocks, schema=schema), ITEM, plan(Limits(**limits), schema))
 
 
 @pytest.fixture(scope="module")
@@ -55,30 +59,30 @@ def test_a_bomb_of_every_codec_is_refused_within_bounded_memory(bombs: dict[str,
 def test_every_codec_is_read_and_damage_of_it_is_corrupt(codec: str) -> None:
     plain = record(1, b"one" * 50) + record(2, b"two" * 50)
     packed = PACK[codec](plain)
-    (batch,) = decode(container(codec, (2, packed), (1, PACK[codec](record(3, b"x")))), ITEM, plan()).batches
+    (batch,) = read((2, packed), (1, PACK[codec](record(3, b"x"))), codec=codec).batches
     assert batch.column("id").to_pylist() == [1, 2, 3]
     for damaged in (packed[:-3], packed[: len(packed) // 2], b"", bytes(len(packed))[:-1] + b"\x7f"):
         with pytest.raises(CorruptObject):
-            decode(container(codec, (2, damaged)), ITEM, plan())
+            read((2, damaged), codec=codec)
 
 
 def test_many_small_blocks_share_one_budget() -> None:
     block = (1, deflated(record(1, bytes(MIB))))
     with pytest.raises(ExpansionLimit):
-        decode(container("deflate", *[block] * 8), ITEM, plan(Limits(decoded_bytes=4 * MIB)))
-    assert len(decode(container("deflate", *[block] * 3), ITEM, plan(Limits(decoded_bytes=8 * MIB))).batches) == 1
+        read(*[block] * 8, codec="deflate", decoded_bytes=4 * MIB)
+    assert len(read(*[block] * 3, codec="deflate", decoded_bytes=8 * MIB).batches) == 1
 
 
 def test_a_block_that_declares_too_many_records_is_refused_before_they_are_decoded() -> None:
     with pytest.raises(ExpansionLimit):
-        decode(container("null", (2**62, record(1, b"x"))), ITEM, plan())
+        read((2**62, record(1, b"x")))
 
 
 def test_a_block_with_a_wrong_record_count_is_corrupt() -> None:
     two = record(1, b"x") + record(2, b"y")
     for said in (3, 1, 0, 1_000_000):
         with pytest.raises(CorruptObject):
-            decode(container("null", (said, two)), ITEM, plan())
+            read((said, two))
 
 
 def test_a_length_that_no_object_has_is_corrupt() -> None:
@@ -94,11 +98,7 @@ def test_a_length_that_no_object_has_is_corrupt() -> None:
 def test_an_array_that_declares_more_items_than_bytes_is_corrupt() -> None:
     schema = avro_record({"id": "int", "a": {"type": "array", "items": "int"}}, name="V")
     with pytest.raises(CorruptObject):
-        decode(
-            container("null", (1, encoded_long(1) + encoded_long(2**62) + b"\x02"), schema=schema),
-            ITEM,
-            plan(schema=schema),
-        )
+        read((1, encoded_long(1) + encoded_long(2**62) + b"\x02"), schema=schema)
 
 
 DECIMAL = avro_record({"scale": "int", "value": "bytes"}, name="VariableScaleDecimal", namespace="io.debezium.data")
@@ -110,18 +110,12 @@ def test_short_encoded_numbers_with_too_many_digits_are_refused_while_rendered()
     tracemalloc.start()
     try:
         with pytest.raises(ExpansionLimit):
-            decode(
-                container("null", (1_000, one * 1_000), schema=schema),
-                ITEM,
-                plan(Limits(decoded_bytes=4 * MIB), schema),
-            )
+            read((1_000, one * 1_000), schema=schema, decoded_bytes=4 * MIB)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 16 * MIB
-    (batch,) = decode(
-        container("null", (2, one * 2), schema=schema), ITEM, plan(Limits(decoded_bytes=4 * MIB), schema)
-    ).batches
+    (batch,) = read((2, one * 2), schema=schema, decoded_bytes=4 * MIB).batches
     assert [len(text) for text in batch.column("n").to_pylist()] == [131_074] * 2
 
 
@@ -140,25 +134,19 @@ def test_a_list_of_very_many_items_is_refused_before_they_are_objects(items: Any
         schema = avro_record({"id": "int", "a": ["null", kind]}, name="V")
         assert weight_of(schema) == weight
         with pytest.raises(ExpansionLimit):
-            decode(
-                container("deflate", (1, deflated(bytes(MIB // weight + 1))), schema=schema),
-                ITEM,
-                plan(Limits(block_bytes=MIB), schema),
-            )
+            read((1, deflated(bytes(MIB // weight + 1))), schema=schema, codec="deflate", block_bytes=MIB)
     assert weight_of(SCHEMA) == weight_of(avro_record({"p": DECIMAL}, name="V")) == 1
 
 
 def test_such_numbers_within_json_have_an_exponent() -> None:
     schema = avro_record({"id": "int", "n": {"type": "map", "values": DECIMAL}}, name="V")
     one = encoded_long(1) + encoded_long(1) + b"\x02k" + encoded_long(131_072) + encoded_long(1) + b"\x07" + b"\x00"
-    (batch,) = decode(container("null", (1, one), schema=schema), ITEM, plan(schema=schema)).batches
+    (batch,) = read((1, one), schema=schema).batches
     assert batch.column("n").to_pylist() == ['{"k":7E-131072}']
 
 
 def test_of_records_with_very_many_columns_few_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sluice_formats.records.CHUNK_CELLS", 100)
     schema = avro_record({"id": "int", **{f"c{n}": "boolean" for n in range(9)}}, name="V")
-    batches = decode(
-        container("null", (25, (b"\x02" + bytes(9)) * 25), schema=schema), ITEM, plan(schema=schema)
-    ).batches
+    batches = read((25, (b"\x02" + bytes(9)) * 25), schema=schema).batches
     assert [batch.num_rows for batch in batches] == [10, 10, 5]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from decimal import Decimal
@@ -10,17 +9,15 @@ from typing import Any
 
 import pytest
 from support.builders import avro_object, change, flattened
-from support.shapes import item
+from support.shapes import batch_plan, item, rows_in
 
 from sluice.batch.part_counts import unexpected_in, unexpected_note
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
 from sluice.config.table import TableConfig
-from sluice.schema.avro import read_writer_schema
 from sluice_formats.checks.expectations import check_patterns
 from sluice_formats.decode import Decoded, decode
 from sluice_formats.errors import UnusablePattern
-from sluice_spark.merge.plan import plan_read
 
 MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
 DAY = {"type": "int", "logicalType": "date"}
@@ -44,17 +41,13 @@ def table(failures: str = "quarantine", columns: ColumnRules = NO_RULES, **expec
 
 
 def decoded(config: TableConfig, *rows: Mapping[str, Any], columns: Mapping[str, Any] = COLUMNS) -> Decoded:
-    schema = flattened(columns)
-    writer = read_writer_schema(json.loads(json.dumps(schema)))
-    plan = plan_read(config, batch="b", writers=[writer], stored=None).plan
-    body = avro_object(
-        schema, [change(**{**dict.fromkeys(columns), "id": number, **row}) for number, row in enumerate(rows)]
-    )
-    return decode(body, item("avro"), plan)
+    schema, nulls = flattened(columns), dict.fromkeys(columns)
+    body = avro_object(schema, [change(**{**nulls, "id": number, **row}) for number, row in enumerate(rows)])
+    return decode(body, item("avro"), batch_plan(config, schema).plan)
 
 
-def kept(found: Decoded) -> list[int]:
-    return [row["id"] for batch in found.batches for row in batch.to_pylist()]
+def ids(merged: Decoded) -> list[int]:
+    return [row["id"] for row in rows_in(merged)]
 
 
 @pytest.mark.parametrize(
@@ -82,23 +75,23 @@ def kept(found: Decoded) -> list[int]:
     ids=str,
 )
 def test_a_row_with_another_value_is_set_aside(column: str, rules: Mapping[str, Any], good: Any, bad: Any, reason: str):
-    found = decoded(table(**{column: rules}), {column: good}, {column: bad}, {column: good})
-    assert kept(found) == [0, 2]
-    (error,) = found.rows
+    merged = decoded(table(**{column: rules}), {column: good}, {column: bad}, {column: good})
+    assert ids(merged) == [0, 2]
+    (error,) = merged.rows
     assert (error.record, error.code) == (1, "unexpected_value")
     assert error.reason.startswith(f"{column} {reason}"), "the rule, and never the value"
 
 
 def test_a_null_fails_no_rule_but_not_null():
     rules = {"min": "1", "max": "2", "in": ["1"], "matches": "x"}
-    assert kept(decoded(table(n=rules, text=rules), {})) == [0]
+    assert ids(decoded(table(n=rules, text=rules), {})) == [0]
 
 
 def test_the_case_of_an_expected_column_does_not_matter():
-    found = decoded(table(TEXT={"not_null": True, "in": ["a"]}), {"text": "a"}, {"text": "b"}, {})
-    assert kept(found) == [0] and [error.record for error in found.rows] == [1, 2]
+    merged = decoded(table(TEXT={"not_null": True, "in": ["a"]}), {"text": "a"}, {"text": "b"}, {})
+    assert ids(merged) == [0] and [error.record for error in merged.rows] == [1, 2]
     unchanged = decoded(table(TEXT={"not_null": True}), {"text": "__debezium_unavailable_value", "op": "u"})
-    assert kept(unchanged) == [0]
+    assert ids(unchanged) == [0]
 
 
 def test_a_column_that_no_object_has_is_null():
@@ -107,19 +100,18 @@ def test_a_column_that_no_object_has_is_null():
 
 def test_deletions_and_values_that_a_change_leaves_out_are_not_looked_at():
     rules = {"not_null": True, "matches": "x"}
-    found = decoded(table(text=rules), {"op": "d"}, {"text": "__debezium_unavailable_value", "op": "u"}, {"text": "x"})
-    assert kept(found) == [0, 1, 2]
+    merged = decoded(table(text=rules), {"op": "d"}, {"text": "__debezium_unavailable_value", "op": "u"}, {"text": "x"})
+    assert ids(merged) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("failures", ["count", "report"])
 def test_counted_rows_are_merged_and_counted_by_column_and_rule(failures: str):
-    found = decoded(
-        table(failures, n={"min": "1", "not_null": True}, text={"in": ["a"]}), {"n": 0, "text": "b"}, {}, {"n": 5}
-    )
-    assert kept(found) == [0, 1, 2] and found.rows == []
-    assert dict(found.seen.unexpected) == {"n min": 1, "n not_null": 1, "text in": 1}
-    assert unexpected_in([found.seen, found.seen])["n min"] == 2
-    assert "n min: 1, n not_null: 1, text in: 1" in unexpected_note(dict(found.seen.unexpected), "b")
+    config = table(failures, n={"min": "1", "not_null": True}, text={"in": ["a"]})
+    merged = decoded(config, {"n": 0, "text": "b"}, {}, {"n": 5})
+    assert ids(merged) == [0, 1, 2] and merged.rows == []
+    assert dict(merged.seen.unexpected) == {"n min": 1, "n not_null": 1, "text in": 1}
+    assert unexpected_in([merged.seen, merged.seen])["n min"] == 2
+    assert "n min: 1, n not_null: 1, text in: 1" in unexpected_note(dict(merged.seen.unexpected), "b")
 
 
 @pytest.mark.long
@@ -131,18 +123,17 @@ def test_many_bad_rows_refuse_the_object_as_other_bad_rows_do():
 
 
 def test_rules_name_the_tables_columns_and_see_what_the_table_stores():
-    config = table(
-        columns=ColumnRules(rename={"n": "amount"}, mask={"text": 0}), amount={"min": "1"}, text={"not_null": True}
-    )
-    found = decoded(config, {"n": 0, "text": "secret"}, {"n": 1, "text": "secret"}, {"n": 1})
-    assert kept(found) == [1] and [error.record for error in found.rows] == [0, 2]
-    assert "secret" not in repr(found.rows)
+    columns = ColumnRules(rename={"n": "amount"}, mask={"text": 0})
+    config = table(columns=columns, amount={"min": "1"}, text={"not_null": True})
+    merged = decoded(config, {"n": 0, "text": "secret"}, {"n": 1, "text": "secret"}, {"n": 1})
+    assert ids(merged) == [1] and [error.record for error in merged.rows] == [0, 2]
+    assert "secret" not in repr(merged.rows)
 
 
 def test_a_pattern_takes_no_longer_for_a_hostile_text():
     began = time.monotonic()
-    found = decoded(table(text={"matches": "(a+)+b"}), {"text": "a" * 200_000})
-    assert [error.code for error in found.rows] == ["unexpected_value"] and time.monotonic() - began < 5
+    merged = decoded(table(text={"matches": "(a+)+b"}), {"text": "a" * 200_000})
+    assert [error.code for error in merged.rows] == ["unexpected_value"] and time.monotonic() - began < 5
 
 
 def test_a_pattern_that_re2_lacks_is_found_before_an_object_is_read():

@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.avro_containers import container, encoded_long
-from support.shapes import batch_plan, config, item
+from support.shapes import batch_plan, config, item, picked, read, rows_in
 
 from sluice.changes.hidden_columns import ROW
 from sluice.config.csv_form import CsvForm
-from sluice.config.table import TableConfig
 from sluice.errors import Incompatible
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.capture_order import moment_count
@@ -27,16 +26,8 @@ from sluice_formats.json import lines as json_lines
 from sluice_formats.parquet_footer import read_footer
 
 
-def read(body: bytes, format: str, table: TableConfig) -> Decoded:
-    schema = schemas_of(body, format, table)[0][0] if format != "parquet" else read_footer(body, True).schema
-    one = item(format)
-    inferred = {one.id.hash: json.dumps(schema)}
-    plan = batch_plan(table, schema, inferred=inferred).plan
-    return decode(body, one, plan)
-
-
-def values_of(found: Decoded, *names: str) -> list[tuple[Any, ...]]:
-    return [tuple(row[name] for name in names) for batch in found.batches for row in batch.to_pylist()]
+def values_of(decoded: Decoded, *names: str) -> list[tuple[Any, ...]]:
+    return picked(rows_in(decoded), *names)
 
 
 @pytest.mark.parametrize("between", ["", " ", "\n", "\r\n"])
@@ -185,5 +176,4 @@ def test_an_enum_has_symbols_of_any_text() -> None:
     body = container("null", (3, blocks), schema=schema)
     plan = batch_plan(config(), schema).plan
     decoded = decode(body, item("avro"), plan)
-    expected = [(n, texts[n], [texts[2 - n]], "x") for n in range(3)]
-    assert values_of(decoded, "id", "e", "l", "s") == expected
+    assert values_of(decoded, "id", "e", "l", "s") == [(n, texts[n], [texts[2 - n]], "x") for n in range(3)]
