@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from judging.fixture_sets import SetMissing, find_set
 from pyspark.sql.types import DoubleType, FloatType, IntegerType, LongType, StringType, StructField, StructType
+from support import shapes
 from support.shapes import CREATE, CREATE_SCHEMA, DELETE, batch_plan, config, item, json_rows, lines, picked, wrapped
 
 from sluice.admission.routing import classify
@@ -152,9 +153,9 @@ def test_a_map_with_optional_text_keys_is_an_object_as_jsonconverter_writes_it()
 def test_an_array_that_a_change_left_out_is_unchanged_where_arrays_are_json_text() -> None:
     # as UnchangedToastedPlaceholder.java has it for text[], bytea[], integer[], date[] and uuid[]
     word = "__debezium_unavailable_value"
-    named_by_it = str(uuid.UUID(bytes=hashlib.md5(word.encode()).digest(), version=3))
+    md5_uuid = str(uuid.UUID(bytes=hashlib.md5(word.encode()).digest(), version=3))
     in_bytes = {"b": [base64.b64encode(word.encode()).decode()], "i": list(word.encode())}
-    left_out = {"t": [word], **in_bytes, "u": [named_by_it], "h": {word: word}}
+    left_out = {"t": [word], **in_bytes, "u": [md5_uuid], "h": {word: word}}
     rows = json_rows(lines(flat(id=1, t=["a"], b=["AQ=="], i=[1], u=[], h={"a": "b"}), flat("u", 8, id=1, **left_out)))
     assert picked(rows, "_sluice_unchanged") == [(None,), (list("tbiuh"),)]
     assert all(rows[1][name] is None for name in left_out)
@@ -183,7 +184,7 @@ def test_an_object_of_truncates_alone_needs_no_columns_where_the_table_has_them(
         decoded = decode(body, at, planned.plan)
         assert not planned.refused and planned.target == stored
         assert verdicts(planned, schema) == ["same"]
-        rows = [row for batch in decoded.batches for row in batch.to_pylist()]
+        rows = shapes.rows_in(decoded)
         assert picked(rows, "_sluice_op", "_sluice_position") == [("t", f"0000.{9:020d}.{500:020d}")]
         assert [row.code for row in decoded.rows] == ["null_record_key"]
     assert batch_plan(config(), schema).refused
@@ -394,8 +395,8 @@ def test_the_callers_stack_does_not_decide_how_deep_a_value_may_nest(stack: int)
         return ""
 
     assert called(stack, 100) == ""
-    told = {called(stack, depth) for depth in (105, 200, 400, 950, 985, 5_000)}
-    assert len(told) == 1 and "nests more than 100 deep" in told.pop()
+    errors = {called(stack, depth) for depth in (105, 200, 400, 950, 985, 5_000)}
+    assert len(errors) == 1 and "nests more than 100 deep" in errors.pop()
     assert parse("[" + "[[]], " * 5_000 + "{}]")[-1] == {}, "wide is not deep"
 
 

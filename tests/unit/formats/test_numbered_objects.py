@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from support.builders import avro_object, change, flattened
-from support.shapes import config, item, judged_in_turn, lines
+from support.shapes import config, item, judged_in_turn, lines, seen_in
 
 from sluice.batch.kafka_watch import Watched, only_partition, watched
 from sluice.changes.log_restart import SeenObject
 from sluice.config.table import TableConfig
-from sluice.schema.avro import read_writer_schema
-from sluice_formats.decode import decode, schemas_of
-from sluice_spark.merge.plan import plan_read
 
 PATTERN = r"(?P<topic>t)/[^/]+/(?P<offset>\d+)\.(?:json|avro)"
 TABLE = config("id", key_pattern=PATTERN)
@@ -25,19 +21,11 @@ FIRST_DAY = [("t/05/0.json", 1), ("t/05/5.json", 2), ("t/05/7.json", 3)]
 def seen(key: str, value: int, table: TableConfig = TABLE, *, lsn: int | None = None, at: int = 0) -> SeenObject:
     """An object as a read task sees it: of rows, or with an `lsn` of changes."""
     number = int(key.rpartition("/")[2].partition(".")[0])
+    body = lines({"id": 1, "value": value})
+    if lsn is not None:
+        body = avro_object(flattened({"id": "int"}), [change(id=1, lsn=lsn, source_ts_ms=at)])
     one = replace(item("json" if lsn is None else "avro"), key=key, offset=number, kafka_partition=None)
-    if lsn is None:
-        body = lines({"id": 1, "value": value})
-        schema: Any = schemas_of(body, "json", table)[0][0]
-    else:
-        schema = flattened({"id": "int"})
-        body = avro_object(schema, [change(id=1, lsn=lsn, source_ts_ms=at)])
-    plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
-    if lsn is None:
-        plan = replace(plan, inferred={one.id.hash: json.dumps(schema)})
-    read = decode(body, one, plan)
-    assert not read.rows
-    return read.seen
+    return seen_in(body, one, table)
 
 
 def merged(*batches: list[SeenObject], table: TableConfig = TABLE) -> Watched:
@@ -88,12 +76,8 @@ def test_offsets_of_the_records_themselves_tell_a_topic_that_was_made_again() ->
     table = config("id", coordinates=("p", "o"))
 
     def of_records(key: str, *offsets: int, partition: int = 3, value: int = 0) -> SeenObject:
-        one = replace(item("json"), key=key, offset=None, kafka_partition=None)
         body = lines(*({"id": 1, "p": partition, "o": offset, "value": value} for offset in offsets))
-        schema = schemas_of(body, "json", table)[0][0]
-        inferred = {one.id.hash: json.dumps(schema)}
-        plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None, inferred=inferred).plan
-        return decode(body, one, plan).seen
+        return seen_in(body, replace(item("json"), key=key, offset=None, kafka_partition=None), table)
 
     first = of_records("a", 7, 8, 9)
     assert (first.partition, first.first, first.last) == (3, 7, 9)
@@ -114,8 +98,7 @@ def test_records_of_several_logs_with_their_own_offsets_are_not_judged() -> None
 
     def of_log(key: str, offset: int, lsn: int, at: int) -> SeenObject:
         schema = flattened({"id": "int", "p": "int", "o": "long"})
-        plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
         body = avro_object(schema, [change(id=1, p=0, o=offset, lsn=lsn, source_ts_ms=at)])
-        return decode(body, replace(item("avro"), key=key, offset=None, kafka_partition=None), plan).seen
+        return seen_in(body, replace(item("avro"), key=key, offset=None, kafka_partition=None), table)
 
     assert not merged([of_log("a", 1, 10 * 2**30, 1_000)], [of_log("b", 2, 2**20, 2_000)], table=table).parked

@@ -9,19 +9,18 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from support import shapes
+from support.bad_input import plain_parquet
 from support.captures import play, rules
-from support.shapes import batch_plan, config, item, lines, picked
+from support.heavy_objects import parquet as parquet_of
+from support.shapes import config, item, lines, picked, rows_in
 
 from sluice.batch.row_errors import RowError
 from sluice.changes.capture_marks import mark_text
 from sluice.config.delete_when import DeleteWhen
 from sluice.errors import Incompatible
-from sluice_formats.avro_header import Head, parse_header
-from sluice_formats.decode import decode, schemas_of
 from sluice_formats.errors import DeletionsUnmarked
-from sluice_formats.parquet_footer import read_footer
 
 # The operation's column, its words for an insert, the row before an update, the row after it and a deletion; and what
 # the rule needs.
@@ -86,12 +85,6 @@ def avro(*rows: dict[str, Any]) -> bytes:
     return body.getvalue()
 
 
-def parquet(*rows: dict[str, Any]) -> bytes:
-    body = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(list(rows)), body)
-    return body.getvalue()
-
-
 def csv(*rows: dict[str, Any]) -> bytes:
     def text(value: Any) -> str:
         return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
@@ -103,19 +96,11 @@ def read(format: str, rule: DeleteWhen, *rows: dict[str, Any], bad: list[RowErro
     """The rows of an object in a format, by a table that `seq` orders."""
     types = {"seq": "long", "id": "long"} if format == "csv" else {}
     table = config("id", delete_when=rule, position="seq", json_types=types)
-    write = {"json": lines, "csv": csv, "parquet": parquet, "avro": avro}[format]
-    body, at = write(*rows), replace(item(format), offset=None, kafka_partition=None)
-    if format in ("json", "csv"):
-        planned = batch_plan(table, schemas_of(body, format, table)[0][0], scanned=at)
-    else:
-        schema = read_footer(body, True).schema if format == "parquet" else parse_header(Head(body, True)).schema
-        planned = batch_plan(table, schema)
-    for refusal in planned.refused.values():
-        raise refusal
-    decoded = decode(body, at, planned.plan)
+    write = {"json": lines, "csv": csv, "parquet": plain_parquet, "avro": avro}[format]
+    decoded = shapes.read(write(*rows), replace(item(format), offset=None, kafka_partition=None), table)
     assert bad is not None or not decoded.rows, decoded.rows
     (bad if bad is not None else []).extend(decoded.rows)
-    return [row for batch in decoded.batches for row in batch.to_pylist()]
+    return rows_in(decoded)
 
 
 def deletions(format: str, rule: DeleteWhen, *rows: dict[str, Any]) -> list[bool]:
@@ -239,17 +224,13 @@ def test_deletions_under_another_word_than_the_rules_refuse_the_object():
 
 # SQL Server's and Oracle's CHAR(n) are filled up with spaces; AWS DMS has MySQL's BIT(1) as a byte:
 # https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Source.MySQL.html
-@pytest.mark.parametrize("held", ["D ", "DELETE    "])
-def test_operations_in_a_text_of_fixed_length_are_operations(held: str) -> None:
-    update = {"D ": "U ", "DELETE    ": "UPDATE    "}[held]
-    rows = [{"id": 1, "op_type": update, "seq": 1}, {"id": 2, "op_type": held, "seq": 2}]
-    for rule in (DeleteWhen(), DeleteWhen(column="op_type", values=(held.strip(),))):
+@pytest.mark.parametrize(("update", "word"), [("U ", "D "), ("UPDATE    ", "DELETE    ")])
+def test_operations_in_a_text_of_fixed_length_are_operations(update: str, word: str) -> None:
+    rows = [{"id": 1, "op_type": update, "seq": 1}, {"id": 2, "op_type": word, "seq": 2}]
+    for rule in (DeleteWhen(), DeleteWhen(column="op_type", values=(word.strip(),))):
         with pytest.raises(DeletionsUnmarked):
             read("csv", rule, *rows)
-    assert [row["__deleted"] for row in read("csv", DeleteWhen(column="op_type", values=(held,)), *rows)] == [
-        False,
-        True,
-    ]
+    assert deletions("csv", DeleteWhen(column="op_type", values=(word,)), *rows) == [False, True]
 
 
 @pytest.mark.parametrize("value", ["1", "true"])
@@ -328,11 +309,10 @@ def test_a_deletion_that_has_the_key_alone_says_what_it_lacks():
 
 @pytest.mark.parametrize("kind", [pa.uint64(), pa.decimal128(19, 0), pa.decimal128(38, 0)])
 def test_a_position_may_be_a_number_of_more_digits_than_a_long(kind: Any):
-    sink = io.BytesIO()
     numbers = pa.array([300, 5, 299], pa.int64()).cast(kind)
-    pq.write_table(pa.table({"id": [1, 1, 1], "name": ["new", "old", "mid"], "at": numbers}), sink)
+    body = parquet_of(pa.table({"id": [1, 1, 1], "name": ["new", "old", "mid"], "at": numbers}))
     rule = {"topic": "s.cust", "table": "d.cust", "record_key": "id", "position": "at"}
-    assert [row["name"] for row in play({"topics/s.cust/x.parquet": sink.getvalue()}, rules(rule)).rows] == ["new"]
+    assert [row["name"] for row in play({"topics/s.cust/x.parquet": body}, rules(rule)).rows] == ["new"]
 
 
 def test_a_position_in_bytes_without_a_type_is_read_as_text():
@@ -359,7 +339,10 @@ BY_COMMIT = {
 @pytest.mark.parametrize(
     ("write", "record", "rule"),
     [
-        *((write, lambda row: {**row, "at": "2026"}, {"position": "at"}) for write in (lines, csv, parquet, avro)),
+        *(
+            (write, lambda row: {**row, "at": "2026"}, {"position": "at"})
+            for write in (lines, csv, plain_parquet, avro)
+        ),
         (lines, lambda row: {**row, "Op": "U", "at": 7}, {"position": "at", **BY_OP}),
         (lines, lambda row: {"data": row, "metadata": {**KINESIS, "schema-name": "s", "table-name": "cust"}}, {}),
         (lines, lambda row: {**WEBHOOK, "record": row, "old_record": None}, BY_COMMIT),
@@ -368,7 +351,7 @@ BY_COMMIT = {
     ],
 )
 def test_changes_at_one_place_are_ordered_by_their_objects_and_then_in_these(write: Any, record: Any, rule: Any):
-    end = {lines: "json", csv: "csv", parquet: "parquet", avro: "avro"}[write]
+    end = {lines: "json", csv: "csv", plain_parquet: "parquet", avro: "avro"}[write]
     earlier = [record({"id": id, "name": name}) for id, name in ((3, "x"), (1, "a"), (1, "b"), (2, "b"))]
     objects = {f"topics/s.cust/{number}.{end}": write(*rows) for number, rows in enumerate([earlier, earlier[:0:-1]])}
     objects[f"topics/s.cust/2.{end}"] = write(record({"id": 1, "name": "c"}))

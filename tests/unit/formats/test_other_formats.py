@@ -55,16 +55,16 @@ OWN = {
 
 
 def refused(code: str, content: bytes) -> SluiceError:
-    with pytest.raises(SluiceError) as found:
+    with pytest.raises(SluiceError) as error:
         READERS[code](content)
-    assert found.value.code == code
-    return found.value
+    assert error.value.code == code
+    return error.value
 
 
-@pytest.mark.parametrize(("code", "name"), [(code, name) for code in READERS for name in CONTENTS])
+@pytest.mark.parametrize(
+    ("code", "name"), [(code, name) for code in READERS for name in CONTENTS if name not in OWN[code]]
+)
 def test_an_object_of_another_format_is_refused_by_the_name_of_what_it_begins_as(code: str, name: str) -> None:
-    if name in OWN[code]:
-        return
     error = refused(code, CONTENTS[name])
     assert f"as {name}" in f"{error.message} "
     assert error.next_step != type(error).next_step, "what follows depends on the format"

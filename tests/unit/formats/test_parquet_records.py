@@ -17,13 +17,12 @@ from support.bad_input import not_utf8
 from support.builders import avro_record, change
 from support.hostile_objects import NO_GROUPS, ROWS, SCHEMA, binary, footer_of_structs, group, structs
 from support.hostile_objects import parquet as parquet_of
-from support.shapes import CREATE, DELETE, batch_plan, config, item, picked
+from support.shapes import CREATE, DELETE, config, picked, read, rows_in
 
 from sluice.batch.row_errors import RowError
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit, SluiceError, UnusableSchema
 from sluice.schema.avro import read_writer_schema
-from sluice_formats.decode import decode
 from sluice_formats.errors import DamagedParquet, NotParquet, UnsupportedParquet
 from sluice_formats.parquet_footer import MAX_FOOTER_BYTES, MAX_VALUES, footer_bytes, read_footer
 
@@ -54,13 +53,12 @@ DEFAULT_LIMITS = Limits()
 
 
 def rows_of(body: bytes, *, limits: Limits = DEFAULT_LIMITS, bad: list[RowError] | None = None) -> list[dict[str, Any]]:
-    plan = batch_plan(config(limits=limits), read_footer(body, True).schema).plan
-    decoded = decode(body, item("parquet"), plan)
+    decoded = read(body, "parquet", config(limits=limits))
     if bad is not None:
         bad += decoded.rows
     else:
         assert not decoded.rows, decoded.rows
-    return [row for batch in decoded.batches for row in batch.to_pylist()]
+    return rows_in(decoded)
 
 
 def good_row(**values: Any) -> dict[str, Any]:
@@ -68,9 +66,7 @@ def good_row(**values: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
-def test_every_codec_of_the_sinks_is_read_over_row_groups_and_chunks(
-    codec: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_codec_of_the_sinks_is_read_over_row_groups_and_chunks(codec: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sluice_formats.records.CHUNK_ROWS", 2_000)
     body = parquet([KEY, *META], [good_row(lsn=n, id=n) for n in range(4_500)], compression=codec, row_group_size=1_000)
     rows = rows_of(body)
@@ -130,21 +126,18 @@ def test_names_beyond_ascii_are_stored_under_names_that_avro_allows() -> None:
 
 def test_a_uuid_is_text() -> None:
     value = uuid.UUID("12345678-1234-5678-1234-567812345678")
-    storage = pa.array([value.bytes, None], pa.binary(16))
-    made = pa.ExtensionArray.from_storage(pa.uuid(), storage) if hasattr(pa, "uuid") else None
-    if made is None:
+    if not hasattr(pa, "uuid"):
         pytest.skip("this pyarrow writes no UUID")
-    table = pa.table([pa.array([1, 2], pa.int32()), made], names=["id", "v"])
-    body = io.BytesIO()
-    pq.write_table(table, body)
+    uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([value.bytes, None], pa.binary(16)))
+    pq.write_table(pa.table([pa.array([1, 2], pa.int32()), uuids], names=["id", "v"]), body := io.BytesIO())
     assert picked(rows_of(body.getvalue()), "v") == [(str(value),), (None,)]
 
 
 def test_columns_are_read_as_parquet_stores_them_despite_arrows_embedded_schema() -> None:
     """pandas and pyarrow leave it in the footer (`ARROW:schema`): other types then come out of a file than its own."""
     sixteen = pa.array([b"A" * 16], pa.binary(16))
-    named = pa.ExtensionArray.from_storage(pa.uuid(), sixteen) if hasattr(pa, "uuid") else pa.array(["x"])
-    nested = pa.StructArray.from_arrays([named], names=["u"])
+    uuids = pa.ExtensionArray.from_storage(pa.uuid(), sixteen) if hasattr(pa, "uuid") else pa.array(["x"])
+    nested = pa.StructArray.from_arrays([uuids], names=["u"])
     table = pa.table(
         {
             "id": pa.array([1], pa.int32()),
@@ -155,8 +148,7 @@ def test_columns_are_read_as_parquet_stores_them_despite_arrows_embedded_schema(
             "index level": pa.array([0]),
         }
     )
-    body = io.BytesIO()
-    pq.write_table(table, body)
+    pq.write_table(table, body := io.BytesIO())
     text = '{"u":"41414141-4141-4141-4141-414141414141"}' if hasattr(pa, "uuid") else '{"u":"x"}'
     expected = [(1_000_000, [1, None], 1.5, text, 0)]
     assert picked(rows_of(body.getvalue()), "took", "days", "half", "nested", "index_level") == expected
@@ -245,13 +237,10 @@ def test_a_column_that_another_writer_changed_has_the_type_of_the_file(name: str
     there = table.schema.get_field_index(name)
     table = table.append_column(name, array) if there < 0 else table.set_column(there, name, array)
     pq.write_table(table, body := io.BytesIO())
-    (read,) = rows_of(body.getvalue())
-    assert read[name] == value
-    kept = {"day": 9685, "at": 10**15, "price": Decimal("12.34")}
-    assert {column: read[column] for column in kept if column != name} == {k: v for k, v in kept.items() if k != name}
-    kinds = {
-        column.name: column.kind for column in read_writer_schema(read_footer(body.getvalue(), True).schema).row.columns
-    }
+    (read_row,) = rows_of(body.getvalue())
+    assert read_row == {**read_row, "day": 9685, "at": 10**15, "price": Decimal("12.34"), name: value}
+    columns = read_writer_schema(read_footer(body.getvalue(), True).schema).row.columns
+    kinds = {column.name: column.kind for column in columns}
     assert kinds["at"] == "timestamp_micros"
 
 

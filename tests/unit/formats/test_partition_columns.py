@@ -6,7 +6,7 @@ from zlib import crc32
 
 import pytest
 from support.builders import avro_object, change, flattened
-from support.shapes import batch_plan, config, item, json_rows, lines
+from support.shapes import batch_plan, config, json_rows, lines, read, rows_in
 
 from sluice.config.rules.partition_fields import partition_field
 from sluice.errors import Incompatible
@@ -15,7 +15,6 @@ from sluice.schema.columns import plain_column
 from sluice.schema.evolution import evolve_table
 from sluice.schema.made_columns import partition_value
 from sluice.schema.table_row import row_for_table
-from sluice_formats.decode import decode
 
 MICROS = ["null", {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}]
 DATE = ["null", {"type": "int", "connect.name": "io.debezium.time.Date"}]
@@ -27,14 +26,11 @@ def micros(*moment: int) -> int:
     return int(datetime(*moment, tzinfo=timezone.utc).timestamp()) * 10**6
 
 
-def rows_of(
-    schema: Any, *changes: dict[str, Any], key: tuple[str, ...] = ("id",), **settings: Any
-) -> list[dict[str, Any]]:
+def rows_of(schema: Any, *changes: dict[str, Any], key: tuple[str, ...] = ("id",), **settings: Any) -> list[Any]:
     """The rows as a read task gives them."""
-    plan = batch_plan(config(*key, **settings), schema).plan
-    decoded = decode(avro_object(schema, changes), item("avro"), plan)
+    decoded = read(avro_object(schema, changes), "avro", config(*key, **settings))
     assert not decoded.rows, decoded.rows
-    return [row for batch in decoded.batches for row in batch.to_pylist()]
+    return rows_in(decoded)
 
 
 @pytest.mark.parametrize(
@@ -60,22 +56,20 @@ def test_values_of_times_are_in_utc_for_any_year(kind: str, raw: Any, wanted: tu
 
 
 def test_buckets_are_the_keys_checksum_whatever_type_its_number_has():
-    schema = flattened({"id": "int", "shop": "string"})
-    long = flattened({"id": "long", "shop": "string"})
+    narrow, long = (flattened({"id": kind, "shop": "string"}) for kind in ("int", "long"))
     changes = [change(id=number, shop=f"s{number % 7}") for number in range(400)]
-    actual = [rows_of(of, *changes, partition_by=("bucket(16)",)) for of in (schema, long)]
+    actual = [rows_of(schema, *changes, partition_by=("bucket(16)",)) for schema in (narrow, long)]
     assert actual[0] == actual[1] and {row["key_bucket"] for row in actual[0]} == set(range(16))
     assert actual[0][200]["key_bucket"] == crc32(b"200") % 16
-    several = rows_of(schema, *changes, key=("id", "shop"), partition_by=("bucket(4)",))
+    several = rows_of(narrow, *changes, key=("id", "shop"), partition_by=("bucket(4)",))
     assert several[200]["key_bucket"] == crc32(b"200,s4") % 4
 
 
 def test_rows_have_the_columns_in_raw_form_and_deletions_by_key_alone_have_none():
     schema = flattened({"id": "int", "at": MICROS, "on": DATE})
     at = micros(2026, 11, 28, 13)
-    made = rows_of(
-        schema, change(id=1, at=at, on=3), change("d", id=2, at=None, on=None), partition_by=("hour(at)", "day(on)")
-    )
+    changes = change(id=1, at=at, on=3), change("d", id=2, at=None, on=None)
+    made = rows_of(schema, *changes, partition_by=("hour(at)", "day(on)"))
     assert [(row["at_hour"], row["on_day"]) for row in made] == [("2026-11-28-13", 3), (None, None)]
 
 
@@ -117,7 +111,5 @@ def test_a_column_of_the_source_under_the_name_is_refused():
 
 
 def test_a_first_batch_without_the_source_column_is_refused_by_its_name():
-    schema = flattened({"id": "int"})
-    table = config("id", partition_by=("day(at)",))
-    (refused,) = batch_plan(table, schema).refused.values()
-    assert refused.facts["column"] == "at"
+    (error,) = batch_plan(config("id", partition_by=("day(at)",)), flattened({"id": "int"})).refused.values()
+    assert error.facts["column"] == "at"

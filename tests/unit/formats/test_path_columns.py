@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import json
 from dataclasses import replace
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from support import shapes
+from support.bad_input import plain_parquet as parquet
 from support.builders import avro_object
-from support.shapes import CREATE, batch_plan, config, item, lines
+from support.shapes import CREATE, config, item, lines, picked, rows_in
 
 from sluice.config.key_pattern import folder_values
 from sluice.config.table import TableConfig
@@ -20,41 +17,20 @@ from sluice.onboarding.samples import SampledRow, TopicSample
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.columns import STRING, plain_column
 from sluice.schema.table_row import with_path_columns
-from sluice_formats.avro_header import Head, parse_header
-from sluice_formats.decode import Decoded, decode, schemas_of
+from sluice_formats.decode import Decoded
 from sluice_formats.errors import UndecodableValue
-from sluice_formats.parquet_footer import read_footer
 
 KEY = "exports/sales/region=e%20u/dt=2026-11-20/part-0"
 TABLE = config("region", "id", path_columns=("region", "dt"), json_types={"dt": "date", "id": "long"})
 
 
-def parquet(rows: list[dict[str, Any]]) -> bytes:
-    body = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows), body)
-    return body.getvalue()
-
-
 ROWS = [{"id": 1, "v": 2}, {"id": 2, "v": 3}]
 AVRO = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}, {"name": "v", "type": "long"}]}
-BODIES = {"parquet": parquet(ROWS), "json": lines(*ROWS), "csv": b"id,v\n1,2\n2,3\n", "avro": avro_object(AVRO, ROWS)}
+BODIES = {"parquet": parquet(*ROWS), "json": lines(*ROWS), "csv": b"id,v\n1,2\n2,3\n", "avro": avro_object(AVRO, ROWS)}
 
 
 def read(body: bytes, format: str, key: str, table: TableConfig = TABLE) -> Decoded:
-    if format == "parquet":
-        schema = read_footer(body, True).schema
-    elif format == "avro":
-        schema = parse_header(Head(body, True)).schema
-    else:
-        schema = schemas_of(body, format, table)[0][0]
-    one = replace(item(format), key=key)
-    inferred = {one.id.hash: json.dumps(schema)}
-    plan = batch_plan(table, schema, inferred=inferred).plan
-    return decode(body, one, plan)
-
-
-def rows_of(found: Decoded) -> list[dict[str, Any]]:
-    return [row for batch in found.batches for row in batch.to_pylist()]
+    return shapes.read(body, replace(item(format), key=key), table)
 
 
 @pytest.mark.parametrize("format", BODIES)
@@ -62,13 +38,12 @@ def test_a_table_takes_the_columns_of_its_objects_folders(format: str) -> None:
     for key in (KEY, KEY.replace("region", "Region").replace("dt", "DT")):
         read_rows = read(BODIES[format], format, key)
         assert not read_rows.rows
-        rows = [(row["id"], row["region"], row["dt"]) for row in rows_of(read_rows)]
-        assert rows == [(1, "e u", 20_777), (2, "e u", 20_777)]
+        assert picked(rows_in(read_rows), "id", "region", "dt") == [(1, "e u", 20_777), (2, "e u", 20_777)]
 
 
 def test_a_column_of_the_rows_is_theirs_and_a_missing_folder_is_null() -> None:
-    body = parquet([{"id": 1, "region": "own"}])
-    assert [(row["region"], row["dt"]) for row in rows_of(read(body, "parquet", KEY))] == [("own", 20_777)]
+    own = rows_in(read(parquet({"id": 1, "region": "own"}), "parquet", KEY))
+    assert picked(own, "region", "dt") == [("own", 20_777)]
     read_rows = read(BODIES["parquet"], "parquet", "exports/sales/dt=__HIVE_DEFAULT_PARTITION__/part-0")
     assert not read_rows.batches and {row.code for row in read_rows.rows} == {"null_record_key"}
 
@@ -81,7 +56,7 @@ def test_a_folder_that_is_not_of_its_type_refuses_the_object() -> None:
 def test_the_rows_of_an_envelope_get_the_columns_too() -> None:
     table = config("id", path_columns=("region",))
     rows = read(lines(CREATE), "json", "exports/region=eu/part-0", table)
-    assert [row["region"] for row in rows_of(rows)] == ["eu"]
+    assert [row["region"] for row in rows_in(rows)] == ["eu"]
 
 
 def test_folders_are_read_as_hive_writes_them() -> None:

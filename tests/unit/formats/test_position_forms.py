@@ -7,17 +7,14 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from support.builders import avro_object, flattened
-from support.shapes import batch_plan, config, item, judged_in_turn, lines
+from support.builders import avro_object, avro_record
+from support.shapes import config, item, judged_in_turn, lines, seen_in
 
 from sluice.batch.kafka_watch import Watched, watched
 from sluice.changes.log_restart import SeenObject, joined
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.rules.change_rule import ChangeRule
 from sluice.config.table import TableConfig
-from sluice.schema.avro import read_writer_schema
-from sluice_formats.decode import decode, schemas_of
-from sluice_spark.merge.plan import plan_read
 
 TABLE = config("id", position="at")
 FORMS: dict[str, Any] = {
@@ -35,12 +32,9 @@ ONE_FORM = {frozenset(("iso", "ns"))}  # both count nanoseconds
 
 def seen(name: str, *values: Any, kind: str = "string", table: Any = TABLE) -> SeenObject:
     """An object as a read task sees it, with a row for each value of the position column."""
-    schema = flattened({"id": "int", "at": kind})
-    plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
     rows = [{"id": number, "at": value} for number, value in enumerate(values)]
-    read = decode(avro_object(schema, rows), replace(item("avro"), key=f"t/{name}"), plan)
-    assert not read.rows
-    return read.seen
+    body = avro_object(avro_record({"id": "int", "at": kind}), rows)
+    return seen_in(body, replace(item("avro"), key=f"t/{name}"), table)
 
 
 def merged(*batches: list[SeenObject], table: TableConfig = TABLE) -> Watched:
@@ -73,9 +67,7 @@ BY_PATHS = config(change=ChangeRule(row="row", before="old", order=("at", "seq")
 
 def seen_by_paths(name: str, *values: Any, table: TableConfig = BY_PATHS) -> SeenObject:
     body = lines(*({"row": {"id": number}, "at": value, "seq": 1} for number, value in enumerate(values)))
-    at = item("json", key=f"t/{name}", offset=int(name, 36))
-    schemas, _ = schemas_of(body, "json", table)
-    return decode(body, at, batch_plan(table, *schemas, scanned=at).plan).seen
+    return seen_in(body, item("json", key=f"t/{name}", offset=int(name, 36)), table)
 
 
 @pytest.mark.parametrize("after", FORMS)
@@ -103,15 +95,8 @@ def test_positions_of_two_forms_in_one_object_refuse_it() -> None:
 @pytest.mark.parametrize(
     "counts",
     [
-        [
-            [1, 2],
-            [10**9, 3 * 10**9],
-            [5 * 10**9],
-            [2 * 10**12],
-            [20_240_506_000_000],
-            [3 * 10**13],
-            [2 * 10**15],
-        ],  # a log that grows
+        # a log that grows
+        [[1, 2], [10**9, 3 * 10**9], [5 * 10**9], [2 * 10**12], [20_240_506_000_000], [3 * 10**13], [2 * 10**15]],
         [[10**9, 2 * 10**12]],
         [[1_714_953_600_000], [0, 1], [10**9], [9 * 10**18]],  # what stands for no time, or for no end
         [[1_714_953_600_000], [10**9, 1_714_953_600_001]],
@@ -140,11 +125,9 @@ def test_places_in_the_log_of_sql_server_count_no_time(before: int, after: int) 
 
 def test_places_in_the_log_are_told_behind_rows_of_a_full_load() -> None:
     table = config("id", position="at", delete_when=DeleteWhen(column="op", values=("D",)))
-    schema = flattened({"id": "int", "at": ["null", "string"], "op": ["null", "string"]})
-    plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    schema = avro_record({"id": "int", "at": ["null", "string"], "op": ["null", "string"]})
     rows = [{"id": 1}, {"id": 2, "at": f"0x{10:08x}{7:012x}", "op": "I"}]
-    read = decode(avro_object(schema, rows), item("avro"), plan)
-    assert not read.rows and read.seen.places == ((),)
+    assert seen_in(avro_object(schema, rows), "avro", table).places == ((),)
 
 
 def test_many_positions_of_one_form_are_told_by_their_ends() -> None:

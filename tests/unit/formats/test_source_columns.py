@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.builders import avro_object, avro_record
-from support.shapes import batch_plan
+from support.shapes import batch_plan, rows_in
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
@@ -27,15 +27,9 @@ def envelope(*words: str) -> dict[str, Any]:
     value = avro_record({"id": "int", "v": TEXT}, name="V")
     fields = [*({"name": word, "type": TEXT} for word in words), {"name": "lsn", "type": "long"}]
     fields.append({"name": "ts_ms", "type": "long"})
-    return avro_record(
-        {
-            "before": ["null", value],
-            "after": ["null", "V"],
-            "source": {"type": "record", "name": "S", "fields": fields},
-            "op": "string",
-        },
-        name="E",
-    )
+    source = {"type": "record", "name": "S", "fields": fields}
+    sides = {"before": ["null", value], "after": ["null", "V"], "source": source, "op": "string"}
+    return avro_record(sides, name="E")
 
 
 def flattened(*fields: str) -> dict[str, Any]:
@@ -51,13 +45,11 @@ def wrapped(op: str, row: dict[str, Any] | None, **source: str) -> dict[str, Any
 def read(schema: dict[str, Any], records: list[dict[str, Any]], config: TableConfig = CONFIG, **plan: Any) -> Any:
     planned = batch_plan(config, schema)
     decoded = decode(avro_object(schema, records), ITEM, replace(planned.plan, **plan))
-    return [row for batch in decoded.batches for row in batch.to_pylist()], decoded.rows, planned
+    return rows_in(decoded), decoded.rows, planned
 
 
 @pytest.mark.parametrize(("key", "alive"), [(("__name", "id"), ["us"]), (("__db", "id"), [])])
-def test_a_truncate_on_one_of_two_servers_that_the_key_names_leaves_the_others_rows(
-    key: tuple[str, ...], alive: list[str]
-) -> None:
+def test_a_truncate_on_one_of_two_servers_that_the_key_names_leaves_the_others_rows(key: Any, alive: list[str]) -> None:
     records = [wrapped("c", {"id": 1, "v": "a"}, **{**PLACE, "name": name}) for name in ("us", "eu")]
     truncate = wrapped("t", None, **{**PLACE, "name": "eu"})
     truncate["source"]["lsn"] = 9

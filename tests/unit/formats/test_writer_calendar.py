@@ -11,13 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.builders import avro_record
-from support.shapes import batch_plan, config, item
+from support.shapes import config, read, rows_in
 
-from sluice.config.table import TableConfig
 from sluice.schema.temporal import civil_of, days_of_civil
 from sluice.schema.writer_calendar import proleptic_day, writer_calendar
-from sluice_formats.avro_header import Head, parse_header
-from sluice_formats.decode import Decoded, decode
+from sluice_formats.decode import Decoded
 from sluice_formats.parquet_footer import read_footer
 
 EPOCH = dt.datetime(1970, 1, 1)
@@ -28,16 +26,6 @@ MICROS_A_DAY = 86_400 * 10**6
 
 def micros(year: int, month: int = 1, day: int = 1) -> int:
     return days_of_civil(year, month, day) * MICROS_A_DAY
-
-
-def read(body: bytes, format: str, table: TableConfig) -> Decoded:
-    schema = read_footer(body, True).schema if format == "parquet" else parse_header(Head(body, True)).schema
-    plan = batch_plan(table, schema).plan
-    return decode(body, item(format), plan)
-
-
-def rows_of(found: Decoded) -> list[dict[str, Any]]:
-    return [row for batch in found.batches for row in batch.to_pylist()]
 
 
 def int96(fields: dict[str, pa.DataType], rows: list[dict[str, Any]], **how: Any) -> bytes:
@@ -59,7 +47,7 @@ def test_int96_holds_every_year_also_in_lists_and_structs() -> None:
     assert {chunk.int96_of for chunk in read_footer(body, True).chunks} == {None, *fields}
     read_rows = read(body, "parquet", config())
     assert not read_rows.rows
-    for row, at in zip(rows_of(read_rows), FAR):
+    for row, at in zip(rows_in(read_rows), FAR):
         count = (at - EPOCH) // dt.timedelta(microseconds=1)
         assert (row["v"], row["l"]) == (count, [count, None])
         assert row["s"] == f'{{"t":"{at.isoformat()}Z"}}'
@@ -67,7 +55,7 @@ def test_int96_holds_every_year_also_in_lists_and_structs() -> None:
 
 def test_int96_orders_rows_over_all_years() -> None:
     rows = read(int96({"v": US}, [{"id": 1, "v": at} for at in FAR]), "parquet", config(position="v"))
-    places = [row["_sluice_position"] for row in rows_of(rows)]
+    places = [row["_sluice_position"] for row in rows_in(rows)]
     assert places == sorted(places) and len(set(places)) == 4
 
 
@@ -80,21 +68,21 @@ def test_an_int96_that_64_bits_cant_count_sets_its_row_aside(inside: bool) -> No
     day = (2_440_588 + days_of_civil(2262, 4, 12)).to_bytes(4, "little")
     assert body.count(bytes(8) + day) >= 1
     read_rows = read(body.replace(bytes(8) + day, bytes(8) + b"\xff" * 4), "parquet", config())
-    assert [row["id"] for row in rows_of(read_rows)] == [0, 1, 3]
+    assert [row["id"] for row in rows_in(read_rows)] == [0, 1, 3]
     assert [(row.record, row.code) for row in read_rows.rows] == [(2, "undecodable_value")]
 
 
 def test_a_raw_int96_keeps_its_nanoseconds() -> None:
     body = int96({"v": US}, [{"id": n, "v": at} for n, at in enumerate([EPOCH.replace(year=2026), FAR[3]])])
     read_rows = read(body, "parquet", config(raw=("v",)))
-    assert [row["v"] for row in rows_of(read_rows)] == [micros(2026) * 1000]
+    assert [row["v"] for row in rows_in(read_rows)] == [micros(2026) * 1000]
     assert [row.code for row in read_rows.rows] == ["value_out_of_range"]
 
 
 def test_julian_days_keep_their_names() -> None:
     names = {name: civil_of(proleptic_day(day)) for name, day in JULIAN.items()}
     assert names.pop((1500, 2, 29)) == (1500, 3, 1)  # no such day in the other calendar
-    assert all(name == kept for name, kept in names.items())
+    assert all(name == civil for name, civil in names.items())
 
 
 @pytest.mark.parametrize(
@@ -116,28 +104,17 @@ def test_a_files_metadata_tell_its_calendar(metadata: dict[bytes, bytes], dates:
     assert (actual.dates, actual.int96) == (dates, int96)
 
 
-LEGACY = {
-    "org.apache.spark.version": "3.5.8",
-    "org.apache.spark.legacyDateTime": "",
-    "org.apache.spark.timeZone": "UTC",
-}
+SPARK = {"org.apache.spark.version": "3.5.8"}
+LEGACY = {**SPARK, "org.apache.spark.legacyDateTime": "", "org.apache.spark.timeZone": "UTC"}
 DAYS = [day for day in JULIAN.values()] + [days_of_civil(1899, 12, 30), 20_000]
 NAMED = [(1, 1, 1), (1500, 3, 1), (1500, 3, 1), (1582, 10, 4), (1899, 12, 30), civil_of(20_000)]
 
 
 def legacy_parquet(metadata: dict[str, str], *, int96: bool = False) -> bytes:
     at = pa.timestamp("us") if int96 else pa.timestamp("us", "UTC")
-    schema = pa.schema(
-        [
-            pa.field("id", pa.int64()),
-            pa.field("d", pa.date32()),
-            pa.field("t", at),
-            pa.field("l", pa.list_(pa.date32())),
-            pa.field("s", pa.struct([pa.field("d", pa.date32()), pa.field("t", at)])),
-            pa.field("n", pa.timestamp("us")),
-        ],
-        metadata=metadata,
-    )
+    inner = {"d": pa.date32(), "t": at}
+    kinds = {"id": pa.int64(), **inner, "l": pa.list_(pa.date32()), "s": pa.struct(inner.items()), "n": US}
+    schema = pa.schema(list(kinds.items()), metadata=metadata)
     days = pa.array(DAYS, pa.int32()).cast(pa.date32())
     times = pa.array([day * MICROS_A_DAY + 5 for day in DAYS], pa.int64()).cast(at)
     columns = [
@@ -171,8 +148,13 @@ def legacy_avro(metadata: dict[str, str]) -> bytes:
     return body.getvalue()
 
 
-def in_proleptic_days(found: Decoded) -> tuple[list[Any], ...]:
-    rows = rows_of(found)
+def legacy(format: str, metadata: dict[str, str]) -> Decoded:
+    body = legacy_parquet(metadata) if format == "parquet" else legacy_avro(metadata)
+    return read(body, format)
+
+
+def in_proleptic_days(decoded: Decoded) -> tuple[list[Any], ...]:
+    rows = rows_in(decoded)
     days = [[civil_of(day) for day in of] for of in ([row["d"] for row in rows], [row["l"][0] for row in rows])]
     times = [civil_of(row["t"] // MICROS_A_DAY) for row in rows]
     assert all(row["t"] % MICROS_A_DAY == 5 for row in rows)
@@ -183,33 +165,29 @@ def in_proleptic_days(found: Decoded) -> tuple[list[Any], ...]:
 
 @pytest.mark.parametrize("format", ["parquet", "avro"])
 def test_dates_and_times_of_a_legacy_writer_keep_their_names(format: str) -> None:
-    body = legacy_parquet(LEGACY) if format == "parquet" else legacy_avro(LEGACY)
-    read_rows = read(body, format, config())
+    read_rows = legacy(format, LEGACY)
     assert not read_rows.rows
     assert in_proleptic_days(read_rows) == (NAMED, NAMED, NAMED)
     # Spark rebases no timestamp without a zone.
-    assert [row["n"] for row in rows_of(read_rows)] == [day * MICROS_A_DAY + 5 for day in DAYS]
+    assert [row["n"] for row in rows_in(read_rows)] == [day * MICROS_A_DAY + 5 for day in DAYS]
 
 
 @pytest.mark.parametrize("format", ["parquet", "avro"])
 def test_dates_of_other_writers_stay(format: str) -> None:
-    for metadata in ({}, {"org.apache.spark.version": "3.5.8"}):
-        body = legacy_parquet(metadata) if format == "parquet" else legacy_avro(metadata)
-        assert [row["d"] for row in rows_of(read(body, format, config()))] == DAYS
+    for metadata in ({}, SPARK):
+        assert [row["d"] for row in rows_in(legacy(format, metadata))] == DAYS
 
 
 @pytest.mark.skipif(int(pa.__version__.split(".")[0]) <= 21, reason="this pyarrow writes INT96 before 1677 wrong")
 def test_int96_has_a_mark_of_its_own() -> None:
-    marked = {"org.apache.spark.version": "3.5.8", "org.apache.spark.legacyINT96": ""}
-    rows = rows_of(read(legacy_parquet(marked, int96=True), "parquet", config()))
+    marked = {**SPARK, "org.apache.spark.legacyINT96": ""}
+    rows = rows_in(read(legacy_parquet(marked, int96=True), "parquet", config()))
     assert [row["d"] for row in rows] == DAYS
     assert [civil_of(row["t"] // MICROS_A_DAY) for row in rows] == NAMED
 
 
 @pytest.mark.parametrize("format", ["parquet", "avro"])
 def test_a_legacy_time_of_another_zone_sets_its_row_aside(format: str) -> None:
-    zoned = {**LEGACY, "org.apache.spark.timeZone": "America/Los_Angeles"}
-    body = legacy_parquet(zoned) if format == "parquet" else legacy_avro(zoned)
-    read_rows = read(body, format, config())
-    assert [row["id"] for row in rows_of(read_rows)] == [5]
+    read_rows = legacy(format, {**LEGACY, "org.apache.spark.timeZone": "America/Los_Angeles"})
+    assert [row["id"] for row in rows_in(read_rows)] == [5]
     assert [row.code for row in read_rows.rows] == ["undecodable_value"] * 5
