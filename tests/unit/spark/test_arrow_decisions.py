@@ -42,21 +42,12 @@ def table(**settings: Any) -> TableConfig:
 
 
 def change(id: int, position: int, op: str | None = "u", **more: Any) -> dict[str, Any]:
-    return {
-        "id": id,
-        "part": "a",
-        "tags": [id],
-        hidden.POSITION: f"{position:05d}",
-        hidden.DELETED: op == "d",
-        hidden.OP: op,
-        hidden.OBJECT: "o",
-        hidden.INEXACT: 0,
-        **more,
-    }
+    own = {hidden.POSITION: f"{position:05d}", hidden.DELETED: op == "d", hidden.OP: op, hidden.OBJECT: "o"}
+    return {"id": id, "part": "a", "tags": [id], **own, hidden.INEXACT: 0, **more}
 
 
-def rows(*changes: dict[str, Any]) -> pa.Table:
-    schema = rows_schema(TARGET)
+def rows(*changes: dict[str, Any], target: dict[str, str] = TARGET) -> pa.Table:
+    schema = rows_schema(target)
     tables = [pa.Table.from_pylist([{name: row.get(name) for name in schema.names}], schema) for row in changes]
     return pa.concat_tables(tables)  # in chunks, as the batches of several objects are
 
@@ -68,10 +59,9 @@ def held(id: int, position: int, owed: str | None = None) -> dict[Any, StoredRow
 def decided(*changes: dict[str, Any], stored: dict[Any, StoredRow] | None = None, **settings: Any) -> Any:
     keyed, wanted = with_keys(rows(*changes), ("id", "part"))
     plan = plan_of(**settings)
-    own: Any = {"read_values": None}
     present = {key: row for key, row in (stored or {}).items() if key in wanted.positions}
-    found = decided_by_key(keyed, wanted, present, plan, **own)
-    return SimpleNamespace(rows=rows_to_store(found.rows, plan), counts=total([found.counts]))
+    merged = decided_by_key(keyed, wanted, present, plan, read_values=None)  # type: ignore[arg-type]
+    return SimpleNamespace(rows=rows_to_store(merged.rows, plan), counts=total([merged.counts]))
 
 
 def plan_of(*, lineage: Any = hidden.LINEAGE_WORDS, batch: str = "b-1", **settings: Any) -> LoadPlan:
@@ -82,9 +72,9 @@ def plan_of(*, lineage: Any = hidden.LINEAGE_WORDS, batch: str = "b-1", **settin
 
 
 def left(*changes: dict[str, Any], stored: dict[Any, StoredRow] | None = None, **settings: Any) -> str:
-    with pytest.raises(LeftToSpark) as found:
+    with pytest.raises(LeftToSpark) as error:
         decided(*changes, stored=stored, **settings)
-    return found.value.reason
+    return error.value.reason
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -114,10 +104,10 @@ def test_the_newest_change_of_each_key_wins_where_it_is_newer_than_the_table(see
         "losing": len(newest) - len(wins),
         "repeated": repeated,
     }
-    found = decided(*changes, stored=stored)
-    assert found.counts == counts
-    assert found.rows.schema.names == list(TARGET)
-    assert sorted((row["id"], row["part"], row[hidden.POSITION], row["tags"]) for row in found.rows.to_pylist()) == [
+    merged = decided(*changes, stored=stored)
+    assert merged.counts == counts
+    assert merged.rows.schema.names == list(TARGET)
+    assert sorted((row["id"], row["part"], row[hidden.POSITION], row["tags"]) for row in merged.rows.to_pylist()) == [
         (*key, wins[key][hidden.POSITION], None if wins[key][hidden.DELETED] else [key[0]]) for key in sorted(wins)
     ]
 
@@ -129,8 +119,7 @@ def test_a_deleted_row_keeps_its_values_where_the_table_wants_them() -> None:
 
 def test_inexact_values_are_counted_of_the_rows_that_win() -> None:
     changes = (change(1, 1, _sluice_inexact=2), change(1, 2, _sluice_inexact=3), change(2, 1, _sluice_inexact=4))
-    found = decided(*changes, change(3, 1), stored=held(2, 1))
-    assert found.counts["inexact"] == 3
+    assert decided(*changes, change(3, 1), stored=held(2, 1)).counts["inexact"] == 3
 
 
 def test_what_needs_more_than_the_newest_change_is_left_to_spark() -> None:
@@ -156,10 +145,10 @@ def test_what_needs_more_than_the_newest_change_is_left_to_spark() -> None:
 def test_a_table_with_partitions_is_merged_where_hudis_paths_and_index_are_known(
     reason: str | None, settings: dict[str, Any], facts: dict[str, Any]
 ) -> None:
-    found = TableFacts(newest="1", schema=StructType(), commits=1, rows=10, **facts)
+    table_facts = TableFacts(newest="1", schema=StructType(), commits=1, rows=10, **facts)
     config = table(index="record" if facts else "simple", **settings)
     with nullcontext() if reason is None else pytest.raises(LeftToSpark, match=reason):
-        check_table(config, found, TARGET)
+        check_table(config, table_facts, TARGET)
 
 
 def test_truncates_messages_and_many_changes_are_left_to_spark() -> None:
@@ -186,10 +175,10 @@ def test_changes_above_every_floor_are_merged_and_others_left_to_spark(floors: d
 
 
 def test_lineage_is_written_as_configured_with_the_batchs_id() -> None:
-    found = decided(change(1, 1, _sluice_offset=7)).rows
-    (row,) = with_batch(found, lineage=("object", "batch"), batch="b-1").to_pylist()
+    merged = decided(change(1, 1, _sluice_offset=7)).rows
+    (row,) = with_batch(merged, lineage=("object", "batch"), batch="b-1").to_pylist()
     assert (row[hidden.OBJECT], row[hidden.BATCH], row[hidden.OFFSET], row[hidden.OP]) == ("o", "b-1", None, None)
-    (row,) = with_batch(found, lineage=("offset",), batch="b-1").to_pylist()
+    (row,) = with_batch(merged, lineage=("offset",), batch="b-1").to_pylist()
     assert (row[hidden.OBJECT], row[hidden.BATCH], row[hidden.OFFSET]) == (None, None, 7)
 
 
@@ -208,11 +197,7 @@ def base_file(*stored: tuple[Any, str, int]) -> bytes:
 
 
 def test_stored_rows_are_found_in_every_file_by_their_whole_key() -> None:
-    target = {**TARGET, "id": "bigint"}
-    schema = rows_schema(target)
-    newest = pa.Table.from_pylist(
-        [{name: row.get(name) for name in schema.names} for row in (change(1, 1), change(2, 1), change(3, 1))], schema
-    )
+    newest = rows(change(1, 1), change(2, 1), change(3, 1), target={**TARGET, "id": "bigint"})
     files = [base_file((1, "b", 4), (7, "a", 4)), base_file((5, "a", 4)), base_file((3, "a", 9), (2, "a", 5))]
 
     def stored(bodies: list[bytes]) -> dict[Any, StoredRow]:
@@ -233,9 +218,9 @@ def test_row_groups_without_a_wanted_key_by_their_statistics_are_not_read() -> N
     read: list[int] = []
 
     class Counted(pq.ParquetFile):
-        def read_row_group(self, number: int, *given: Any, **named: Any) -> Any:
+        def read_row_group(self, number: int, *given: Any, **more: Any) -> Any:
             read.append(number)
-            return super().read_row_group(number, *given, **named)
+            return super().read_row_group(number, *given, **more)
 
     file = Counted(pa.BufferReader(base_file((0, "a", 4), (2, "a", 5), (2, "b", 4), (9, "a", 4))))
     wanted = WantedKeys(rows(change(1, 1), change(2, 1), change(3, 1)), ("id", "part"))

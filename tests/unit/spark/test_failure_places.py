@@ -28,10 +28,9 @@ def task_fails(*_: Any, **__: Any) -> None:
 
 def part_of(events: Events) -> PartContext:
     config = TableConfig("crm.user", "crm", "user", "crm.user", record_key=("id",))
-    known = SimpleNamespace(is_left_to_spark=lambda _: False, leave_to_spark=lambda _: None)
-    services = SimpleNamespace(in_driver=True, tables=known, objects=None, source=None)
+    tables = SimpleNamespace(is_left_to_spark=lambda _: False, leave_to_spark=lambda _: None)
     part = SimpleNamespace(
-        services=services,
+        services=SimpleNamespace(in_driver=True, tables=tables, objects=None, source=None),
         config=config,
         hudi=SimpleNamespace(path="s3://silver/crm/user"),
         stages=Stages(cast(Any, SimpleNamespace(now_ms=lambda: 0))),
@@ -49,25 +48,18 @@ def prepared(*, empty: bool) -> Any:
     )
 
 
-def test_a_small_merge_that_fails_logs_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    events = Events()
-    monkeypatch.setattr(merging, "merge_in_driver", cast_fails)
-    assert merging.attempt(part_of(events), prepared(empty=False)) is None
-    ((name, fields),) = events.seen
-    assert (name, fields["reason"]) == ("left_to_spark", "failed")
-    assert str(fields["detail"]).startswith("ArrowInvalid at sluice_spark/merge/by_arrow/attempt.py:")
-    assert VALUE not in str(fields)
-
-
-def test_a_first_load_that_fails_logs_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("first_load", [False, True])
+def test_a_merge_that_fails_logs_no_value(monkeypatch: pytest.MonkeyPatch, first_load: bool) -> None:
     events = Events()
     for name in ("part_plan", "with_files"):
         monkeypatch.setattr(merging, name, lambda *_, **__: SimpleNamespace(dumps=()))
     monkeypatch.setattr(merging, "_read_large_merge", task_fails)
-    assert merging.attempt(part_of(events), prepared(empty=True)) is None
+    monkeypatch.setattr(merging, "merge_in_driver", cast_fails)
+    assert merging.attempt(part_of(events), prepared(empty=first_load)) is None
     ((name, fields),) = events.seen
     assert (name, fields["reason"]) == ("left_to_spark", "failed")
-    assert str(fields["detail"]).startswith("PythonException at sluice_spark/merge/by_arrow/attempt.py:")
+    error = "PythonException" if first_load else "ArrowInvalid"
+    assert str(fields["detail"]).startswith(f"{error} at sluice_spark/merge/by_arrow/attempt.py:")
     assert VALUE not in str(fields)
 
 

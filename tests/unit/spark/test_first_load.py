@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from support.shapes import config
 
 from sluice.catalog.partitions import values_of
 from sluice.changes import hidden_columns as hidden
-from sluice.config.table import TableConfig
 from sluice.schema.columns import Column, array_column, plain_column
 from sluice_aws.s3.objects import ObjectSource
 from sluice_formats.arrow_batches import batch_schema
@@ -39,12 +39,6 @@ def begun(tmp_path: Path) -> None:
     (tmp_path / NEW.inflight).touch()
 
 
-def config(**settings: Any) -> TableConfig:
-    return TableConfig(
-        **{"table": "db.t", "name": "t", "database": "db", "topic": "t", "record_key": ("id",), **settings}
-    )
-
-
 def load_plan(*columns: Column, uri: str = "s3://silver/db/t", settings: Any = None, **more: Any) -> LoadPlan:
     reader = ReaderPlan(config(**(settings or {})), batch="b-1", columns=columns or (ID, NAME), inferred={})
     target = {column.name: column.spark_type for column in (*reader.columns, *hidden.HIDDEN)}
@@ -54,18 +48,8 @@ def load_plan(*columns: Column, uri: str = "s3://silver/db/t", settings: Any = N
 def batch(plan: LoadPlan, *rows: tuple[int, str | None, str, str | None], **more: Any) -> pa.RecordBatch:
     """A decoded batch of (id, name, position, operation)."""
     schema = batch_schema(plan.reader)
-    values = [
-        {
-            **dict.fromkeys(schema.names),
-            "id": id,
-            "name": name,
-            hidden.POSITION: at,
-            hidden.OP: op,
-            hidden.DELETED: op == "d",
-            **more,
-        }
-        for id, name, at, op in rows
-    ]
+    names = ("id", "name", hidden.POSITION, hidden.OP, hidden.DELETED)
+    values = [{**dict.fromkeys(schema.names), **dict(zip(names, (*row, row[3] == "d"))), **more} for row in rows]
     return pa.RecordBatch.from_pylist(values, schema=schema)
 
 
@@ -116,8 +100,7 @@ def test_each_key_is_in_one_part_and_its_newest_change_is_written(tmp_path: Any)
     files = [written(parts[part], plan, part)[0] for part in range(3)]
 
     assert [file.rows for file in files] == [one["winning"] for one in counts]
-    made = [pq.read_table(tmp_path / file.name).to_pylist() for file in files]
-    rows = [row for found in made for row in found]
+    rows = [row for file in files for row in pq.read_table(tmp_path / file.name).to_pylist()]
     assert sorted(row["id"] for row in rows) == list(range(20)) and {row["name"] for row in rows} == {"5"}
     assert {row[hidden.BATCH] for row in rows} == {"b-1"}
     assert {row["_hoodie_record_key"] for row in rows} == {str(id) for id in range(20)}
@@ -135,9 +118,9 @@ def test_a_partition_of_usual_size_gets_one_file_and_a_large_one_several(tmp_pat
     first: dict[int, list[Any]] = {part: [] for part in range(4)}
     for part, message in messages_of(batches, plan, 2):
         first[part].append((part, message))
-    found = [_counted(first[part], plan)[0] for part in (2, 3)]
-    places = destinations(_placed_rows([placed for _, placed in found]), (), in_logs=False, rows_stored=None, parts=2)
-    assert sum(one.counts["winning"] for one, _ in found) == 50
+    parts = [_counted(first[part], plan)[0] for part in (2, 3)]
+    places = destinations(_placed_rows([placed for _, placed in parts]), (), in_logs=False, rows_stored=None, parts=2)
+    assert sum(part.counts["winning"] for part, _ in parts) == 50
     nulls = "name=__HIVE_DEFAULT_PARTITION__"
     tasks = {nulls: range(0, 1), "name=large": range(1, 3), "name=small": range(3, 4)}
     assert places == {(name, NEW_FILE): Destination(name, NEW_FILE, False, own) for name, own in tasks.items()}
@@ -154,14 +137,14 @@ def test_a_partition_of_usual_size_gets_one_file_and_a_large_one_several(tmp_pat
 
     assert sorted(file.partition for file in files) == [nulls, "name=large", "name=large", "name=small"]
     made = [pq.ParquetFile(tmp_path / file.path).read().to_pylist() for file in files]
-    rows = {row["id"]: row for found in made for row in found}
+    rows = {row["id"]: row for of_file in made for row in of_file}
     assert len(rows) == sum(map(len, made)) == 50
     assert len({row["_hoodie_commit_seqno"] for row in rows.values()}) == 50
     assert [(id, rows[id]["name"]) for id in range(1, 6)] == [
         *[(1, "large"), (2, "small"), (3, None), (4, None), (5, "large")]
     ]
-    for file, found in zip(files, made):
-        assert {row["_hoodie_partition_path"] for row in found} == {file.partition}
+    for file, of_file in zip(files, made):
+        assert {row["_hoodie_partition_path"] for row in of_file} == {file.partition}
         written = (tmp_path / file.partition / ".hoodie_partition_metadata").read_text()
         assert written == f"#partition metadata\ncommitTime={NEW.instant}\npartitionDepth=1\n"
         assert (tmp_path / f".hoodie/.temp/{NEW.instant}/{file.path}.marker.CREATE").exists()
@@ -214,11 +197,10 @@ def test_rows_follow_from_the_histories_of_their_keys() -> None:
         plan = load_plan(ignore_deletes=ignore)
         batches = [batch(plan, *changes), batch(plan, *left_out, **{hidden.UNCHANGED: ["name"]})]
         messages = list(messages_of(batches, plan, 1))
-        ((found, _),) = _counted([message for message in messages if message[0] == 1], plan)
-        counts = found.counts
+        ((part, _),) = _counted([message for message in messages if message[0] == 1], plan)
         lacking = 2 if ignore else 1
-        assert (counts["winning"], counts["deleted"], counts["owed"]) == (5, deleted, lacking)
-        (newest,) = (share.rows for share in routed_rows([each for each in messages if each[0] == 0], plan, {}))
+        assert [part.counts[name] for name in ("winning", "deleted", "owed")] == [5, deleted, lacking]
+        (newest,) = (share.rows for share in routed_rows([one for one in messages if one[0] == 0], plan, {}))
         assert dict(zip(*(newest.column(name).to_pylist() for name in ("id", "name")))) == rows
         assert newest.column(hidden.UNCHANGED).null_count == 5
         (owed,) = newest.filter(pc.equal(newest.column("id"), 1)).column(hidden.OWED).to_pylist()
@@ -228,17 +210,15 @@ def test_rows_follow_from_the_histories_of_their_keys() -> None:
 @pytest.mark.parametrize("op", ["r", None])
 def test_rows_that_a_snapshot_may_have_read_under_one_key_are_left_to_spark(op: str | None) -> None:
     plan = load_plan()
-    messages = [
-        found for found in messages_of([batch(plan, (1, "a", "1", op), (1, "b", "2", op))], plan, 1) if found[0]
-    ]
-    assert _counted(messages, plan) == ["shared_keys"]
+    messages = messages_of([batch(plan, (1, "a", "1", op), (1, "b", "2", op))], plan, 1)
+    assert _counted([message for message in messages if message[0]], plan) == ["shared_keys"]
 
 
 def test_a_part_beyond_its_bound_is_left_to_spark_before_it_is_sent() -> None:
     plan = load_plan(most_part_bytes=500)
-    found = list(messages_of([batch(plan, *[(id, "n", "1", "c") for id in range(20)])], plan, 1))
-    assert found == [(1, "size")]
-    assert _counted(found, plan) == ["size"]
+    messages = list(messages_of([batch(plan, *[(id, "n", "1", "c") for id in range(20)])], plan, 1))
+    assert messages == [(1, "size")]
+    assert _counted(messages, plan) == ["size"]
 
 
 def test_of_a_deleted_row_its_key_and_hidden_columns_are_stored() -> None:

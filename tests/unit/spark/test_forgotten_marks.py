@@ -48,7 +48,7 @@ def forgotten(monkeypatch):
     monkeypatch.setattr(forgetting, "recovered_facts", lambda *given: SimpleNamespace(empty=False))
 
     def forget(of_history, of_table):
-        def remove(hudi, *given, mark, **named):
+        def remove(hudi, *given, mark, **more):
             position = of_table if hudi.config == CONFIG else of_history
             if position is not None:
                 mark(position)
@@ -57,8 +57,8 @@ def forgotten(monkeypatch):
         monkeypatch.setattr(forgetting, "_remove", remove)
         table = Table()
         facts = TableFacts("1", None, 1)
-        named = {"services": services, "check_held": lambda: None, "arguments": {"key": "k"}}
-        done = forgetting.forget(SimpleNamespace(hudi=table, facts=facts, **named))
+        more = {"services": services, "check_held": lambda: None, "arguments": {"key": "k"}}
+        done = forgetting.forget(SimpleNamespace(hudi=table, facts=facts, **more))
         return done.report, marks(table.properties.get(FORGOTTEN_PROPERTY))
 
     return forget
@@ -70,6 +70,6 @@ def forgotten(monkeypatch):
     ids=["both", "purged from the table", "deletes are ignored", "nowhere"],
 )
 def test_a_mark_covers_the_changes_of_the_history_too(forgotten, of_history, of_table, marked):
-    report, kept = forgotten(of_history, of_table)
-    assert kept == ({} if marked is None else {"k": marked})
+    report, positions = forgotten(of_history, of_table)
+    assert positions == ({} if marked is None else {"k": marked})
     assert report.more["marked"] == int(marked is not None)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.builders import avro_record
 
 from sluice.changes import hidden_columns as hidden
 from sluice.hudi.file_slices import Committed, FileSlice, data_file
@@ -26,15 +27,8 @@ from sluice_spark.merge.key_index import BaseKeys, KeyIndex
 FIRST, SECOND, UNDONE = "20261128100000000", "20261128110000000", "20261128120000000"
 COMMITTED = Committed(frozenset((FIRST, SECOND)), FIRST)
 COLUMNS = (*logs.META_COLUMNS, "id", hidden.POSITION, hidden.OWED)
-AVRO = json.dumps(
-    {
-        "type": "record",
-        "name": "t",
-        "fields": [
-            {"name": name, "type": ["null", "int" if name == "id" else "string"], "default": None} for name in COLUMNS
-        ],
-    }
-)
+KINDS = {name: ["null", "int" if name == "id" else "string"] for name in COLUMNS}
+AVRO = json.dumps(avro_record(KINDS, name="t"))
 Row = tuple[int, int]  # id and position
 
 

@@ -12,20 +12,10 @@ ENCODED = "topics/a+b/red+flower+%2B+100%25+%C3%A9.avro"
 
 
 def record(key=ENCODED, name="ObjectCreated:Put", **described):
-    about = {
-        "key": key,
-        "size": 1024,
-        "eTag": "d41d8cd98f00b204e9800998ecf8427e",
-        "versionId": "096fKKXTRTtl3on89fVO",
-        "sequencer": "0055AED6DCD90281E5",
-    }
-    return {
-        "eventVersion": "2.6",
-        "eventSource": "aws:s3",
-        "eventTime": "1970-01-01T00:00:01.250Z",
-        "eventName": name,
-        "s3": {"s3SchemaVersion": "1.0", "bucket": {"name": "bronze"}, "object": {**about, **described}},
-    }
+    about = {"key": key, "size": 1024, "eTag": "d41d8cd98f00b204e9800998ecf8427e", "versionId": "096fKKXTRTtl3on89fVO"}
+    held = {"bucket": {"name": "bronze"}, "object": {**about, "sequencer": "0055AED6DCD90281E5", **described}}
+    event = {"eventSource": "aws:s3", "eventTime": "1970-01-01T00:00:01.250Z", "eventName": name}
+    return {"eventVersion": "2.6", **event, "s3": {"s3SchemaVersion": "1.0", **held}}
 
 
 def s3(*records):
@@ -33,33 +23,16 @@ def s3(*records):
 
 
 def sns(message, kind="Notification"):
-    return json.dumps(
-        {
-            "Type": kind,
-            "MessageId": "d88d4479",
-            "TopicArn": "arn:aws:sns:us-west-2:111122223333:bronze",
-            "Message": message,
-        }
-    )
+    about = {"Type": kind, "MessageId": "d88d4479", "TopicArn": "arn:aws:sns:us-west-2:111122223333:bronze"}
+    return json.dumps({**about, "Message": message})
 
 
 def event(key=KEY, detail_type="Object Created", **described):
-    about = {
-        "key": key,
-        "size": 5,
-        "etag": "b1946ac92492d2347c6235b4d2611184",
-        "version-id": "IYV3p45BT0ac8hjHg1houSdS1a",
-        "sequencer": "617f08299329d189",
-    }
-    return json.dumps(
-        {
-            "version": "0",
-            "detail-type": detail_type,
-            "source": "aws.s3",
-            "time": "2021-11-12T00:00:00Z",
-            "detail": {"bucket": {"name": "bronze"}, "object": {**about, **described}, "reason": "PutObject"},
-        }
-    )
+    version = {"etag": "b1946ac92492d2347c6235b4d2611184", "version-id": "IYV3p45BT0ac8hjHg1houSdS1a"}
+    about = {"key": key, "size": 5, **version, "sequencer": "617f08299329d189", **described}
+    detail = {"bucket": {"name": "bronze"}, "object": about, "reason": "PutObject"}
+    of_bus = {"version": "0", "detail-type": detail_type, "source": "aws.s3", "time": "2021-11-12T00:00:00Z"}
+    return json.dumps({**of_bus, "detail": detail})
 
 
 def only(body):

@@ -21,12 +21,9 @@ def inbox(*messages):
 
 
 def test_a_message_fails_with_the_code_and_reason_of_its_first_unfinished_object():
-    failed = failed_messages(
-        inbox(Message("m1", (FIRST,), ()), Message("m2", (FIRST, SECOND), ())), {SECOND: LATE}, unrecorded={}
-    )
-    assert failed == (
-        FailedMessage("m2", "deadline", f"1 of 2 objects are not in the ledger, first {SECOND.lineage}: no time left"),
-    )
+    messages = inbox(Message("m1", (FIRST,), ()), Message("m2", (FIRST, SECOND), ()))
+    reason = f"1 of 2 objects are not in the ledger, first {SECOND.lineage}: no time left"
+    assert failed_messages(messages, {SECOND: LATE}, unrecorded={}) == (FailedMessage("m2", "deadline", reason),)
 
 
 def test_a_message_fails_when_an_ignored_part_of_it_was_not_recorded():

@@ -10,9 +10,8 @@ from sluice_formats.errors import CorruptObject
 
 def test_a_topic_that_would_name_the_database_sluice_is_parked_with_the_reason():
     rule = TableRule("{1}.{2}", ("id",), topic="x.*.*")
-    verdict = judge_read(
-        classify("topics/x._sluice.manifests/x._sluice.manifests+0+1.avro", 10), Configuration((rule,))
-    )
+    route = classify("topics/x._sluice.manifests/x._sluice.manifests+0+1.avro", 10)
+    verdict = judge_read(route, Configuration((rule,)))
     assert (verdict.state, verdict.table) == ("parked", None)
     assert "'_sluice.manifests'; names are a lower-case letter, then" in verdict.reason
 
@@ -20,11 +19,9 @@ def test_a_topic_that_would_name_the_database_sluice_is_parked_with_the_reason()
 def test_a_change_file_is_read_before_it_is_judged():
     assert judge_unread(classify("topics/t/t+0+1.avro", 10), 10) is None
     assert judge_unread(classify("topics/t/t+0+1.avro", None), None) is None
-    assert judge_read(classify("topics/t/t+0+1.avro", 10), None).reason == NO_CONFIGURATION
-    assert (
-        judge_read(classify("topics/t/t+0+1.avro", 10), Configuration((TableRule("a.t", ("id",), topic="t"),))).table
-        == "a.t"
-    )
+    route, configuration = classify("topics/t/t+0+1.avro", 10), Configuration((TableRule("a.t", ("id",), topic="t"),))
+    assert judge_read(route, None).reason == NO_CONFIGURATION
+    assert judge_read(route, configuration).table == "a.t"
 
 
 def test_a_reason_that_quotes_an_object_is_bounded():

@@ -29,10 +29,8 @@ NOW = 1_000_000
 WIDE = Budget(1_000, 1 << 40)
 
 
-def a_config(table="shop.a", freshness_s=60, paused=False):
-    return TableConfig(
-        table, *table.split("."), topic=table, record_key=("id",), freshness_s=freshness_s, paused=paused
-    )
+def a_config(table="shop.a", **settings):
+    return TableConfig(table, *table.split("."), topic=table, record_key=("id",), freshness_s=60, **settings)
 
 
 def waiting(n, table="shop.a", size=1, at=None):
@@ -41,8 +39,8 @@ def waiting(n, table="shop.a", size=1, at=None):
 
 
 def planned(pending, budget=WIDE, states=(), configs=None, now=NOW):
-    named = configs if configs is not None else {item.table: a_config(item.table) for item in pending}
-    return plan_claim(pending, named, {state.table: state for state in states}, budget, now)
+    given = configs if configs is not None else {item.table: a_config(item.table) for item in pending}
+    return plan_claim(pending, given, {state.table: state for state in states}, budget, now)
 
 
 class TestClaimable:
@@ -57,7 +55,7 @@ class TestClaimable:
             (a_config(), TableState("shop.a", backoff_until=NOW), True),
             (a_config(), TableState("shop.a", last_commit_at=NOW - 59_999), False),
             (a_config(), TableState("shop.a", last_commit_at=NOW - 60_000), True),
-            (a_config(freshness_s=0), TableState("shop.a", last_commit_at=NOW), True),
+            (replace(a_config(), freshness_s=0), TableState("shop.a", last_commit_at=NOW), True),
         ],
     )
     def test_it_is_configured_not_paused_not_backing_off_and_old_enough(self, config, state, expected):
@@ -118,22 +116,14 @@ class TestTurns:
         assert plan.next_due_at == NOW
 
     def test_rows_are_estimated_from_earlier_objects_and_limit_a_table_as_bytes_do(self):
-        dense, unknown = (
-            TableState("shop.a", totals={"read": 300, "bytes_read": 100}),
-            TableState("shop.b", totals={"read": 5}),
-        )
+        dense = TableState("shop.a", totals={"read": 300, "bytes_read": 100})
+        unknown = TableState("shop.b", totals={"read": 5})
         pending = [waiting(n, "shop.a", 10) for n in range(4)] + [waiting(n, "shop.b", 10) for n in (5, 6)]
         plan = planned(pending, Budget(1_000, 1 << 40, rows=70), (dense, unknown))
         assert {table: len(item) for table, item in plan.objects.items()} == {"shop.a": 2, "shop.b": 2}
         assert plan.next_due_at == NOW
-        assert (
-            len(
-                planned([waiting(1, size=100), waiting(2, size=1)], Budget(9, 1 << 40, rows=1), (dense,)).objects[
-                    "shop.a"
-                ]
-            )
-            == 1
-        )
+        large, small = waiting(1, size=100), waiting(2, size=1)
+        assert len(planned([large, small], Budget(9, 1 << 40, rows=1), (dense,)).objects["shop.a"]) == 1
 
     def test_an_object_larger_than_the_budget_is_claimed_alone(self):
         plan = planned([waiting(1, size=100), waiting(2)], Budget(10, 10))
@@ -168,17 +158,15 @@ def test_objects_of_a_topic_that_does_not_feed_their_table_wait_and_start_no_run
     one, two = (replace(waiting(n, "crm.user"), topic=f"db{n}.public.user") for n in (1, 2))
     fed = TableState("crm.user", pinned={"topic": "db2.public.user"})
     for state, own in ((TableState("crm.user"), one), (fed, two)):
-        configs = fed_by(
-            configuration, "main", configured_tables(configuration, "main", [one, two]), {"crm.user": state}
-        )
+        configured = configured_tables(configuration, "main", [one, two])
+        configs = fed_by(configuration, "main", configured, {"crm.user": state})
         plan = plan_claim([one, two], configs, {"crm.user": state}, WIDE, NOW)
         assert (plan.objects, plan.next_due_at) == ({"crm.user": (own,)}, None)
     assert claimable_tables(configuration, "main", [one], {"crm.user": fed}, NOW) == ()
     assert claimable_tables(configuration, "main", [two], {"crm.user": fed}, NOW) == ("crm.user",)
+    # No rule gives it the other any more.
     renamed = Configuration((TableRule("crm.user", ("id",), topic="db1.public.user"),))
-    assert claimable_tables(renamed, "main", [one], {"crm.user": fed}, NOW) == ("crm.user",), (
-        "no rule gives it the other any more"
-    )
+    assert claimable_tables(renamed, "main", [one], {"crm.user": fed}, NOW) == ("crm.user",)
 
 
 def test_several_topics_feed_a_table_only_where_its_rule_allows_it():

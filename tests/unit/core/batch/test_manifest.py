@@ -19,9 +19,8 @@ def an_object(n, key="topics/t/ü +%.avro"):
 
 
 def a_manifest(*numbers, lane="main"):
-    return open_manifest(
-        lane, "run-1", 5, "c1", {"shop.a": TablePart(CONFIG.to_dict(), tuple(an_object(n) for n in numbers))}
-    )
+    part = TablePart(CONFIG.to_dict(), tuple(an_object(n) for n in numbers))
+    return open_manifest(lane, "run-1", 5, "c1", {"shop.a": part})
 
 
 def test_a_batch_id_depends_on_the_lane_and_the_objects_and_not_on_their_order():
@@ -58,11 +57,7 @@ def test_what_is_no_manifest_is_refused_in_words(text, said):
 
 
 def test_the_same_objects_taken_back_in_are_another_batch():
-    first, again = (
-        open_manifest(
-            "main", "r", 1, "c", {"shop.a": TablePart(CONFIG.to_dict(), (replace(an_object(1), attempt=attempt),))}
-        )
-        for attempt in (0, 1)
-    )
+    parts = (TablePart(CONFIG.to_dict(), (replace(an_object(1), attempt=attempt),)) for attempt in (0, 1))
+    first, again = (open_manifest("main", "r", 1, "c", {"shop.a": part}) for part in parts)
     assert Manifest.from_json(first.to_json()).batch != again.batch
     assert Manifest.from_json(again.to_json()).objects[0].attempt == 1

@@ -14,12 +14,12 @@ def seen(key: str, first: int, last: int, *, partition: int | None = 0, version:
 
 
 def refused(*batches: list[SeenObject]) -> list[str]:
-    ranges, found = (), []
+    ranges, objects = (), []
     for batch in batches:
         ranges, errors = overlapping(KafkaWatch.from_dict(KafkaWatch(ranges=ranges).to_dict()).ranges, batch)
         assert all(error.code == "overlap" for error in errors.values())
-        found += list(errors)
-    return found
+        objects += list(errors)
+    return objects
 
 
 @pytest.mark.parametrize("apart", [False, True])

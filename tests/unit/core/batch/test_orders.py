@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.shapes import config, judged_in_turn
 
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.orders import OrderMark, fields_of
@@ -13,7 +14,7 @@ from sluice.changes.position import ARRIVAL, NAMED, OFFSET_ONLY, POSTGRES, encod
 from sluice.config.key_pattern import named_by
 from sluice.config.table import TableConfig
 
-CONFIG = TableConfig("db.t", "db", "t", "x", ("id",))
+CONFIG = config()
 
 
 def seen(
@@ -22,13 +23,8 @@ def seen(
     return SeenObject(key, key, partition, first, last, kind, highest)
 
 
-def judged(*batches: list[SeenObject], config: TableConfig = CONFIG, **settings: Any) -> list[Watched]:
-    """Each batch judged with what was known after the one before, as the ledger keeps it."""
-    results, watch = [], KafkaWatch()
-    for batch in batches:
-        results.append(watched(KafkaWatch.from_dict(watch.to_dict()), batch, config))
-        watch = results[-1].watch
-    return results
+def judged(*batches: list[SeenObject], table: TableConfig = CONFIG) -> Watched:
+    return judged_in_turn(batches, table)
 
 
 SPLIT = [seen("t/status=open/x+0+0", 0, 1), seen("t/status=paid/x+0+1", 1, 30)]
@@ -36,9 +32,8 @@ SPLIT = [seen("t/status=open/x+0+0", 0, 1), seen("t/status=paid/x+0+1", 1, 30)]
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_an_object_of_a_kafka_partition_split_over_folders_is_refused(apart: bool) -> None:
-    results = judged(*([name] for name in SPLIT)) if apart else judged(SPLIT)
-    refused = results[-1].refused
-    assert list(judged(SPLIT[::-1])[0].refused) == list(refused)  # in whatever order they were admitted
+    refused = (judged(*([name] for name in SPLIT)) if apart else judged(SPLIT)).refused
+    assert list(judged(SPLIT[::-1]).refused) == list(refused)  # in whatever order they were admitted
     assert list(refused) == ["t/status=paid/x+0+1"] and refused["t/status=paid/x+0+1"].code == "overlap"
     assert "`coordinates`" in str(refused["t/status=paid/x+0+1"].next_step)
 
@@ -52,8 +47,7 @@ def test_an_object_of_a_kafka_partition_split_over_folders_is_refused(apart: boo
     ],
 )
 def test_of_whatever_folders(what: str, other: SeenObject) -> None:
-    (result,) = judged([SPLIT[0], other])
-    assert list(result.refused) == [other.object]
+    assert list(judged([SPLIT[0], other]).refused) == [other.object]
 
 
 @pytest.mark.parametrize(
@@ -67,25 +61,25 @@ def test_of_whatever_folders(what: str, other: SeenObject) -> None:
     ],
 )
 def test_what_offsets_put_in_order_goes_on(what: str, other: SeenObject) -> None:
-    assert judged([SPLIT[0], other])[0].refused == {}
+    assert judged([SPLIT[0], other]).refused == {}
 
 
 @pytest.mark.parametrize(
-    "settings",
+    "table",
     [
-        {"record_key": ("status", "id")},  # a row never moves to another folder
-        {"coordinates": ("p", "o")},
-        {"position": "changed_at"},
-        {"append_only": True},
+        config("status", "id"),  # a row never moves to another folder
+        config(coordinates=("p", "o")),
+        config(position="changed_at"),
+        config(append_only=True),
     ],
+    ids=["key", "coordinates", "position", "append_only"],
 )
-def test_a_table_with_another_order_takes_them(settings: dict[str, Any]) -> None:
-    config = TableConfig("db.t", "db", "t", "x", **{"record_key": ("id",), **settings})
-    assert judged(SPLIT, config=config)[0].refused == {}
+def test_a_table_with_another_order_takes_them(table: TableConfig) -> None:
+    assert judged(SPLIT, table=table).refused == {}
 
 
 def test_a_refused_object_is_compared_with_nothing_and_its_log_is_not_watched() -> None:
-    _, again = judged(SPLIT, [seen("t/status=paid/x+0+31", 31, 40), seen("t/status=open/x+0+31", 31, 31)])
+    again = judged(SPLIT, [seen("t/status=paid/x+0+31", 31, 40), seen("t/status=open/x+0+31", 31, 31)])
     assert list(again.refused) == ["t/status=paid/x+0+31"]
     assert again.watch.marks[0].offset == 31
 
@@ -117,12 +111,12 @@ OF_BEFORE = seen("old.csv", kind=OFFSET_ONLY, partition=None, highest="0000.2")
 def test_positions_that_do_not_compare_wait_for_a_higher_generation(
     first: SeenObject, second: SeenObject, parked: bool, apart: bool
 ) -> None:
-    results = judged([first], [second]) if apart else judged([first, second])
-    assert set(results[-1].parked) == ({second.object} if parked else set())
-    assert not parked or "generation" in results[-1].parked[second.object]
+    result = judged([first], [second]) if apart else judged([first, second])
+    assert set(result.parked) == ({second.object} if parked else set())
+    assert not parked or "generation" in result.parked[second.object]
 
 
-def named(text: str) -> SeenObject:
+def of_name(text: str) -> SeenObject:
     name = named_by("(?P<order>.*)", text)
     assert name is not None
     place = place_of_object(text, 1_764_000_000_000, name.order)
@@ -150,27 +144,22 @@ def named(text: str) -> SeenObject:
     ],
 )
 @pytest.mark.parametrize("apart", [False, True])
-def test_dates_of_names_in_another_form_wait_for_a_higher_generation(
-    names: tuple[str, str], parked: bool, apart: bool
-) -> None:
-    first, second = map(named, names)
-    results = judged([first], [second]) if apart else judged([first, second])
-    assert list(results[-1].parked) == ([second.object] if parked else [])
-    raised = TableConfig("db.t", "db", "t", "x", ("id",), generation=1)
-    assert not watched(results[-1].watch, [second], raised).parked
-    of_two_sources = TableConfig("db.t", "db", "t", "x", ("id", "__table"))
-    assert not judged([first], [second], config=of_two_sources)[-1].parked  # whose rows never compare
+def test_dates_of_names_in_another_form_wait_for_a_higher_generation(names: Any, parked: bool, apart: bool) -> None:
+    first, second = map(of_name, names)
+    result = judged([first], [second]) if apart else judged([first, second])
+    assert list(result.parked) == ([second.object] if parked else [])
+    assert not watched(result.watch, [second], config(generation=1)).parked
+    of_two_sources = config("id", "__table")  # whose rows never compare
+    assert not judged([first], [second], table=of_two_sources).parked
 
 
 def test_a_table_merged_before_orders_were_watched_is_known_by_its_marks() -> None:
-    before = judged([BY_LOG])[0].watch
+    before = judged([BY_LOG]).watch
     watch = watched(KafkaWatch(before.marks), [BY_TIME], CONFIG)
     assert list(watch.parked) == ["dump.csv"]
 
 
 def test_a_higher_generation_begins_anew() -> None:
-    before = judged([BY_LOG])[0].watch
-    config = TableConfig("db.t", "db", "t", "x", ("id",), generation=1)
-    after = watched(before, [BY_TIME], config)
+    after = watched(judged([BY_LOG]).watch, [BY_TIME], config(generation=1))
     assert after.parked == {} and after.watch.order == OrderMark(1, ARRIVAL)
     assert watched(after.watch, [BY_LOG], CONFIG).watch == after.watch  # a retried object of the generation before

@@ -11,9 +11,8 @@ from sluice.errors import UnreadableManifest
 
 
 def test_an_outcome_is_read_back_as_it_was():
-    written = Outcome(
-        "b-1", "shop.a", COMMITTED, 7, "20260101000000000", False, {"read": 3}, (ObjectError("h", "corrupt", "why"),)
-    )
+    errors = (ObjectError("h", "corrupt", "why"),)
+    written = Outcome("b-1", "shop.a", COMMITTED, 7, "20260101000000000", False, {"read": 3}, errors)
     read = Outcome.from_json(written.to_json())
     assert read == written and dict(read.counts) == {"read": 3}
     assert ObjectError.from_json(written.quarantined[0].to_json()) == written.quarantined[0]
@@ -33,14 +32,8 @@ def test_an_error_record_that_is_cut_off_is_refused():
 
 
 def test_an_outcome_keeps_its_stages_and_one_of_an_older_release_has_none():
-    written = Outcome(
-        "b-1",
-        "shop.a",
-        COMMITTED,
-        90,
-        "20260101000000000",
-        stages=(Stage("read", 10, 20), Stage("commit", 30, 40), Stage("housekeeping", 70, 15)),
-    )
+    stages = (Stage("read", 10, 20), Stage("commit", 30, 40), Stage("housekeeping", 70, 15))
+    written = Outcome("b-1", "shop.a", COMMITTED, 90, "20260101000000000", stages=stages)
     assert Outcome.from_json(written.to_json()) == written
     assert written.readable_at == 70
     older = json.loads(written.to_json())

@@ -100,8 +100,8 @@ def test_a_group_of_the_pattern_orders_objects_by_its_numbers(rising: list[str])
     orders = [name.order for name in names if name is not None]
     assert len(orders) == len(rising)
     times = range(SECOND + 10_000, SECOND, -1_000)  # put in the opposite order
-    found = [at(key, time, 0, order) for key, time, order in zip(rising, times, orders)]
-    assert all(before < after for before, after in zip(found, found[1:]))
+    positions = [at(key, time, 0, order) for key, time, order in zip(rising, times, orders)]
+    assert all(before < after for before, after in zip(positions, positions[1:]))
 
 
 @pytest.mark.parametrize("order", ["latest", "01-11-2026", "1.11.2026", "3 Nov 2026", "2026-11-01+02:00", "v2", ""])

@@ -23,9 +23,5 @@ def test_a_row_is_ordered_by_its_position():
 
 
 def test_reserved_names_are_found_in_any_case():
-    assert colliding(["id", "_SLUICE_position", "__Deleted", "_hoodie_commit_time", "_sluice_later", "deleted"]) == (
-        "_SLUICE_position",
-        "__Deleted",
-        "_hoodie_commit_time",
-        "_sluice_later",
-    )
+    reserved = ("_SLUICE_position", "__Deleted", "_hoodie_commit_time", "_sluice_later")
+    assert colliding(["id", *reserved, "deleted"]) == reserved
