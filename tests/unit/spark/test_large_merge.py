@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark import RDD, TaskContext
+from support.builders import avro_record
 from support.change_histories import COLUMNS, deliveries, history
 from support.merge_cases import COLUMNS as SHOWN
 from support.merge_cases import EMPTIED, EVERY, KEEPING, KEEPING_ALL, TRUNCATED_AT, Group, row_text
@@ -43,16 +44,8 @@ TYPES = {"id": "int", **dict.fromkeys(COLUMNS, "string")}
 READER = tuple(plain_column(name, kind, name != "id", kind) for name, kind in TYPES.items())
 TARGET = {**TYPES, **{column.name: column.spark_type for column in (*hidden.HIDDEN, hidden.SOURCE_COLUMN)}}
 OF_AVRO = {"bigint": "long"}
-AVRO = json.dumps(
-    {
-        "type": "record",
-        "name": "t",
-        "fields": [
-            {"name": name, "type": ["null", OF_AVRO.get(kind, kind)]}
-            for name, kind in {**dict.fromkeys(META_COLUMNS, "string"), **TARGET}.items()
-        ],
-    }
-)
+KINDS = {**dict.fromkeys(META_COLUMNS, "string"), **TARGET}
+AVRO = json.dumps(avro_record({name: ["null", OF_AVRO.get(kind, kind)] for name, kind in KINDS.items()}, name="t"))
 
 
 class Shuffled(RDD[Any]):
@@ -105,8 +98,8 @@ class Table:
 
     @property
     def slices(self) -> tuple[FileSlice, ...]:
-        found: Any = None
-        files = (data_file(path, size) for path, size in files_below(found, self.root.as_uri(), partitioned=True))
+        jvm: Any = None
+        files = (data_file(path, size) for path, size in files_below(jvm, self.root.as_uri(), partitioned=True))
         return slices_as_of([file for file in files if file is not None], "9" * 17, committed=self.committed)
 
     def merge(self, changes: Iterable[tuple[int | None, Change]]) -> dict[str, int]:
@@ -154,7 +147,7 @@ class Table:
         schema = rows_schema(TARGET)
         for number, item in enumerate(self.slices):
             keys = from_counts([{"id": id, hidden.POSITION: ""} for id in range(-1, 60)], schema)
-            found = rows_of_slice(
+            stored = rows_of_slice(
                 None,  # type: ignore[arg-type]
                 "",
                 0,
@@ -164,8 +157,8 @@ class Table:
                 columns=pa.schema([item for item in schema if item.name in TARGET]),
                 most_bytes=2**30,
             )
-            assert found is not None
-            for (id,), row in found:
+            assert stored is not None
+            for (id,), row in stored:
                 assert id not in rows, "a key has one row"
                 path = f"place={row.values['place'] or '__HIVE_DEFAULT_PARTITION__'}"
                 assert item.partition == (path if self.config.partition_by else "")
@@ -175,15 +168,9 @@ class Table:
 
 def _raw(key: int | None, change: Change, names: Sequence[str]) -> dict[str, Any]:
     op = "u" if change.op == hidden.SNAPSHOT_READ else change.op  # rows of a snapshot that share a key are Spark's
-    own = {hidden.POSITION: change.position, hidden.DELETED: change.deleted, hidden.OP: op, hidden.SOURCE_TS_MS: 1}
-    own[hidden.SOURCE] = change.source
-    return {
-        **dict.fromkeys(names),
-        "id": key,
-        **change.values,
-        **own,
-        hidden.UNCHANGED: sorted(change.unchanged) or None,
-    }
+    own: dict[str, Any] = {hidden.POSITION: change.position, hidden.DELETED: change.deleted, hidden.OP: op}
+    own |= {hidden.SOURCE_TS_MS: 1, hidden.SOURCE: change.source, hidden.UNCHANGED: sorted(change.unchanged) or None}
+    return {**dict.fromkeys(names), "id": key, **change.values, **own}
 
 
 def _row(row: dict[str, Any]) -> Row:
@@ -239,16 +226,13 @@ def test_batches_with_truncates_give_the_rows_of_the_definition(
             assert rows.pop(key).deleted and expected.pop(key).deleted
         assert rows == expected
         assert counts["read"] == len(batch)
-        assert counts["winning"] + counts["losing"] + counts.get("supplied", 0) >= len(
-            {key for key, _ in batch} - {None}
-        )
+        keys = {key for key, _ in batch} - {None}
+        assert counts["winning"] + counts["losing"] + counts.get("supplied", 0) >= len(keys)
 
 
 @SHAPES
 @pytest.mark.parametrize("group", [EVERY, KEEPING, EMPTIED, KEEPING_ALL], ids=["every", "ignored", "emptied", "kept"])
-def test_every_example_has_its_row(
-    tmp_path: Path, group: Group, table_type: str, partition_by: tuple[str, ...]
-) -> None:
+def test_every_example_has_its_row(tmp_path: Path, group: Group, table_type: str, partition_by: Any) -> None:
     table = Table(tmp_path / "t", table_type=table_type, delete_mode=group.settings.get("delete_mode", "soft"))
     histories = {id: group.changes_of(id) for id in range(len(group.examples))}
     for number in range(max(map(len, histories.values()))):

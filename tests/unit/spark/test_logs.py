@@ -9,6 +9,7 @@ from typing import Any
 
 import fastavro
 import pytest
+from support.builders import avro_record
 
 from sluice.changes import hidden_columns as hidden
 from sluice_spark.hudi import logs
@@ -29,13 +30,7 @@ ROLL_BACK = (DATA / "rolled_back_by_hudi_1.0.2.log").read_bytes()
 FIRST, SECOND, UNDONE = "20261128164918304", "20261128164920368", "20261128165103497"
 COLUMNS = (*logs.META_COLUMNS, "id", hidden.POSITION, hidden.OWED, hidden.PARTITION, hidden.SOURCE_TS_MS)
 KINDS = {"id": "int", hidden.PARTITION: "int", hidden.SOURCE_TS_MS: "long"}
-AVRO = json.dumps(
-    {
-        "type": "record",
-        "name": "t",
-        "fields": [{"name": name, "type": ["null", KINDS.get(name, "string")], "default": None} for name in COLUMNS],
-    }
-)
+AVRO = json.dumps(avro_record({name: ["null", KINDS.get(name, "string")] for name in COLUMNS}, name="t"))
 
 
 def log(instant: str, *rows: tuple[str, str], removed: tuple[str, ...] = (), avro_schema: str = AVRO) -> bytes:
@@ -50,8 +45,8 @@ def log(instant: str, *rows: tuple[str, str], removed: tuple[str, ...] = (), avr
 def read(*bodies: bytes, keys: str = "12345", committed: tuple[str, ...] = (FIRST, SECOND)) -> dict[str, str | None]:
     """The position of each of the keys in the logs."""
     blocks = [block for body in bodies for block in read_log(body)]
-    found = rows_in_logs(blocks, keys=set(keys), holds=set(committed).__contains__)
-    return {key: None if row is None else row.position for key, row in found.items()}
+    rows = rows_in_logs(blocks, keys=set(keys), holds=set(committed).__contains__)
+    return {key: None if row is None else row.position for key, row in rows.items()}
 
 
 def test_a_log_has_the_bytes_that_hudi_writes() -> None:
@@ -65,9 +60,9 @@ def test_a_log_has_the_bytes_that_hudi_writes() -> None:
 
 
 def test_what_hudi_wrote_is_read() -> None:
-    found = rows_in_logs(read_log(OF_HUDI), keys={"1", "2", "3"}, holds=lambda instant: True)
+    rows = rows_in_logs(read_log(OF_HUDI), keys={"1", "2", "3"}, holds=lambda instant: True)
     position = "0000.00000000000000000110.00000000000000004000"
-    assert found == {"1": LogRow(position, None, 0, 1_700_000_000_000), "2": None}
+    assert rows == {"1": LogRow(position, None, 0, 1_700_000_000_000), "2": None}
 
 
 def test_the_row_with_the_highest_position_counts_until_a_removal() -> None:

@@ -27,15 +27,15 @@ def test_a_table_that_loses_its_commits_during_a_write_is_an_error():
 
 
 @pytest.mark.parametrize(
-    ("merge_on_read", "late", "found"),
+    ("merge_on_read", "late", "others"),
     [(False, "commit", [LATE]), (True, "deltacommit", [LATE]), (True, "commit", []), (False, "rollback", [])],
     ids=["commit", "delta commit", "compaction in the same write", "roll-back"],
 )
-def test_only_another_writers_commit_is_a_stranger(merge_on_read, late, found):
+def test_only_another_writers_commit_is_a_stranger(merge_on_read, late, others):
     kind = "deltacommit" if merge_on_read else "commit"
     before = facts(f"{EARLIER}.{kind}")
     after = facts(f"{EARLIER}.{kind}", f"{LATE}.{late}", f"{OWN}.{kind}")
-    assert strangers(before, after, OWN, merge_on_read=merge_on_read) == found
+    assert strangers(before, after, OWN, merge_on_read=merge_on_read) == others
 
 
 def test_a_table_is_looked_at_before_each_commit_for_an_hour_after_a_roll_back():

@@ -28,9 +28,9 @@ def meant(columns: tuple[Column, ...], arrays: list[pa.Array]) -> tuple[list[lis
     plan = ReaderPlan(TableConfig("db.t", "db", "t", "t", ("day",)), "b", columns)
     unchanged = pa.nulls(len(arrays[0]), pa.list_(pa.string()))
     batch = pa.RecordBatch.from_arrays([*arrays, unchanged], [*(column.name for column in columns), UNCHANGED])
-    found = arrow_rows([batch], plan=plan, target={column.name: column.spark_type for column in columns})
-    values = [as_counts(found.column(column.name).combine_chunks()).to_pylist() for column in columns]
-    return values, found.column(INEXACT).to_pylist()
+    rows = arrow_rows([batch], plan=plan, target={column.name: column.spark_type for column in columns})
+    values = [as_counts(rows.column(column.name).combine_chunks()).to_pylist() for column in columns]
+    return values, rows.column(INEXACT).to_pylist()
 
 
 ROWS = 10

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from support import builders
-from support.builders import avro_record, change, flattened
-from support.shapes import batch_plan, config
+from support.builders import avro_record, change, envelope, flattened
+from support.shapes import batch_plan, config, rows_in
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes.log_restart import SeenObject, joined
@@ -19,7 +19,7 @@ from sluice.config.delete_when import DeleteWhen
 from sluice.config.limits import Limits
 from sluice_aws.s3.objects import ObjectSource
 from sluice_formats import avro
-from sluice_formats.decode import Decoded, decode
+from sluice_formats.decode import decode
 from sluice_formats.records import ReaderPlan
 from sluice_spark.merge.by_arrow.large import pieces
 from sluice_spark.merge.by_arrow.large.pieces import ObjectPiece, divided_objects
@@ -76,8 +76,20 @@ def plan_of(schema: dict[str, Any] = SCHEMA, **settings: Any) -> ReaderPlan:
 
 
 def whole(body: bytes, item: ManifestObject, plan: ReaderPlan) -> tuple[list[dict[str, Any]], SeenObject]:
-    decoded: Decoded = decode(body, item, plan)
-    return [row for batch in decoded.batches for row in batch.to_pylist()], decoded.seen
+    decoded = decode(body, item, plan)
+    return rows_in(decoded), decoded.seen
+
+
+ROWS = [change(id=number, note=b"n" * 50) for number in range(500)]
+BODY = avro_object(SCHEMA, ROWS, block=500)
+WHOLE = replace(ITEM, size=len(BODY))
+
+
+def pieces_are_left(body: bytes, monkeypatch: pytest.MonkeyPatch, *, plan: ReaderPlan, size: int = 2_000) -> None:
+    bucket = Bucket(body, monkeypatch)
+    parts, _ = bucket.divided(replace(ITEM, size=len(body)), plan, size)
+    with pytest.raises(LeftToSpark, match="pieces"):
+        bucket.read(parts, plan)
 
 
 @pytest.mark.parametrize("item", [ITEM, UNNAMED], ids=["offset", "arrival"])
@@ -113,13 +125,10 @@ def test_a_piece_takes_its_own_bytes_alone(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("at", [0.2, 0.5, 0.9])
 def test_an_object_with_a_damaged_block_is_read_whole(at: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    body = bytearray(avro_object(SCHEMA, [change(id=number, note=b"n" * 50) for number in range(500)], block=500))
+    body = bytearray(BODY)
     place = body.index(b"n" * 50, int(at * len(body)))
     body[place - 1] = 0x7F  # a longer text than the block holds
-    bucket, plan = Bucket(bytes(body), monkeypatch), plan_of()
-    parts, _ = bucket.divided(replace(ITEM, size=len(body)), plan, 2_000)
-    with pytest.raises(LeftToSpark, match="pieces"):
-        bucket.read(parts, plan)
+    pieces_are_left(bytes(body), monkeypatch, plan=plan_of())
 
 
 @pytest.mark.parametrize(
@@ -132,24 +141,21 @@ def test_an_object_with_a_damaged_block_is_read_whole(at: float, monkeypatch: py
     ids=["cut", "longer", "shifted"],
 )
 def test_an_object_whose_blocks_do_not_meet_is_read_whole(spoil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    body = spoil(avro_object(SCHEMA, [change(id=number, note=b"n" * 50) for number in range(500)], block=500))
+    body = spoil(BODY)
     item = replace(ITEM, size=len(body))
     assert Bucket(body, monkeypatch).divided(item, plan_of(), 2_000) == ([], [item])
 
 
 def test_an_object_is_read_whole_where_the_server_has_no_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    body = avro_object(SCHEMA, [change(id=number, note=b"n" * 50) for number in range(500)], block=500)
-    bucket, item = Bucket(body, monkeypatch), replace(ITEM, size=len(body))
-    assert len(bucket.divided(item, plan_of(), 2_000)[0]) > 10
+    bucket = Bucket(BODY, monkeypatch)
+    assert len(bucket.divided(WHOLE, plan_of(), 2_000)[0]) > 10
     bucket.ranges_served = False
-    assert bucket.divided(item, plan_of(), 2_000) == ([], [item])
+    assert bucket.divided(WHOLE, plan_of(), 2_000) == ([], [WHOLE])
 
 
 def test_an_object_of_too_many_blocks_is_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    body = avro_object(SCHEMA, [change(id=number, note=b"n" * 50) for number in range(500)], block=500)
-    item = replace(ITEM, size=len(body))
     monkeypatch.setattr(avro, "_MOST_BLOCKS", 10)
-    assert Bucket(body, monkeypatch).divided(item, plan_of(), 2_000) == ([], [item])
+    assert Bucket(BODY, monkeypatch).divided(WHOLE, plan_of(), 2_000) == ([], [WHOLE])
 
 
 def test_plain_rows_are_divided_only_where_no_column_may_mark_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,38 +169,18 @@ def test_plain_rows_are_divided_only_where_no_column_may_mark_deletions(monkeypa
 
 
 def test_a_piece_with_a_row_that_cannot_be_merged_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [change(id=number, note=b"n" * 50) for number in range(500)]
-    rows[400]["__op"] = "x"
-    body = avro_object(SCHEMA, rows, block=500)
-    bucket, plan = Bucket(body, monkeypatch), plan_of()
-    parts, _ = bucket.divided(replace(ITEM, size=len(body)), plan, 2_000)
-    with pytest.raises(LeftToSpark, match="pieces"):
-        bucket.read(parts, plan)
+    rows = [*ROWS[:400], {**ROWS[400], "__op": "x"}, *ROWS[401:]]
+    pieces_are_left(avro_object(SCHEMA, rows, block=500), monkeypatch, plan=plan_of())
 
 
 def test_a_record_of_two_changes_leaves_its_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """The changes behind it have other numbers than the records before them say."""
-    value = avro_record({"id": "int"})
-    source = avro_record({"lsn": ["null", "long"]}, name="Source")
-    envelope = avro_record(
-        {
-            "before": ["null", value],
-            "after": ["null", "Value"],
-            "source": source,
-            "op": "string",
-            "ts_ms": ["null", "long"],
-        },
-        name="Envelope",
-    )
+    schema = envelope({"id": "int"}, {"lsn": ["null", "long"]})
     rows = [
         {"before": {"id": number - (number == 300)}, "after": {"id": number}, "source": {"lsn": number}, "op": "u"}
         for number in range(1, 500)
     ]
-    body = avro_object(envelope, rows, block=200)
-    bucket, plan = Bucket(body, monkeypatch), plan_of(envelope)
-    parts, _ = bucket.divided(replace(ITEM, size=len(body)), plan, 500)
-    with pytest.raises(LeftToSpark, match="pieces"):
-        bucket.read(parts, plan)
+    pieces_are_left(avro_object(schema, rows, block=200), monkeypatch, plan=plan_of(schema), size=500)
 
 
 @pytest.mark.parametrize(
@@ -214,11 +200,9 @@ def test_a_record_of_two_changes_leaves_its_piece(monkeypatch: pytest.MonkeyPatc
 def test_an_object_beyond_its_limits_or_of_another_form_is_read_whole(
     settings: dict[str, Any], item: ManifestObject, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    body = avro_object(SCHEMA, [change(id=number, note=b"n" * 50) for number in range(500)], block=500)
-    item = replace(item, size=len(body))
-    plan = plan_of()
+    item, plan = replace(item, size=len(BODY)), plan_of()
     plan = replace(plan, config=replace(plan.config, **settings))
-    assert Bucket(body, monkeypatch).divided(item, plan, size) == ([], [item])
+    assert Bucket(BODY, monkeypatch).divided(item, plan, size) == ([], [item])
 
 
 def test_what_is_seen_of_pieces_is_that_of_their_object() -> None:

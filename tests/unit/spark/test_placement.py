@@ -24,30 +24,31 @@ def places(*rows: tuple[int | None, str], slices: list[FileSlice], in_logs: bool
     table = pa.table({"id": list(range(len(rows)))})
     placed = Placed(table, held, [partition for _, partition in rows], slices, "s3://silver/db/t")
     texts = [f"n{at}" for at in range(len(rows))]
-    found = places_of_rows(placed, texts, rows_stored=1_000, in_logs=in_logs)
-    return {place.partition if place.number is None else f"f{place.number}": place for place in found}
+    by_place = places_of_rows(placed, texts, rows_stored=1_000, in_logs=in_logs)
+    return {place.partition if place.number is None else f"f{place.number}": place for place in by_place}
 
 
 def test_updates_go_into_logs_and_new_rows_into_the_small_file_of_their_partition() -> None:
     slices = [slice_of(0, "a", 900_000), slice_of(1, "a", 5_000), slice_of(2, "b", 6_000, logs=1)]
-    found = places((0, "a"), (None, "a"), (1, "a"), (2, "b"), (None, "b"), (None, "c"), slices=slices)
-    assert {name: (place.logs, place.rows, place.keys) for name, place in found.items()} == {
+    by_name = places((0, "a"), (None, "a"), (1, "a"), (2, "b"), (None, "b"), (None, "c"), slices=slices)
+    assert {name: (place.logs, place.rows, place.keys) for name, place in by_name.items()} == {
         "f0": (True, [0], ["k0"]),
         "f1": (False, [1, 2], ["n1", "k2"]),  # also what the file holds: a log beside its rewrite would be lost
         "f2": (True, [3], ["k3"]),
         "b": (False, [4], ["n4"]),  # its only file has logs
         "c": (False, [5], ["n5"]),
     }
-    assert [name for name, place in found.items() if place.starts] == ["c"]
-    assert {name: place.updates for name, place in found.items()} == {"f0": 1, "f1": 1, "f2": 1, "b": 0, "c": 0}
+    assert [name for name, place in by_name.items() if place.starts] == ["c"]
+    assert {name: place.updates for name, place in by_name.items()} == {"f0": 1, "f1": 1, "f2": 1, "b": 0, "c": 0}
 
 
 def test_a_row_that_moves_leaves_its_slice_and_enters_the_other_partition() -> None:
     slices = [slice_of(0, "a", 900_000, logs=1), slice_of(1, "b", 900_000, logs=1)]
-    found = places((0, "b"), (1, "b"), slices=slices)
-    assert (found["f0"].logs, found["f0"].rows, found["f0"].removed) == (True, [], ["k0"])
-    assert (found["b"].logs, found["b"].rows, found["b"].keys, found["b"].updates) == (False, [0], ["k0"], 0)
-    assert (found["f1"].logs, found["f1"].rows, found["f1"].removed) == (True, [1], ())
+    by_name = places((0, "b"), (1, "b"), slices=slices)
+    assert (by_name["f0"].logs, by_name["f0"].rows, by_name["f0"].removed) == (True, [], ["k0"])
+    entered = by_name["b"]
+    assert (entered.logs, entered.rows, entered.keys, entered.updates) == (False, [0], ["k0"], 0)
+    assert (by_name["f1"].logs, by_name["f1"].rows, by_name["f1"].removed) == (True, [1], ())
 
 
 def test_partitions_that_take_new_rows_share_what_is_rewritten() -> None:
@@ -60,5 +61,5 @@ def test_partitions_that_take_new_rows_share_what_is_rewritten() -> None:
 
 def test_copy_on_write_rewrites_each_file_that_holds_a_row() -> None:
     slices = [slice_of(0, "a", 900_000), slice_of(1, "a", 5_000)]
-    found = places((0, "a"), (None, "a"), slices=slices, in_logs=False)
-    assert {name: (place.logs, place.rows) for name, place in found.items()} == {"f0": (False, [0, 1])}
+    by_name = places((0, "a"), (None, "a"), slices=slices, in_logs=False)
+    assert {name: (place.logs, place.rows) for name, place in by_name.items()} == {"f0": (False, [0, 1])}

@@ -33,9 +33,8 @@ def stored(**columns) -> StructType:
 
 
 def test_a_new_table_has_the_columns_of_all_writers_and_the_hidden_ones_last() -> None:
-    planned = plan_read(
-        CONFIG, batch="b", writers=[writer(id="int", place="string"), writer(note="string", id="int")], stored=None
-    )
+    writers = [writer(id="int", place="string"), writer(note="string", id="int")]
+    planned = plan_read(CONFIG, batch="b", writers=writers, stored=None)
     assert tuple(planned.target.names) == ("id", "place", "note", *(column.name for column in HIDDEN))
     assert all(field.nullable for field in planned.target.fields)
 
@@ -81,9 +80,8 @@ def test_the_key_may_grow_from_int_to_long_and_change_no_further() -> None:
     planned = plan_read(CONFIG, batch="b", writers=[writer(id="long")], stored=stored(id=IntegerType()))
     assert (planned.widened, dict(planned.refused)) == (("id",), {})
     text = writer(id="string")
-    assert list(plan_read(CONFIG, batch="b", writers=[text], stored=stored(id=IntegerType())).refused) == [
-        text.fingerprint
-    ]
+    planned = plan_read(CONFIG, batch="b", writers=[text], stored=stored(id=IntegerType()))
+    assert list(planned.refused) == [text.fingerprint]
 
 
 def decimal(precision: int, scale: int) -> dict:
@@ -105,21 +103,12 @@ def test_if_a_table_may_not_be_rewritten_only_the_schema_that_needs_it_is_refuse
 
 
 def test_columns_wanted_raw_are_read_as_the_connector_counts_them() -> None:
-    at, day = (
-        {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"},
-        {"type": "int", "connect.name": "io.debezium.time.Date"},
-    )
-    some = replace(CONFIG, raw=("at",), partition_by=())
-    assert [
-        field.dataType
-        for field in plan_read(some, batch="b", writers=[writer(id="int", at=at, day=day)], stored=None).target.fields[
-            :3
-        ]
-    ] == [IntegerType(), LongType(), DateType()]
-    everything = plan_read(
-        replace(some, raw=("*",)), batch="b", writers=[writer(id="int", at=at, day=day)], stored=None
-    )
-    assert [field.dataType for field in everything.target.fields[:3]] == [IntegerType(), LongType(), IntegerType()]
+    at = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}
+    day = {"type": "int", "connect.name": "io.debezium.time.Date"}
+    for raw, of_day in ((("at",), DateType()), (("*",), IntegerType())):
+        config = replace(CONFIG, raw=raw, partition_by=())
+        planned = plan_read(config, batch="b", writers=[writer(id="int", at=at, day=day)], stored=None)
+        assert [field.dataType for field in planned.target.fields[:3]] == [IntegerType(), LongType(), of_day]
 
 
 def test_a_new_table_needs_its_partition_column_in_some_object() -> None:
@@ -134,11 +123,8 @@ def test_a_new_table_needs_its_partition_column_in_some_object() -> None:
 
 def test_each_writer_schema_of_a_batch_is_judged_after_those_before_it() -> None:
     table = stored(id=IntegerType(), n=IntegerType())
-    more, as_before, wrong = (
-        writer(id="int", n="long", extra="string"),
-        writer(id="int", n="int"),
-        writer(id="int", n="string"),
-    )
+    more, wrong = writer(id="int", n="long", extra="string"), writer(id="int", n="string")
+    as_before = writer(id="int", n="int")
     planned = plan_read(CONFIG, batch="b", writers=[more, wrong, as_before], stored=table)
     assert described(planned, more) == ("promoted", [("n", "promoted"), ("extra", "added")])
     assert described(planned, as_before) == ("narrower", [("n", "narrower"), ("extra", "dropped")])

@@ -32,8 +32,8 @@ def pg(
 ) -> SeenObject:
     """An object of ten changes whose highest LSN is `lsn`, the newest made at `at`."""
     last = first + 9 if last is None else last
-    named, highest = (f"o{partition}-{first}", f"t+0+{first}.avro"), encode(0, POSTGRES, (lsn,), last)
-    return SeenObject(*named, partition, first, last, POSTGRES, highest, at, **described)
+    names, highest = (f"o{partition}-{first}", f"t+0+{first}.avro"), encode(0, POSTGRES, (lsn,), last)
+    return SeenObject(*names, partition, first, last, POSTGRES, highest, at, **described)
 
 
 def mysql(first: int, file: str, at: int, **described: Any) -> SeenObject:
@@ -114,9 +114,9 @@ def test_a_single_kafka_partition_is_distinguished_from_none_and_several() -> No
 
 def test_objects_after_a_log_restart_are_recognized_before_reading() -> None:
     marks = judge({}, [pg(0, 40 * GB, 100), pg(10, GB, 200)], generation=0).marks
-    known = [(0, 10), (0, 20), (0, 9), (1, 20), (None, 20), (0, None)]
+    places = [(0, 10), (0, 20), (0, 9), (1, 20), (None, 20), (0, None)]
     expected = [True, True, False, False, False, False]
-    assert [began_again(marks, partition, offset, generation=0) for partition, offset in known] == expected
+    assert [began_again(marks, partition, offset, generation=0) for partition, offset in places] == expected
     assert not began_again(marks, 0, 20, generation=1)
 
 
@@ -241,9 +241,9 @@ def test_partitions_beyond_the_limit_are_forgotten_oldest_first_unless_one_waits
     """
     long = tuple(f"{n:x}" * 200 for n in range(16))
     marks = {n: Mark(0, 9, MYSQL, "0" * 48, n, long, restarted_at=7 if n == 3 else None) for n in range(300)}
-    kept = watched(KafkaWatch(marks), [], CONFIG).watch
-    assert len(json.dumps(kept.to_dict())) < MOST_CHARACTERS * 1.01 and len(marks) > len(kept.marks) > 50
-    assert 3 in kept.marks and 299 in kept.marks and not {0, 1, 2} & set(kept.marks)
+    watch = watched(KafkaWatch(marks), [], CONFIG).watch
+    assert len(json.dumps(watch.to_dict())) < MOST_CHARACTERS * 1.01 and len(marks) > len(watch.marks) > 50
+    assert 3 in watch.marks and 299 in watch.marks and not {0, 1, 2} & set(watch.marks)
     few = {n: mark for n, mark in marks.items() if n < 10}
     assert watched(KafkaWatch(few), [], CONFIG).watch.marks == few
 
@@ -323,7 +323,6 @@ def test_each_topic_of_a_table_has_kafka_partitions_of_its_own():
 
 def test_offsets_of_two_topics_order_nothing_unless_the_key_names_the_source():
     seen = [replace(pg(0, 1, 1, topic=topic), object=topic, kind=OFFSET_ONLY) for topic in (MERGED.topic, "other")]
-    assert {name: error.code for name, error in watched(KafkaWatch(), seen, MERGED).refused.items()} == {
-        "other": "two_topics"
-    }
+    refused = watched(KafkaWatch(), seen, MERGED).refused
+    assert {name: error.code for name, error in refused.items()} == {"other": "two_topics"}
     assert not watched(KafkaWatch(), seen, replace(MERGED, record_key=("__db", "id"))).refused

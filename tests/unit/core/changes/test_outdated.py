@@ -43,7 +43,7 @@ def binlog(pos: int, offset: int, at: int) -> ChangePlace:
 
 
 @pytest.mark.parametrize(
-    ("lost", "kept", "found"),
+    ("lost", "winner", "sign"),
     [
         (pg(100, 20, 2), pg(400, 10, 1), LATER),
         (binlog(100, 20, 2), binlog(400, 10, 1), LATER),  # within one file
@@ -74,9 +74,9 @@ def binlog(pos: int, offset: int, at: int) -> ChangePlace:
     ],
 )
 def test_a_change_is_suspicious_by_its_offset_its_partition_and_its_time(
-    lost: ChangePlace, kept: ChangePlace, found: str | None
+    lost: ChangePlace, winner: ChangePlace, sign: str | None
 ) -> None:
-    assert suspicion(lost, kept) == found
+    assert suspicion(lost, winner) == sign
 
 
 def test_signs_of_the_batch_decide_what_a_time_alone_or_none_means() -> None:
@@ -106,32 +106,32 @@ def after(*objects: SeenObject, watch: KafkaWatch = EMPTY, **settings: Any) -> t
 
 
 def test_a_topic_is_made_anew_where_times_go_on_below_the_offsets_that_came() -> None:
-    known, signs = after(seen(0, 9, 5), seen(10, 19, 9))
+    watch, signs = after(seen(0, 9, 5), seen(10, 19, 9))
     assert signs == BatchSigns(all_follow=True)
-    assert after(seen(0, 4, 12), watch=known)[1].rewound
+    assert after(seen(0, 4, 12), watch=watch)[1].rewound
     assert after(seen(0, 9, 5), seen(10, 19, 9), seen(0, 4, 12))[1].rewound  # all of it in one batch
     # A late object, and one that is merged again.
-    assert not after(seen(5, 8, 4), watch=known)[1].rewound
-    assert not after(seen(10, 19, 9), watch=known)[1].rewound
-    assert not after(seen(20, 29, 12), watch=known)[1].rewound
+    assert not after(seen(5, 8, 4), watch=watch)[1].rewound
+    assert not after(seen(10, 19, 9), watch=watch)[1].rewound
+    assert not after(seen(20, 29, 12), watch=watch)[1].rewound
 
 
 def test_a_topic_is_made_anew_where_another_record_is_at_the_lowest_offset() -> None:
-    known, signs = after(seen(7, 9))
-    assert not signs.anew and known.first_records == {0: FirstRecord(0, 7, "a")}
-    assert not after(seen(7, 12), watch=known)[1].anew  # the object has grown
-    assert not after(seen(0, 6, sample="b"), watch=known)[1].anew  # a late one
-    assert not after(seen(7, 9, sample=None), watch=known)[1].anew  # a replayed one
-    later, signs = after(seen(7, 9, sample="b"), watch=known)
+    watch, signs = after(seen(7, 9))
+    assert not signs.anew and watch.first_records == {0: FirstRecord(0, 7, "a")}
+    assert not after(seen(7, 12), watch=watch)[1].anew  # the object has grown
+    assert not after(seen(0, 6, sample="b"), watch=watch)[1].anew  # a late one
+    assert not after(seen(7, 9, sample=None), watch=watch)[1].anew  # a replayed one
+    later, signs = after(seen(7, 9, sample="b"), watch=watch)
     assert signs.anew and after(seen(8, 9), watch=later)[1].anew
     assert not after(seen(7, 9, sample="b"), watch=later, generation=1)[1].anew
 
 
 def test_objects_follow_where_each_begins_behind_what_its_partition_brought() -> None:
-    known, _ = after(seen(0, 9), seen(10, 19))
-    assert after(seen(20, 29), seen(0, 4, partition=1), watch=known)[1].all_follow
-    assert not after(seen(20, 29), seen(5, 9), watch=known)[1].all_follow
-    assert not after(seen(20, 29), seen(0, 4, partition=None), watch=known)[1].all_follow
+    watch, _ = after(seen(0, 9), seen(10, 19))
+    assert after(seen(20, 29), seen(0, 4, partition=1), watch=watch)[1].all_follow
+    assert not after(seen(20, 29), seen(5, 9), watch=watch)[1].all_follow
+    assert not after(seen(20, 29), seen(0, 4, partition=None), watch=watch)[1].all_follow
 
 
 def test_an_earlier_generation_and_tables_without_a_log_are_not_judged() -> None:

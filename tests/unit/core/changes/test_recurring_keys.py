@@ -47,8 +47,8 @@ def merged(batches: Sequence[Mapping[str, Content]]) -> Counter[str]:
 def test_the_rows_are_those_of_each_version_that_no_other_continues_in_any_order(
     versions: list[str], expected: str
 ) -> None:
-    named = [(f"bronze/key?versionId={number}", records) for number, records in enumerate(versions)]
-    for order in permutations(named):
+    objects = [(f"bronze/key?versionId={number}", records) for number, records in enumerate(versions)]
+    for order in permutations(objects):
         assert merged([{name: records} for name, records in order]) == Counter(expected)
         assert merged([dict(order)]) == Counter(expected)
         assert merged([dict(order[:2]), dict(order[1:])]) == Counter(expected), "some come again"

@@ -32,10 +32,10 @@ def test_the_row_of_each_example_results_batch_by_batch_and_at_once(group):
         for changes in later:
             row = row_after(row, changes, columns=COLUMNS, floor=floor, ignore_deletes=ignores)
         once = row_after(None, sum(later, first), columns=COLUMNS, floor=floor, ignore_deletes=ignores)
-        for rows, found in ((in_batches, row), (at_once, once)):
-            if found is not None:
-                values = [found.values.get(name) for name in COLUMNS]
-                rows[id] = row_text(found.deleted, values, found.position, found.owed)
+        for rows, result in ((in_batches, row), (at_once, once)):
+            if result is not None:
+                values = [result.values.get(name) for name in COLUMNS]
+                rows[id] = row_text(result.deleted, values, result.position, result.owed)
     assert group.by_name(in_batches) == group.rows
     # Which change is older than an ignored deletion depends on what came before it.
     assert ignores or group.by_name(at_once) == group.rows_at_once

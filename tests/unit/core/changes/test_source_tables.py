@@ -106,9 +106,7 @@ def test_a_row_that_moved_to_another_source_table_outlives_a_truncate_of_the_fir
 def test_a_truncate_deletes_the_row_of_its_own_source_table_and_older_changes_lose() -> None:
     floors = Floors(topic="all").raised([(JAN, "50")])
     stored = Row("10", False, {"a": 1}, source=JAN)
-    assert row_after(stored, [Change("40", "u", False, {"a": 2}, source=JAN)], columns=["a"], floor=floors) == Row(
-        "10", True
-    )
-    assert row_after(Row("10", False, {"a": 1}, source=FEB), [], columns=["a"], floor=floors) == Row(
-        "10", False, {"a": 1}
-    )
+    older = [Change("40", "u", False, {"a": 2}, source=JAN)]
+    assert row_after(stored, older, columns=["a"], floor=floors) == Row("10", True)
+    of_other = Row("10", False, {"a": 1}, source=FEB)
+    assert row_after(of_other, [], columns=["a"], floor=floors) == Row("10", False, {"a": 1})

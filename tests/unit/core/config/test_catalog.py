@@ -60,11 +60,9 @@ def test_a_pattern_with_no_name_or_one_name_for_two_tables_is_an_error_with_a_li
 
 
 def test_a_configuration_without_a_catalog_section_keeps_its_version():
-    plain = read_tables("tables:\n  - {topic: a.b, table: shop.orders, record_key: id}\n")
-    assert "catalog" not in plain.to_json()
-    described = read_tables(
-        "tables:\n  - {topic: a.b, table: shop.orders, record_key: id, catalog: {views: off, athena_native: false}}\n"
-    )
+    rule = "tables:\n  - {topic: a.b, table: shop.orders, record_key: id%s}\n"
+    assert "catalog" not in read_tables(rule % "").to_json()
+    described = read_tables(rule % ", catalog: {views: off, athena_native: false}")
     restored = Configuration.from_json(described.to_json()).rules[0].catalog
     assert restored == CatalogRule(views=None, athena_native=False)
     assert described.table_for_topic("a.b").catalog.views is None
@@ -82,8 +80,8 @@ def test_an_iceberg_table_has_a_name_of_its_own_and_is_refused_over_logs():
     config = read_tables(text % "cow").table_for_topic("a.b")
     assert config.iceberg and names_of(config).all == ("orders_all", "orders", "orders_iceberg")
     assert not names_of(read_tables(text.replace("true", "false") % "cow").table_for_topic("a.b")).iceberg
-    kept = read_tables(text.replace("true", "true, history: true") % "cow").table_for_topic("a.b")
-    assert kept.iceberg and not names_of(kept.history_table).iceberg
+    with_history = read_tables(text.replace("true", "true, history: true") % "cow").table_for_topic("a.b")
+    assert with_history.iceberg and not names_of(with_history.history_table).iceberg
     with pytest.raises(ConfigurationMistakes, match="iceberg: needs table_type: cow: Iceberg's readers don't merge"):
         read_tables(text % "mor")
     for pattern, wrong in (("{table}_all", "share"), ("ice", "must use")):

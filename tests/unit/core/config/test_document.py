@@ -11,22 +11,12 @@ from sluice.config.rules.ignore import Ignore
 from sluice.config.rules.table_rule import TableRule
 from sluice.errors import InvalidConfiguration
 
+REGION = r"crm-(?P<region>[a-z]+)\.(?P<entity>\w+)"
+BIG = {"partition_by": ("day",), "table_type": "mor", "lane": "big"}
 RULES = (
-    TableRule(
-        topic="shop.sales.order",
-        table="sales.orders",
-        record_key=("orderid", "line"),
-        partition_by=("day",),
-        table_type="mor",
-        lane="big",
-    ),
-    TableRule(topic="shop.*.*", table="{1}.{2}", record_key=("{2}id",), hudi={"a": "b"}),
-    TableRule(
-        topic_regex=r"crm-(?P<region>[a-z]+)\.(?P<entity>\w+)",
-        table="crm_{region}.{entity}",
-        record_key=("id",),
-        partition_by=("{1}_day",),
-    ),
+    TableRule("sales.orders", ("orderid", "line"), topic="shop.sales.order", **BIG),
+    TableRule("{1}.{2}", ("{2}id",), topic="shop.*.*", hudi={"a": "b"}),
+    TableRule("crm_{region}.{entity}", ("id",), topic_regex=REGION, partition_by=("{1}_day",)),
 )
 CONFIGURATION = Configuration(rules=RULES, lanes=(LaneConfig(), LaneConfig(name="big", max_executors=3)))
 
@@ -90,11 +80,8 @@ def test_a_history_table_has_the_name_that_its_rule_makes_and_no_two_have_one():
     )
     configuration = Configuration(rules=rules)
     assert Configuration.from_json(configuration.to_json()) == configuration
-    for topic, name in {
-        "crm.user": "crm.user_log",
-        "ems.venue": "ems.venue_history",
-        "sale": "ems.sale_history",
-    }.items():
+    tables = {"crm.user": "crm.user_log", "ems.venue": "ems.venue_history", "sale": "ems.sale_history"}
+    for topic, name in tables.items():
         assert configuration.table_for_topic(topic).history_table.table == name
     for topic in ("a", "b", "c", "crm.user_log"):
         assert "may be a history table" in configuration.match_topic(topic).reason
@@ -140,11 +127,7 @@ def test_another_content_is_another_version():
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "[]",
-        "5",
-        "{}",
-        '{"format":2,"rules":[],"lanes":[]}',
+        *("", "[]", "5", "{}", '{"format":2,"rules":[],"lanes":[]}'),
         '{"format":1,"rules":[{"what":1}],"lanes":[]}',
         '{"format":1,"rules":[5],"lanes":[]}',
         CONFIGURATION.to_json().replace("venue", "v").replace('"big"', '"huge"'),

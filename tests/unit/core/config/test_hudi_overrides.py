@@ -13,47 +13,21 @@ OPTIONS = (
 )
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        "hoodie.datasource.write.recordkey.field",
-        "hoodie.table.recordkey.fields",
-        "hoodie.datasource.write.precombine.field",
-        "hoodie.table.precombine.field",
-        "hoodie.table.ordering.fields",
-        "hoodie.datasource.write.partitionpath.field",
-        "hoodie.datasource.write.keygenerator.class",
-        "hoodie.table.keygenerator.type",
-        "hoodie.write.table.version",
-        "hoodie.table.version",
-        "hoodie.write.auto.upgrade",
-        "hoodie.timeline.timezone",
-        "hoodie.table.timeline.timezone",
-        "hoodie.datasource.write.payload.class",
-        "hoodie.compaction.payload.class",
-        "hoodie.record.merge.mode",
-        "hoodie.write.record.merge.mode",
-        "hoodie.index.type",
-        "hoodie.index.class",
-        "hoodie.simple.index.update.partition.path",
-        "hoodie.datasource.write.table.type",
-        "hoodie.datasource.write.operation",
-        "hoodie.cleaner.hours.retained",
-        "hoodie.clean.policy",
-        "hoodie.clean.async.enabled",
-        "hoodie.keep.max.commits",
-        "hoodie.archive.automatic",
-        "hoodie.compact.inline",
-        "hoodie.clustering.inline",
-        "hoodie.write.lock.provider",
-        "hoodie.metadata.index.async",
-        "hoodie.metadata.enable",
-        "hoodie.datasource.hive_sync.enable",
-        "hoodie.table.cdc.enabled",
-        "hoodie.datasource.write.row.writer.enable",
-        "hoodie.partition.ttl.inline",
-    ],
-)
+OWNED = """
+    hoodie.archive.automatic hoodie.clean.async.enabled hoodie.clean.policy hoodie.cleaner.hours.retained
+    hoodie.clustering.inline hoodie.compact.inline hoodie.compaction.payload.class hoodie.datasource.hive_sync.enable
+    hoodie.datasource.write.keygenerator.class hoodie.datasource.write.operation
+    hoodie.datasource.write.partitionpath.field hoodie.datasource.write.payload.class
+    hoodie.datasource.write.precombine.field hoodie.datasource.write.recordkey.field
+    hoodie.datasource.write.row.writer.enable hoodie.datasource.write.table.type hoodie.index.class hoodie.index.type
+    hoodie.keep.max.commits hoodie.metadata.enable hoodie.metadata.index.async hoodie.partition.ttl.inline
+    hoodie.record.merge.mode hoodie.simple.index.update.partition.path hoodie.table.cdc.enabled
+    hoodie.table.keygenerator.type hoodie.table.ordering.fields hoodie.table.precombine.field
+    hoodie.table.recordkey.fields hoodie.table.timeline.timezone hoodie.table.version hoodie.timeline.timezone
+    hoodie.write.auto.upgrade hoodie.write.lock.provider hoodie.write.record.merge.mode hoodie.write.table.version"""
+
+
+@pytest.mark.parametrize("option", OWNED.split())
 def test_an_option_that_the_design_owns_is_refused_with_its_owner(option):
     assert refusal(option)
 

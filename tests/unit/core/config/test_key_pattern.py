@@ -77,9 +77,7 @@ def test_the_rule_that_takes_the_topic_reads_the_key():
     assert configuration.match_key("drop/orders/1.gz").name.topic == "shop.orders"
     assert configuration.match_key("drop/orders/1.gz").format == "json"
     assert configuration.match_key("drop/crm/user/1.json").name.topic == "crm.user"
-    assert configuration.match_key("drop/shop/orders/1.json") is None, (
-        "the first rule takes this topic, and not this key"
-    )
+    assert configuration.match_key("drop/shop/orders/1.json") is None, "the first rule takes this topic, not this key"
     assert configuration.match_key("drop/a b/c/1.json") is None, "Kafka allows no such topic"
     assert configuration.match_key("elsewhere/1.json") is None
     assert Configuration.from_json(configuration.to_json()) == configuration
