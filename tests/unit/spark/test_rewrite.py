@@ -37,38 +37,37 @@ def begun(tmp_path: Path) -> None:
 POOLS: list[pa.MemoryPool] = []  # never freed: what is allocated from one may outlive its test
 
 
-def rows(*found: tuple[int, str | None], kind: str = "int64") -> pa.Table:
+def rows(*values: tuple[int, str | None], kind: str = "int64") -> pa.Table:
     """Rows of (id, name)."""
+    ids, names = pa.array([id for id, _ in values], kind), pa.array([name for _, name in values], pa.string())
     return pa.table(
-        {
-            "id": pa.array([id for id, _ in found], kind),
-            "name": pa.array([name for _, name in found], pa.string()),
-            hidden.POSITION: pa.array([f"{id:05d}" for id, _ in found], pa.string()),
-        }
+        {"id": ids, "name": names, hidden.POSITION: pa.array([f"{id:05d}" for id, _ in values], pa.string())}
     )
 
 
-def keys(found: pa.Table) -> pa.Array:
-    return found.column("id").cast(pa.string()).combine_chunks()
+def keys(table: pa.Table) -> pa.Array:
+    return table.column("id").cast(pa.string()).combine_chunks()
 
 
-def stored(found: pa.Table, name: str = "a-0_0-1-2_20261122205211687.parquet") -> bytes:
+def stored(table: pa.Table, name: str = "a-0_0-1-2_20261122205211687.parquet") -> bytes:
     own = {"instant": FIRST, "file_name": name, "number": 0, "avro_schema": AVRO}
-    return parquet_of(found, keys(found), **own).to_pybytes()
+    return parquet_of(table, keys(table), **own).to_pybytes()
 
 
-def after(body: bytes, found: pa.Table) -> tuple[list[dict[str, Any]], int]:
+def rewrite(body: bytes, new: pa.Table) -> Any:
+    return rewritten(body, new, keys(new), instant=SECOND, file_name="new", number=3, avro_schema=AVRO)
+
+
+def after(body: bytes, new: pa.Table) -> tuple[list[dict[str, Any]], int]:
     """The rows of a rewritten file, and how many were replaced."""
-    made = rewritten(body, found, keys(found), instant=SECOND, file_name="new", number=3, avro_schema=AVRO)
+    made = rewrite(body, new)
     read = pq.read_table(pa.BufferReader(made.body)).to_pylist()
     assert len(read) == made.rows
     return read, made.updated
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 2, 3, 100])
-def test_a_row_takes_the_place_of_the_stored_one_and_new_rows_follow(
-    rows_at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_takes_the_place_of_the_stored_one_and_new_rows_follow(rows_at_once: int, monkeypatch: Any) -> None:
     monkeypatch.setattr(base_file, "_ROWS_AT_ONCE", rows_at_once)
     body = stored(rows((5, "a"), (3, "b"), (9, "c"), (1, None)))
     outcome, updated = after(body, rows((8, "new"), (3, "B"), (1, "D"), (7, None)))
@@ -93,9 +92,7 @@ def test_a_file_is_written_in_row_groups_that_fit_memory(monkeypatch: pytest.Mon
     body = stored(many)
     monkeypatch.setattr(base_file, "_ROWS_AT_ONCE", 100)
     monkeypatch.setattr(base_file, "_ROW_GROUP_BYTES", 50_000)
-    made = rewritten(
-        body, rows((7, "x")), keys(rows((7, "x"))), instant=SECOND, file_name="n", number=0, avro_schema=""
-    )
+    made = rewrite(body, rows((7, "x")))
     file = pq.ParquetFile(pa.BufferReader(made.body))
     groups = [file.read_row_group(number) for number in range(file.num_row_groups)]
     assert len(groups) > 3 and max(group.nbytes for group in groups) < 100_000
@@ -107,23 +104,27 @@ def test_no_row_group_of_a_rewritten_file_is_empty(changed: tuple[int, str], mon
     body = stored(rows(*[(id, "n" * 50) for id in range(1_000)]))
     monkeypatch.setattr(base_file, "_ROWS_AT_ONCE", 100)
     monkeypatch.setattr(base_file, "_ROW_GROUP_BYTES", 10_000)  # full after the last stored rows
-    new = rows(changed)
-    made = rewritten(body, new, keys(new), instant=SECOND, file_name="n", number=0, avro_schema="")
+    made = rewrite(body, rows(changed))
     metadata = pq.ParquetFile(pa.BufferReader(made.body)).metadata
     groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     assert min(groups) > 0 and sum(groups) == made.rows
 
 
-def test_fewer_rows_are_held_at_once_where_they_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    body = stored(rows(*[(id, f"{id:01000d}") for id in range(1_000)]))
-    held: list[int] = []
-    as_now = base_file._as_now
+def held_at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of all batches that are held from now on, as they come."""
+    held, as_now = list[int](), base_file._as_now
 
     def counted(batch: pa.RecordBatch, *more: Any) -> pa.Table:
         held.append(batch.nbytes)
         return as_now(batch, *more)
 
     monkeypatch.setattr(base_file, "_as_now", counted)
+    return held
+
+
+def test_fewer_rows_are_held_at_once_where_they_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = stored(rows(*[(id, f"{id:01000d}") for id in range(1_000)]))
+    held = held_at_once(monkeypatch)
     monkeypatch.setattr(base_file, "_BYTES_AT_ONCE", 100_000)
     assert after(body, rows((3, "x")))[1] == 1
     assert len(held) > 5 and max(held) < 200_000
@@ -145,8 +146,7 @@ def test_long_texts_that_a_dictionary_repeats_are_held_in_parts(version: str, mo
     POOLS.append(pool)
     pa.set_memory_pool(pool)
     try:
-        new = many.slice(1_500, 1)
-        made = rewritten(body, new, keys(new), instant=SECOND, file_name="n", number=0, avro_schema="")
+        made = rewrite(body, many.slice(1_500, 1))
     finally:
         pa.set_memory_pool(usual)
     assert (made.rows, made.updated) == (count, 1)
@@ -160,18 +160,9 @@ def test_many_short_columns_are_held_in_parts(monkeypatch: pytest.MonkeyPatch) -
     many = rows(*[(id, None) for id in range(count)])
     for number in range(100):
         many = many.append_column(f"n{number}", pa.array([1] * count, pa.int64()))
-    body = stored(many)
-    held: list[int] = []
-    as_now = base_file._as_now
-
-    def counted(batch: pa.RecordBatch, *more: Any) -> pa.Table:
-        held.append(batch.nbytes)
-        return as_now(batch, *more)
-
-    monkeypatch.setattr(base_file, "_as_now", counted)
+    body, held = stored(many), held_at_once(monkeypatch)
     monkeypatch.setattr(base_file, "_BYTES_AT_ONCE", 1_000_000)
-    new = many.slice(7, 1)
-    rewritten(body, new, keys(new), instant=SECOND, file_name="n", number=0, avro_schema="")
+    rewrite(body, many.slice(7, 1))
     assert sum(held) > 16_000_000 and max(held) < 2_000_000
 
 
@@ -197,9 +188,8 @@ def test_files_keep_their_group_and_a_new_one_is_a_group_of_its_own(tmp_path: Pa
     name = f"group-0_0-1-2_{FIRST}.parquet"
     (tmp_path / name).write_bytes(stored(rows((1, "a"), (2, "b")), name))
     held, new = rows((2, "B"), (3, "c")), rows((4, "d"))
-    made = work(
-        tmp_path, FileRows(f"file:{tmp_path}/{name}", held, keys(held), 1), FileRows(None, new, keys(new), 0)
-    ).write(NEW)
+    files = FileRows(f"file:{tmp_path}/{name}", held, keys(held), 1), FileRows(None, new, keys(new), 0)
+    made = work(tmp_path, *files).write(NEW)
     expected = [(name, 3, 1, 1), (None, 1, 0, 1)]
     assert [(file.before, file.rows, file.updated, file.inserted) for file in made] == expected
     assert made[0].file_id == "group-0" and made[1].file_id != "group-0"
@@ -230,9 +220,8 @@ def test_rows_leave_a_file_for_a_partition_that_begins_and_may_leave_none_behind
     assert "partitionDepth=1\n" in (tmp_path / new / ".hoodie_partition_metadata").read_text()
     assert not (tmp_path / old / ".hoodie_partition_metadata").exists()
 
-    (again,) = work(tmp_path, FileRows(f"file:{tmp_path}/{emptied.path}", moved, keys(moved), 0, old)).write(
-        NewFiles("20261122205411687", AVRO, NEW.inflight)
-    )
+    third = NewFiles("20261122205411687", AVRO, NEW.inflight)
+    (again,) = work(tmp_path, FileRows(f"file:{tmp_path}/{emptied.path}", moved, keys(moved), 0, old)).write(third)
     assert (again.rows, again.updated, again.inserted) == (1, 0, 1)
     with pytest.raises(RowsDiffer, match="1 rows of .* were to be updated or removed, and 0 were"):
         work(tmp_path, FileRows(path, none, keys(none), 0, old, removed=("3",))).write(NEW)
@@ -252,15 +241,10 @@ MIB = 1024**2
 
 def slices(*sizes: int, logs: int = 0) -> list[FileSlice]:
     """A slice with a base file of each size, and logs of so many bytes."""
-    return [
-        FileSlice(
-            "",
-            f"f{number}",
-            DataFile(f"f{number}.parquet", "", f"f{number}", FIRST, size),
-            (DataFile("log", "", f"f{number}", FIRST, logs, version=1),) if logs else (),
-        )
-        for number, size in enumerate(sizes)
-    ]
+    names = [f"f{number}" for number in range(len(sizes))]
+    bases = [DataFile(f"{name}.parquet", "", name, FIRST, size) for name, size in zip(names, sizes)]
+    of_logs = [(DataFile("log", "", name, FIRST, logs, version=1),) if logs else () for name in names]
+    return [FileSlice("", *parts) for parts in zip(names, bases, of_logs)]
 
 
 @pytest.mark.parametrize(

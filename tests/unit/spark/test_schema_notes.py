@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 from support.builders import avro_record
+from support.shapes import config
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
-from sluice.config.table import TableConfig
 from sluice.schema.avro import fingerprint, read_writer_schema
 from sluice.schema.evolution import evolve
 from sluice.silver_keys import schema_key
@@ -19,7 +19,7 @@ from sluice_aws.s3.objects import Document
 from sluice_spark.merge.prepare import unknown_columns_notes
 from sluice_spark.merge.schemas import remember_schemas, writer_schemas
 
-CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",))
+CONFIG = config()
 STORED = {"id": "bigint", "a": "bigint", "b": "string"}
 
 
@@ -53,30 +53,24 @@ def test_misspelt_columns_rules_are_noted_of_a_first_batch() -> None:
     assert unknown_columns_notes(writers, ruled, columns=("id", "email"), empty=False) == ()
 
 
+def remembered(writers: list, *, at: int, stored: dict | None = None, inferred: tuple[dict, ...] = ()) -> Notes:
+    keys: dict = {"record_key": ("id",), "partition_by": ()}
+    verdicts = {writer.fingerprint: evolve(stored, writer.row, **keys) for writer in writers}
+    of_batch, notes = {"verdicts": verdicts, "at": at, "batch": "b"}, Notes()
+    remember_schemas(notes, CONFIG, writers=writers, inferred=list(map(json.dumps, inferred)), **of_batch)
+    return notes
+
+
 def test_of_inferred_schemas_only_those_that_change_the_table_are_noted() -> None:
     carried, part, more = schema(id="long", b="string"), schema(id="long", a="long"), schema(id="long", new="string")
     writers = [read_writer_schema(item) for item in (carried, part, more)]
-    verdicts = {
-        writer.fingerprint: evolve(STORED, writer.row, record_key=("id",), partition_by=()) for writer in writers
-    }
-    notes = Notes()
-    remember_schemas(
-        notes,
-        CONFIG,
-        writers=writers,
-        inferred=[json.dumps(part), json.dumps(more), json.dumps(part)],
-        verdicts=verdicts,
-        at=1,
-        batch="b",
-    )
+    notes = remembered(writers, at=1, stored=STORED, inferred=(part, more, part))
     assert notes.taken == [(writers[0].fingerprint, "dropped"), (writers[2].fingerprint, "added")]
 
 
 def test_schemas_of_one_batch_are_noted_a_millisecond_apart_in_their_order() -> None:
     writers = [read_writer_schema(schema(id="long", **{name: "string"})) for name in ("b", "c", "a")]
-    verdicts = {writer.fingerprint: evolve(None, writer.row, record_key=("id",), partition_by=()) for writer in writers}
-    notes = Notes()
-    remember_schemas(notes, CONFIG, writers=writers, inferred=[], verdicts=verdicts, at=1_000, batch="b")
+    notes = remembered(writers, at=1_000)
     assert notes.taken == [(writer.fingerprint, "new_table") for writer in writers]
     assert notes.times == [1_000, 1_001, 1_002]
 
@@ -102,23 +96,23 @@ class Schemas:
 
 
 def test_schemas_of_one_kafka_partition_come_in_the_order_of_its_offsets() -> None:
-    kept = Schemas("old", "new")
-    old, new = kept.item("old", at=9, offset=100), kept.item("new", at=1, offset=200)
-    assert kept.order(new, old) == kept.order(old, new) == ["old", "new"]
+    schemas = Schemas("old", "new")
+    old, new = schemas.item("old", at=9, offset=100), schemas.item("new", at=1, offset=200)
+    assert schemas.order(new, old) == schemas.order(old, new) == ["old", "new"]
 
 
 def test_schemas_of_several_kafka_partitions_come_as_they_were_admitted() -> None:
-    kept = Schemas("old", "new", "newest")
+    schemas = Schemas("old", "new", "newest")
     items = [
-        kept.item("new", at=2, partition=0, offset=9),
-        kept.item("old", at=5, partition=0, offset=1),
-        kept.item("newest", at=7, partition=1, offset=3),
+        schemas.item("new", at=2, partition=0, offset=9),
+        schemas.item("old", at=5, partition=0, offset=1),
+        schemas.item("newest", at=7, partition=1, offset=3),
     ]
-    assert kept.order(*items) == ["old", "new", "newest"]
-    assert kept.order(*items, kept.item("newest", at=4, partition=1, offset=2)) == ["newest", "old", "new"]
+    assert schemas.order(*items) == ["old", "new", "newest"]
+    assert schemas.order(*items, schemas.item("newest", at=4, partition=1, offset=2)) == ["newest", "old", "new"]
 
 
 def test_schemas_of_objects_without_an_offset_come_as_they_were_admitted() -> None:
-    kept = Schemas("old", "new")
-    items = [kept.item("new", at=3, partition=None), kept.item("old", at=2, partition=None)]
-    assert kept.order(*items) == ["old", "new"]
+    schemas = Schemas("old", "new")
+    items = [schemas.item("new", at=3, partition=None), schemas.item("old", at=2, partition=None)]
+    assert schemas.order(*items) == ["old", "new"]

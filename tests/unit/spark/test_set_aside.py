@@ -41,32 +41,31 @@ class Silver:
 
 def left(hashes: list[str]) -> dict[str, bytes]:
     return {
-        error_key("b", "shop.orders", found): ObjectError(found, "corrupt", "bad block").to_json().encode()
-        for found in hashes
+        error_key("b", "shop.orders", hash): ObjectError(hash, "corrupt", "bad block").to_json().encode()
+        for hash in hashes
     }
 
 
 def test_everything_that_was_set_aside_is_read_several_at_a_time_and_in_order() -> None:
     hashes = HASHES[: 2 * READS_AT_ONCE]
     silver = Silver(left(hashes), READS_AT_ONCE)
-    found = Aside(silver, "silver", "b", "shop.orders").read()  # type: ignore[arg-type]
-    assert [error.object for error in found.objects] == hashes
+    aside = Aside(silver, "silver", "b", "shop.orders").read()  # type: ignore[arg-type]
+    assert [error.object for error in aside.objects] == hashes
     assert silver.most == READS_AT_ONCE
 
 
 @pytest.mark.parametrize("hashes", [[], HASHES[:1]])
 def test_little_is_read_without_threads(hashes: list[str]) -> None:
     before = threading.active_count()
-    found = Aside(Silver(left(hashes), 1), "silver", "b", "shop.orders").read()  # type: ignore[arg-type]
-    assert [error.object for error in found.objects] == hashes and threading.active_count() == before
+    aside = Aside(Silver(left(hashes), 1), "silver", "b", "shop.orders").read()  # type: ignore[arg-type]
+    assert [error.object for error in aside.objects] == hashes and threading.active_count() == before
 
 
 def test_objects_and_row_counts_are_distinguished_and_deleted_entries_left_out() -> None:
     documents = left(HASHES[:3])
     documents[error_key("b", "shop.orders", HASHES[1])] = b""
-    documents[row_count_key("b", "shop.orders", HASHES[5])] = (
-        RowErrorCount(HASHES[5], 2, {"null_key": 2}).to_json().encode()
-    )
-    found = Aside(Silver(documents, 1), "silver", "b", "shop.orders").read()  # type: ignore[arg-type]
-    assert [error.object for error in found.objects] == [HASHES[0], HASHES[2]]
-    assert [(count.object, count.rows) for count in found.rows] == [(HASHES[5], 2)]
+    counts = RowErrorCount(HASHES[5], 2, {"null_key": 2}).to_json().encode()
+    documents[row_count_key("b", "shop.orders", HASHES[5])] = counts
+    aside = Aside(Silver(documents, 1), "silver", "b", "shop.orders").read()  # type: ignore[arg-type]
+    assert [error.object for error in aside.objects] == [HASHES[0], HASHES[2]]
+    assert [(count.object, count.rows) for count in aside.rows] == [(HASHES[5], 2)]

@@ -48,22 +48,22 @@ class Stood:
 
 
 def test_a_driver_that_goes_on_at_its_pace_is_left_alone():
-    found = Stood(0.25, LONGEST_STOP_S, 0.25).watched()
-    assert (found.signals, found.exits, found.jvm_before_look) == ([], [], None)
+    driver = Stood(0.25, LONGEST_STOP_S, 0.25).watched()
+    assert (driver.signals, driver.exits, driver.jvm_before_look) == ([], [], None)
 
 
 def test_a_driver_that_stood_still_and_holds_its_lane_goes_on():
-    found = Stood(0.25, 120.0, 0.25).watched()
-    assert found.jvm_before_look == [(PID, signal.SIGSTOP)]
-    assert (found.signals[1:], found.exits) == ([(PID, signal.SIGCONT)], [])
+    driver = Stood(0.25, 120.0, 0.25).watched()
+    assert driver.jvm_before_look == [(PID, signal.SIGSTOP)]
+    assert (driver.signals[1:], driver.exits) == ([(PID, signal.SIGCONT)], [])
 
 
 @pytest.mark.parametrize("held", [False, ConnectionError("unreachable")], ids=["replaced", "unknown"])
 def test_a_driver_that_was_replaced_ends_without_its_jvm_going_on(held):
-    found = Stood(0.25, 120.0, held=held).watched()
-    assert [number for _, number in found.signals] == [signal.SIGSTOP, signal.SIGKILL] and found.exits == [3]
+    driver = Stood(0.25, 120.0, held=held).watched()
+    assert [number for _, number in driver.signals] == [signal.SIGSTOP, signal.SIGKILL] and driver.exits == [3]
 
 
 def test_a_driver_without_spark_yet_ends_alone():
-    found = Stood(120.0, held=False, pid=None).watched()
-    assert (found.signals, found.exits) == ([], [3])
+    driver = Stood(120.0, held=False, pid=None).watched()
+    assert (driver.signals, driver.exits) == ([], [3])

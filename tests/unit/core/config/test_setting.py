@@ -43,21 +43,21 @@ class Outer:
 
 def test_a_field_without_metadata_is_no_setting_and_a_dotted_key_lies_in_a_group():
     settings = settings_of(Outer)
-    assert [each.name for each in settings] == ["wait_s", "columns", "options", "inner", "depth"]
-    assert [each.path for each in settings][-1] == ("inner", "depth")
-    assert [each.name for each in settings if each.fixed] == ["wait_s"]
+    assert [field.name for field in settings] == ["wait_s", "columns", "options", "inner", "depth"]
+    assert [field.path for field in settings][-1] == ("inner", "depth")
+    assert [field.name for field in settings if field.fixed] == ["wait_s"]
 
 
 def test_a_setting_describes_itself_with_its_default():
-    described = {each.key: each.description for each in settings_of(Outer)}
+    described = {field.key: field.description for field in settings_of(Outer)}
     assert described["wait"] == "The wait. Default: 60s."
     assert (described["columns"], described["inner.depth"]) == ("Columns.", "Depth. Default: 1,000.")
     assert described["inner"] == "A group. Default: age: 2h."
 
 
 def test_a_group_has_the_defaults_of_its_own_place():
-    (group,) = (each for each in settings_of(Outer) if each.name == "inner")
-    assert {each.key: each.default for each in group.group} == {"enabled": True, "age": 7_200}
+    (group,) = (field for field in settings_of(Outer) if field.name == "inner")
+    assert {field.key: field.default for field in group.group} == {"enabled": True, "age": 7_200}
 
 
 @pytest.mark.parametrize("value", [Outer("a"), Outer("a", 5, ("x", "y"), {"k": "v"}, Inner(on=False, age_s=None), 3)])

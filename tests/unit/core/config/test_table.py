@@ -9,16 +9,9 @@ from sluice.config.rules.change_rule import ChangeRule
 from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused
 
+KEYS = ("orderid", "line"), ("day",)
 TABLE = TableConfig(
-    table="sales.orders",
-    database="sales",
-    name="orders",
-    topic="shop.sales.order",
-    record_key=("orderid", "line"),
-    partition_by=("day",),
-    table_type="mor",
-    hudi={"a": "b"},
-    lane="big",
+    "sales.orders", "sales", "orders", "shop.sales.order", *KEYS, table_type="mor", hudi={"a": "b"}, lane="big"
 )
 
 
@@ -39,27 +32,27 @@ def test_changing_key_partition_or_type_of_a_table_with_data_asks_for_a_rebuild(
 
 
 def test_the_name_of_a_history_table_is_fixed_once_it_was_written():
-    kept = json.loads(json.dumps(replace(TABLE, history="order_log").pinned))
+    pinned = json.loads(json.dumps(replace(TABLE, history="order_log").pinned))
     for may in (False, "order_log"):
-        refuse_changes(replace(TABLE, history=may), kept)
+        refuse_changes(replace(TABLE, history=may), pinned)
     for other in (True, "orders_log"):
         with pytest.raises(ChangeRefused, match="history is order_log"):
-            refuse_changes(replace(TABLE, history=other), kept)
+            refuse_changes(replace(TABLE, history=other), pinned)
     refuse_changes(replace(TABLE, history="order_log"), TABLE.pinned)
     by_default = replace(TABLE, history=True)
     refuse_changes(replace(TABLE, history="orders_history"), by_default.pinned)
     assert by_default.history_table.table == "sales.orders_history"
-    named = replace(TABLE, history="order_log").history_table
-    assert (named.table, named.database, named.name) == ("sales.order_log", "sales", "order_log")
+    log = replace(TABLE, history="order_log").history_table
+    assert (log.table, log.database, log.name) == ("sales.order_log", "sales", "order_log")
 
 
 def test_the_paths_that_order_changes_are_fixed():
     by_time, by_number = (replace(TABLE, change=ChangeRule(row="row", order=(path,))) for path in ("at", "seq"))
-    kept = json.loads(json.dumps(by_time.pinned))
+    pinned = json.loads(json.dumps(by_time.pinned))
     for may in (by_time, TABLE):
-        refuse_changes(may, kept)
+        refuse_changes(may, pinned)
     with pytest.raises(ChangeRefused, match="change.order is at and would become seq"):
-        refuse_changes(by_number, kept)
+        refuse_changes(by_number, pinned)
     refuse_changes(by_number, TABLE.pinned)  # of a release that didn't keep them
 
 

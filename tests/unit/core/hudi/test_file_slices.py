@@ -88,6 +88,5 @@ def test_a_replaced_file_group_is_seen_until_it_was_replaced():
 
 def test_one_file_id_in_two_partitions_is_two_file_groups():
     files = [base(1), base(2, partition="")]
-    assert [
-        item.partition for item in slices_as_of(files, at(2), committed=committed(f"{at(1)}.commit", f"{at(2)}.commit"))
-    ] == ["", "p=a"]
+    seen = committed(f"{at(1)}.commit", f"{at(2)}.commit")
+    assert [item.partition for item in slices_as_of(files, at(2), committed=seen)] == ["", "p=a"]

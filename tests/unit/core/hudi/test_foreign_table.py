@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 from support.builders import avro_record
+from support.shapes import config as table
 
-from sluice.config.table import TableConfig
 from sluice.errors import NotAdoptable
 from sluice.hudi.foreign_table import adopted_columns, check_adoptable, foreign_table, stated_moments
 from sluice.schema.columns import DATE, TIMESTAMP_MICROS, TIMESTAMP_MILLIS, Column
@@ -42,10 +42,6 @@ FLINK = {
     "hoodie.timeline.path": "timeline",
     "hoodie.timeline.layout.version": "2",
 }
-
-
-def table() -> TableConfig:
-    return TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",))
 
 
 def test_the_properties_of_hudi_streamer_are_described() -> None:
@@ -117,19 +113,15 @@ def test_columns_are_compared_by_name_and_type() -> None:
     own = {"id": "bigint", "name": "string", "since": "date", "born": "date", "_sluice_position": "string"}
     source = {"born": Column("born", DATE, "date")}
 
-    columns = adopted_columns(
-        {"_hoodie_commit_time": "string", "id": "int", "name": "string", "old": "int", "born": "int"},
-        own,
-        table(),
-        source,
-    )
+    actual = {"_hoodie_commit_time": "string", "id": "int", "name": "string", "old": "int", "born": "int"}
+    columns = adopted_columns(actual, own, table(), source)
 
     assert columns.both == ("id", "name", "born"), "a narrower type is cast"
     assert (columns.raw, columns.absent, columns.left) == (("born",), ("since",), ("old",))
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("actual", "reason"),
     [
         ({"id": "bigint", "name": "string"}, "id is bigint, not int"),
         ({"id": "int", "name": "binary"}, "name is binary, not string"),
@@ -137,9 +129,9 @@ def test_columns_are_compared_by_name_and_type() -> None:
     ],
     ids=["wider", "other", "no-key"],
 )
-def test_columns_that_would_lose_values_are_refused(found: dict[str, str], reason: str) -> None:
+def test_columns_that_would_lose_values_are_refused(actual: dict[str, str], reason: str) -> None:
     with pytest.raises(NotAdoptable, match=reason):
-        adopted_columns(found, {"id": "int", "name": "string"}, table(), {})
+        adopted_columns(actual, {"id": "int", "name": "string"}, table(), {})
 
 
 def test_columns_that_sluice_stores_in_other_letters_are_refused() -> None:

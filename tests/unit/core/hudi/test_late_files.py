@@ -11,19 +11,12 @@ def at(second: int) -> str:
     return f"202405011015{second:02d}000"
 
 
-TIMELINE = Timeline.of(
-    [
-        f"{at(10)}.commit",
-        f"{at(20)}.commit",
-        f"{at(25)}.compaction.requested",
-        f"{at(30)}.rollback",
-        f"{at(40)}.commit.requested",
-    ]
-)
+FILES = {10: "commit", 20: "commit", 25: "compaction.requested", 30: "rollback", 40: "commit.requested"}
+TIMELINE = Timeline.of([f"{at(second)}.{kind}" for second, kind in FILES.items()])
 
 
 @pytest.mark.parametrize(
-    ("second", "found"),
+    ("second", "undone"),
     [
         pytest.param(15, Undone(gone=frozenset([at(15)])), id="gone"),
         pytest.param(20, Undone(), id="completed later, at the same instant"),
@@ -32,8 +25,8 @@ TIMELINE = Timeline.of(
         pytest.param(5, Undone(perhaps_archived=frozenset([at(5)])), id="passed by archival"),
     ],
 )
-def test_the_active_timeline_tells_what_became_of_a_rolled_back_instant(second, found):
-    assert undone_for_good([at(second)], TIMELINE) == found
+def test_the_active_timeline_tells_what_became_of_a_rolled_back_instant(second, undone):
+    assert undone_for_good([at(second)], TIMELINE) == undone
 
 
 def base(id, second, token="0-1-2", partition=""):
@@ -44,11 +37,11 @@ def test_a_base_file_that_its_commit_does_not_name_is_late():
     zombie, again = base("c", 10), base("a", 20, token="0-9-9")
     log = data_file(f".a-0_{at(10)}.log.1_0-1-2", 1)
     files = [base("a", 10), base("b", 10, partition="p/"), zombie, base("a", 20), again, log]
-    named = {
+    in_commits = {
         at(10): ["a-0_0-1-2_" + at(10) + ".parquet", base("b", 10, partition="p/").path],
         at(20): [base("a", 20).path],
     }
-    assert unnamed(files, named) == (zombie, again)
+    assert unnamed(files, in_commits) == (zombie, again)
 
 
 def test_files_of_commits_that_were_not_read_or_name_nothing_stay():

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from support.shapes import config as table
+
 from sluice.config import hudi_overrides as override_policy
 from sluice.config.services import Pace, ServicePolicy
 from sluice.config.table import TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.hudi import own_metadata, table_properties
 from sluice.hudi.write_choices import COMMITS_PER_HOUSEKEEPING
-
-
-def table(**settings) -> TableConfig:
-    return TableConfig(
-        **{"table": "db.t", "database": "db", "name": "t", "topic": "x", "record_key": ("id",), **settings}
-    )
 
 
 def options(config: TableConfig) -> dict:
@@ -26,7 +22,7 @@ def test_both_names_of_the_ordering_field_are_in_a_tables_properties() -> None:
 
 
 def test_a_key_is_never_made_by_the_complex_generator() -> None:
-    configs = [table(), table(partition_by=("a",)), table(partition_by=("a", "b")), table(record_key=("id", "n"))]
+    configs = [table(), table(partition_by=("a",)), table(partition_by=("a", "b")), table("id", "n")]
     expected = ["NonpartitionedKeyGenerator", "CustomKeyGenerator", "CustomKeyGenerator", "NonpartitionedKeyGenerator"]
     assert [hudi_options.key_generator(config).rsplit(".", 1)[1] for config in configs] == expected
     assert hudi_options.partition_fields(table(partition_by=("a", "b"))) == "a:SIMPLE,b:SIMPLE"
@@ -64,14 +60,8 @@ def test_logs_of_a_table_with_a_list_of_timestamps_hold_parquet() -> None:
 
 
 def test_a_tables_own_options_override_defaults_but_not_the_fixed_ones() -> None:
-    config = table(
-        hudi={
-            "hoodie.parquet.compression.codec": "snappy",
-            "hoodie.write.table.version": "8",
-            "hoodie.metadata.enable": "true",
-        }
-    )
-    made = options(config)
+    own = {"hoodie.parquet.compression.codec": "snappy", "hoodie.write.table.version": "8"}
+    made = options(table(hudi={**own, "hoodie.metadata.enable": "true"}))
     assert made["hoodie.parquet.compression.codec"] == "snappy"
     assert made["hoodie.write.table.version"] == "6"
     assert made["hoodie.metadata.enable"] == "false"
@@ -90,8 +80,8 @@ def test_cleaning_plans_by_the_hours_of_time_travel() -> None:
 
 def test_archival_keeps_far_more_commits_than_it_takes_to_find_a_batch_by_its_id() -> None:
     made = hudi_options.archival_options()
-    kept, most = int(made["hoodie.keep.min.commits"]), int(made["hoodie.keep.max.commits"])
-    assert most > kept >= 5 * COMMITS_PER_HOUSEKEEPING
+    fewest, most = int(made["hoodie.keep.min.commits"]), int(made["hoodie.keep.max.commits"])
+    assert most > fewest >= 5 * COMMITS_PER_HOUSEKEEPING
     assert override_policy.refusal("hoodie.keep.min.commits"), "no table's configuration can lower it"
 
 
@@ -106,13 +96,10 @@ def test_a_write_compacts_only_where_no_service_does() -> None:
 
 def test_a_clustering_takes_all_or_one_slice_and_no_group_of_a_single_file() -> None:
     def groups(budget_mib: int, table_mib: int) -> tuple[int, int]:
-        made = hudi_options.clustering_options(
-            table(services=ServicePolicy(cluster_by=("a", "b"))), budget_mib * 1024**2, table_mib * 1024**2
-        )
-        assert made["hoodie.clustering.plan.strategy.sort.columns"] == "a,b"
-        return int(made["hoodie.clustering.plan.strategy.max.num.groups"]), int(
-            made["hoodie.clustering.plan.strategy.max.bytes.per.group"]
-        ) // 1024**2
+        config, plan = table(services=ServicePolicy(cluster_by=("a", "b"))), "hoodie.clustering.plan.strategy"
+        made = hudi_options.clustering_options(config, budget_mib * 1024**2, table_mib * 1024**2)
+        assert made[f"{plan}.sort.columns"] == "a,b"
+        return int(made[f"{plan}.max.num.groups"]), int(made[f"{plan}.max.bytes.per.group"]) // 1024**2
 
     assert groups(160, 100) == (1_000, 160) and groups(160, 5_000) == (1, 160)
     assert groups(5, 5_000) == (1, 128) and groups(6_144, 100_000) == (3, 2_048)
@@ -133,23 +120,16 @@ def test_differing_table_properties_are_distinguished_from_missing_ones() -> Non
 
 
 def test_a_partitioned_tables_file_differs_from_a_table_without_partitions() -> None:
-    parted, whole = (
-        table_properties.wanted_properties(table(partition_by=("place",))),
-        table_properties.wanted_properties(table()),
-    )
+    parted = table_properties.wanted_properties(table(partition_by=("place",)))
+    whole = table_properties.wanted_properties(table())
     actual = {**parted.fixed, **parted.readers}
     assert table_properties.differing(whole, actual) == {"hoodie.table.partition.fields": ("place", "")}
 
 
 def test_a_rebuilt_table_keeps_sluices_notes_but_nothing_of_its_configuration() -> None:
-    actual = {
-        "sluice.truncated_at": "5",
-        "hoodie.table.metadata.partitions": "files",
-        "hoodie.table.recordkey.fields": "idd",
-        "hoodie.table.type": "MERGE_ON_READ",
-    }
     expected = {"sluice.truncated_at": "5", "hoodie.table.metadata.partitions": "files"}
-    assert table_properties.kept_when_anew(actual) == expected
+    others = {"hoodie.table.recordkey.fields": "idd", "hoodie.table.type": "MERGE_ON_READ"}
+    assert table_properties.kept_when_anew({**expected, **others}) == expected
 
 
 def test_a_commit_carries_batch_table_and_run_under_the_prefix_that_hudi_copies() -> None:
@@ -161,14 +141,9 @@ def test_a_commit_carries_batch_table_and_run_under_the_prefix_that_hudi_copies(
 
 def test_the_file_for_new_rows_of_a_merge_on_read_table_is_a_small_part_of_it():
     name = "hoodie.parquet.small.file.limit"
-    sizes = [
-        int(
-            hudi_options.write_options(
-                table(table_type="mor"), operation=hudi_options.UPSERT, parallelism=1, rows=rows
-            )[name]
-        )
-        for rows in (0, 170_000, 10**6, 10**9, None)
-    ]
+    config, counts = table(table_type="mor"), (0, 170_000, 10**6, 10**9, None)
+    how = {"operation": hudi_options.UPSERT, "parallelism": 1}
+    sizes = [int(hudi_options.write_options(config, **how, rows=rows)[name]) for rows in counts]
     assert sizes == [1024**2, 1024**2, 3_200_000, 100 * 1024**2, 100 * 1024**2]
     assert name not in options(table())
     assert options(table(table_type="mor", hudi={name: "0"}))[name] == "0"

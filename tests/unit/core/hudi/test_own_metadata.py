@@ -36,8 +36,5 @@ def test_without_notes_a_column_of_a_type_that_others_widen_to_may_be_of_two(kin
 
 
 def test_without_notes_columns_of_types_that_nothing_widens_to_are_as_stored():
-    assert are_as_stored(
-        None,
-        {"id": "int", "t": "array<string>", hidden.POSITION: "string", hidden.OFFSET: "bigint"},
-        oldest_file=BEFORE,
-    )
+    kinds = {"id": "int", "t": "array<string>", hidden.POSITION: "string", hidden.OFFSET: "bigint"}
+    assert are_as_stored(None, kinds, oldest_file=BEFORE)

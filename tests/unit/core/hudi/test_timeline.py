@@ -19,26 +19,14 @@ def test_every_file_of_an_instant_is_known_by_its_name_and_named_so_again():
 
 
 def test_what_is_no_instant_is_left_out():
-    assert [
-        instant_of(name)
-        for name in ("hoodie.properties", "20240501.commit", "x20240501101500123.commit", "20240501101500123", "")
-    ] == [None] * 5
+    names = ("hoodie.properties", "20240501.commit", "x20240501101500123.commit", "20240501101500123", "")
+    assert [instant_of(name) for name in names] == [None] * 5
 
 
 def test_an_instant_is_listed_once_in_its_latest_state_and_a_compaction_as_a_commit():
-    timeline = Timeline.of(
-        [
-            "20240501101500001.deltacommit",
-            "20240501101500001.deltacommit.requested",
-            "20240501101500001.deltacommit.inflight",
-            "20240501101500002.compaction.requested",
-            "20240501101500002.compaction.inflight",
-            "20240501101500002.commit",
-            "20240501101500003.compaction.requested",
-            "20240501101500004.clean",
-            "hoodie.properties",
-        ]
-    )
+    names = "1.deltacommit 1.deltacommit.requested 1.deltacommit.inflight 2.compaction.requested 2.compaction.inflight"
+    names += " 2.commit 3.compaction.requested 4.clean"
+    timeline = Timeline.of([*(f"2024050110150000{name}" for name in names.split()), "hoodie.properties"])
     assert [(instant.time[-1], instant.action, instant.state) for instant in timeline.instants] == [
         ("1", "deltacommit", COMPLETED),
         ("2", "commit", COMPLETED),

@@ -1,6 +1,7 @@
 """The choices for one write: index, sizes, housekeeping."""
 
-from sluice.config.table import TableConfig
+from support.shapes import config as table
+
 from sluice.hudi.write_choices import (
     HOUR_MS,
     MOST_BYTES_BY_ARROW,
@@ -14,12 +15,6 @@ from sluice.hudi.write_choices import (
     small_file_bytes,
     wants_record_index,
 )
-
-
-def table(**settings) -> TableConfig:
-    return TableConfig(
-        **{"table": "db.t", "database": "db", "name": "t", "topic": "x", "record_key": ("id",), **settings}
-    )
 
 
 def test_the_record_index_starts_at_a_size_stays_and_excludes_purged_tables() -> None:

@@ -63,9 +63,9 @@ def test_a_cleaning_takes_what_no_reader_since_its_horizon_needs():
     for number in (1, 3, 5):
         state = followed(state, number, timeline(*range(1, number + 1)))
     # Commit 2 came between, so what 1 shows ended there; what 3 shows ended at 4.
-    for horizon, kept in ((2, (3, 5)), (1, (1, 3, 5)), (3, (3, 5)), (4, (5,)), (9, (5,))):
+    for horizon, left in ((2, (3, 5)), (1, (1, 3, 5)), (3, (3, 5)), (4, (5,)), (9, (5,))):
         cleaned = tables.before_cleaning(state, instant=instants(7)[0], horizon=instants(horizon)[0])
-        assert shown(cleaned) == instants(*kept), horizon
+        assert shown(cleaned) == instants(*left), horizon
     assert "parent-snapshot-id" not in cleaned["snapshots"][0]
     assert tables.is_up_to_date(cleaned, timeline(1, 2, 3, 4, 5, cleaned=(7,)))
     assert not tables.is_up_to_date(state, timeline(1, 2, 3, 4, 5, cleaned=(7,)))

@@ -95,12 +95,12 @@ def test_a_run_neither_writes_nor_reads_another_lanes_tables(key):
     ["shop/orders_history/part.parquet", "shop/orders_history", stored_key("shop.orders_history"), "shop/orders/x"],
 )
 def test_a_run_writes_the_history_table_of_its_lanes_tables(key):
-    kept = lane_prefixes(Configuration((replace(ORDERS, history=True), BIG)), "main")
-    assert may(kept, "s3:PutObject", f"arn:aws:s3:::silver/{key}")
+    with_history = lane_prefixes(Configuration((replace(ORDERS, history=True), BIG)), "main")
+    assert may(with_history, "s3:PutObject", f"arn:aws:s3:::silver/{key}")
     assert not may(lane_prefixes(BOTH, "main"), "s3:PutObject", "arn:aws:s3:::silver/shop/orders_history/part.parquet")
-    assert not may(kept, "s3:PutObject", "arn:aws:s3:::silver/shop/big_history/part.parquet")
-    named = lane_prefixes(Configuration((replace(ORDERS, history="log"),)), "main")
-    assert may(named, "s3:PutObject", "arn:aws:s3:::silver/shop/log/part.parquet")
+    assert not may(with_history, "s3:PutObject", "arn:aws:s3:::silver/shop/big_history/part.parquet")
+    in_log = lane_prefixes(Configuration((replace(ORDERS, history="log"),)), "main")
+    assert may(in_log, "s3:PutObject", "arn:aws:s3:::silver/shop/log/part.parquet")
     unfinished = scope_of(BOTH, "main", ["crm.moved"]).prefixes
     assert may(unfinished, "s3:PutObject", "arn:aws:s3:::silver/crm/moved_history/part.parquet")
 
@@ -134,9 +134,9 @@ def test_everything_but_s3_is_left_to_the_role():
     ids=["all by table", "documents by database", "documents of all", "all by database", "bucket"],
 )
 def test_a_policy_has_at_most_2048_characters_and_is_as_narrow_as_that_allows(tables, narrowed):
-    named = [f"db{n if tables > 1000 else n % 3}/table_number_{n}" for n in range(tables)]
-    written = policy(named, silver="s" * 32)
-    assert max(len(written), len(policy(named, silver="s" * 63))) <= MAX_POLICY_CHARACTERS
+    prefixes = [f"db{n if tables > 1000 else n % 3}/table_number_{n}" for n in range(tables)]
+    written = policy(prefixes, silver="s" * 32)
+    assert max(len(written), len(policy(prefixes, silver="s" * 63))) <= MAX_POLICY_CHARACTERS
     allowed = json.loads(written)["Statement"][2]["Resource"]
     assert {f"arn:aws:s3:::{'s' * 32}/{key}" for key in narrowed} <= set(allowed)
 

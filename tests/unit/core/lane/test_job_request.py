@@ -21,21 +21,12 @@ DERIVED_KEYS = set(
     "applicationId clientToken name executionRoleArn executionTimeoutMinutes mode retryPolicy tags jobDriver "
     "configurationOverrides executionIamPolicy".split()
 )
-DERIVED_SETTINGS = {
-    "spark.jars",
-    "spark.archives",
-    "spark.emr-serverless.driverEnv.PYTHONPATH",
-    "spark.executorEnv.PYTHONPATH",
-    "spark.serializer",
-    "spark.driver.cores",
-    "spark.driver.memory",
-    "spark.executor.cores",
-    "spark.executor.memory",
-    "spark.dynamicAllocation.initialExecutors",
-    "spark.dynamicAllocation.minExecutors",
-    "spark.dynamicAllocation.maxExecutors",
-    "spark.dynamicAllocation.executorIdleTimeout",
-}
+DERIVED_SETTINGS = set(
+    """spark.jars spark.archives spark.emr-serverless.driverEnv.PYTHONPATH spark.executorEnv.PYTHONPATH
+    spark.serializer spark.driver.cores spark.driver.memory spark.executor.cores spark.executor.memory
+    spark.dynamicAllocation.initialExecutors spark.dynamicAllocation.minExecutors
+    spark.dynamicAllocation.maxExecutors spark.dynamicAllocation.executorIdleTimeout""".split()
+)
 
 
 DEFAULT_LANE = LaneConfig()
@@ -51,11 +42,12 @@ def settings(body):
     return dict(word.split("=", 1) for word in words[1::2])
 
 
+def shape():
+    return botocore.session.get_session().get_service_model("emr-serverless").operation_model("StartJobRun").input_shape
+
+
 def test_the_request_is_valid_by_the_model_that_botocore_validates_with():
-    shape = (
-        botocore.session.get_session().get_service_model("emr-serverless").operation_model("StartJobRun").input_shape
-    )
-    report = ParamValidator().validate(request(), shape)
+    report = ParamValidator().validate(request(), shape())
     assert not report.has_errors(), report.generate_report()
 
 
@@ -106,17 +98,15 @@ def test_code_and_environment_come_from_the_release():
     assert summary["spark.archives"] == "s3://artifacts/releases/abc123/environment-x86_64.tar.gz#environment"
     for worker in ("spark.emr-serverless.driverEnv", "spark.executorEnv"):
         assert summary[f"{worker}.PYTHONPATH"] == "./environment" and summary[f"{worker}.LOG4J_DISABLE_JMX"] == "true"
-    assert settings(request(environment=replace(JOB_ENVIRONMENT, architecture="ARM64")))["spark.archives"].endswith(
-        "environment-arm64.tar.gz#environment"
-    )
+    of_arm = settings(request(environment=replace(JOB_ENVIRONMENT, architecture="ARM64")))
+    assert of_arm["spark.archives"].endswith("environment-arm64.tar.gz#environment")
 
 
 def test_the_clock_of_every_process_is_utc():
     summary = settings(request())
     assert summary["spark.sql.session.timeZone"] == "UTC"
-    assert (
-        summary["spark.driver.extraJavaOptions"] == summary["spark.executor.extraJavaOptions"] == "-Duser.timezone=UTC"
-    )
+    options = [summary[f"spark.{who}.extraJavaOptions"] for who in ("driver", "executor")]
+    assert options == ["-Duser.timezone=UTC"] * 2
 
 
 def test_serverless_storage_stays_off():
@@ -126,13 +116,8 @@ def test_serverless_storage_stays_off():
 def test_the_driver_gets_its_lane_run_and_names():
     arguments = request()["jobDriver"]["sparkSubmit"]["entryPointArguments"]
     assert dict(zip(arguments[::2], arguments[1::2])) == {
-        "--lane": "main",
-        "--run": RUN,
-        "--region": "us-east-1",
-        "--ledger": "ledger",
-        "--silver": "silver",
-        "--artifacts": "artifacts",
-        "--bronze": "bronze",
+        **{"--lane": "main", "--run": RUN, "--region": "us-east-1", "--ledger": "ledger"},
+        **{"--silver": "silver", "--artifacts": "artifacts", "--bronze": "bronze"},
     }
 
 
@@ -162,16 +147,10 @@ def test_a_run_id_that_emr_would_refuse_is_refused_first(run_id):
 def test_a_run_is_limited_to_its_scope_and_knows_its_name():
     body = start_job_run(JOB_ENVIRONMENT, LaneConfig(), RUN, Scope("0123abcd", ("shop/orders",)))
     assert body["jobDriver"]["sparkSubmit"]["entryPointArguments"][-2:] == ["--scope", "0123abcd"]
-    assert (
-        "arn:aws:s3:::silver/shop/orders/*"
-        in json.loads(body["executionIamPolicy"]["policy"])["Statement"][2]["Resource"]
-    )
-    assert (
-        "arn:aws-cn:s3:::silver"
-        in start_job_run(
-            replace(JOB_ENVIRONMENT, job_role_arn="arn:aws-cn:iam::123456789012:role/j"), LaneConfig(), RUN
-        )["executionIamPolicy"]["policy"]
-    )
+    statements = json.loads(body["executionIamPolicy"]["policy"])["Statement"]
+    assert "arn:aws:s3:::silver/shop/orders/*" in statements[2]["Resource"]
+    in_china = replace(JOB_ENVIRONMENT, job_role_arn="arn:aws-cn:iam::123456789012:role/j")
+    assert "arn:aws-cn:s3:::silver" in request(environment=in_china)["executionIamPolicy"]["policy"]
 
 
 KEY = "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -179,16 +158,13 @@ KEY = "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890
 
 def test_the_customers_key_encrypts_logs_and_disks_of_a_run_and_of_a_trial():
     environment = replace(JOB_ENVIRONMENT, key_arn=KEY)
-    shape = (
-        botocore.session.get_session().get_service_model("emr-serverless").operation_model("StartJobRun").input_shape
-    )
-    for body in (start_job_run(environment, LaneConfig(), RUN), start_trial(environment, TRIAL)):
+    for body in (request(environment=environment), start_trial(environment, TRIAL)):
         overrides = body["configurationOverrides"]
         assert overrides["diskEncryptionConfiguration"] == {"encryptionKeyArn": KEY}
         monitoring = overrides["monitoringConfiguration"]
         assert monitoring["managedPersistenceMonitoringConfiguration"] == {"enabled": True, "encryptionKeyArn": KEY}
         assert monitoring["s3MonitoringConfiguration"]["encryptionKeyArn"] == KEY
-        assert not ParamValidator().validate(body, shape).has_errors()
+        assert not ParamValidator().validate(body, shape()).has_errors()
 
 
 def test_without_a_key_emr_encrypts_with_its_own():

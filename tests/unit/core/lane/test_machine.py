@@ -69,15 +69,8 @@ def test_exactly_the_listed_transitions_happen():
                 continue
             seen.add((name, state.state, after.state))
             # Counters and clocks go on for ever; what matters of them here is bounded.
-            after = replace(
-                after,
-                arrivals=min(after.arrivals, 2),
-                arrivals_seen=0,
-                failures=min(after.failures, HALT_AFTER_FAILURES),
-                capacity_failures=0,
-                backoff_until=None,
-                reason=None,
-            )
+            bounds = {"arrivals": min(after.arrivals, 2), "failures": min(after.failures, HALT_AFTER_FAILURES)}
+            after = replace(after, **bounds, arrivals_seen=0, capacity_failures=0, backoff_until=None, reason=None)
             if after not in walked:
                 walked[after] = True
                 waiting.append(after)
