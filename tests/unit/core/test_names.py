@@ -8,7 +8,7 @@ TABLES = ("crm.user", "crm.user_history", "crm.city", "superuser")
 
 
 @pytest.mark.parametrize(
-    ("given", "known", "meant"),
+    ("given", "names", "meant"),
     [
         pytest.param("crm.user_", TABLES, "crm.user_history", id="begins"),
         pytest.param("crm.us", TABLES, "crm.user", id="begins-shortest"),
@@ -20,14 +20,14 @@ TABLES = ("crm.user", "crm.user_history", "crm.city", "superuser")
         pytest.param("größe", ("grosse", "gr_u00f6_u00dfe"), "gr_u00f6_u00dfe", id="as-stored"),
     ],
 )
-def test_a_mistyped_name_means_the_one_that_holds_it_else_the_closest(given, known, meant):
-    assert did_you_mean(given, known) == f"; did you mean {meant}?"
+def test_a_mistyped_name_means_the_one_that_holds_it_else_the_closest(given, names, meant):
+    assert did_you_mean(given, names) == f"; did you mean {meant}?"
 
 
 @pytest.mark.parametrize(
-    ("given", "known"),
+    ("given", "names"),
     [("", TABLES), ("us", TABLES), ("shop.orders", TABLES), ("crm.user", ())],
     ids=["nothing", "too-short", "unlike", "none-known"],
 )
-def test_no_name_is_meant_where_none_is_like_it(given, known):
-    assert did_you_mean(given, known) == ""
+def test_no_name_is_meant_where_none_is_like_it(given, names):
+    assert did_you_mean(given, names) == ""

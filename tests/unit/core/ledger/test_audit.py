@@ -31,12 +31,12 @@ def record(state=COMMITTED, batch="b-1", attempt=0):
     return ObjectRecord(OBJECT, state, 1, table=TABLE, lane="main", batch=batch, attempt=attempt)
 
 
-def code(found, *listed_in, young=False, open_batches=(), rebuilding=()):
-    return judge_object(found, listed_in, young=young, open_batches=open_batches, rebuilding=rebuilding).code
+def code(entry, *listed_in, young=False, open_batches=(), rebuilding=()):
+    return judge_object(entry, listed_in, young=young, open_batches=open_batches, rebuilding=rebuilding).code
 
 
 @pytest.mark.parametrize(
-    ("found", "listed_in", "expected"),
+    ("entry", "listed_in", "expected"),
     [
         (None, (), audit.UNKNOWN_OBJECT),
         (None, (member(end=None),), audit.UNKNOWN_OBJECT),
@@ -58,8 +58,8 @@ def code(found, *listed_in, young=False, open_batches=(), rebuilding=()):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_each_contradiction_about_an_object_is_named(found, listed_in, expected):
-    assert code(found, *listed_in) == expected
+def test_each_contradiction_about_an_object_is_named(entry, listed_in, expected):
+    assert code(entry, *listed_in) == expected
     assert expected in audit.CONTRADICTIONS
 
 
@@ -69,7 +69,7 @@ def test_an_object_whose_notice_may_still_come_is_too_young():
 
 
 @pytest.mark.parametrize(
-    ("found", "listed_in"),
+    ("entry", "listed_in"),
     [
         (record(CLAIMED, "open"), (member("open", None),)),
         (record(CLAIMED, "open"), (member("open"),)),  # its outcome is written, and not settled yet
@@ -81,8 +81,8 @@ def test_an_object_whose_notice_may_still_come_is_too_young():
     ],
     ids=["claimed", "settling", "not claimed", "replayed", "retried", "lost", "discarded"],
 )
-def test_states_on_the_way_contradict_nothing(found, listed_in):
-    assert code(found, *listed_in, open_batches=("open",)) is None
+def test_states_on_the_way_contradict_nothing(entry, listed_in):
+    assert code(entry, *listed_in, open_batches=("open",)) is None
 
 
 def test_an_unfinished_rebuild_explains_objects_that_still_wait_for_it():
@@ -155,8 +155,8 @@ def test_a_part_is_on_the_timeline_before_it_or_nowhere(instant, place):
         assert place_of(part(instant=instant), TableCommits()) == audit.MISSING  # the table is gone
 
 
-def judged(found):
-    contradiction = judge_part(found, COMMITS)
+def judged(audited):
+    contradiction = judge_part(audited, COMMITS)
     return None if contradiction is None else (contradiction.code, contradiction.instant)
 
 

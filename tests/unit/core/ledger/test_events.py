@@ -137,19 +137,18 @@ def test_a_lane_is_announced_when_it_halts_and_not_each_hour(new, old, announced
     [(None, True), ("pending", True), ("parked", True), ("claimed", False), ("quarantined", False)],
 )
 def test_objects_that_a_batch_quarantines_are_announced_with_it_alone(old, is_refused):
-    found = refused("k")
-    before = None if old is None else {**found.new, "state": old}
-    assert is_refused_object(replace(found, old=before)) is is_refused
-    part = change({"pk": "batch#b", "sk": "table#a.x", "state": "quarantined"})
-    assert not is_refused_object(part)
+    quarantined = refused("k")
+    before = None if old is None else {**quarantined.new, "state": old}
+    assert is_refused_object(replace(quarantined, old=before)) is is_refused
+    assert not is_refused_object(change({"pk": "batch#b", "sk": "table#a.x", "state": "quarantined"}))
 
 
 def test_objects_are_gathered_by_table_and_code_with_some_keys():
     changes = [refused(f"topics/a b/{n}", table=f"a.t{n % 2}", code="not_avro") for n in range(25)]
-    found = objects_refused(changes, stack="s")
-    assert (found["objects"], found["codes"], len(found["keys"])) == (25, {"not_avro": 25}, events.KEYS_NAMED)
-    assert found["keys"][0] == "topics/a b/0"
-    assert [(table["table"], table["objects"]) for table in found["tables"]] == [("a.t0", 13), ("a.t1", 12)]
+    detail = objects_refused(changes, stack="s")
+    assert (detail["objects"], detail["codes"], len(detail["keys"])) == (25, {"not_avro": 25}, events.KEYS_NAMED)
+    assert detail["keys"][0] == "topics/a b/0"
+    assert [(table["table"], table["objects"]) for table in detail["tables"]] == [("a.t0", 13), ("a.t1", 12)]
 
 
 def test_an_id_is_that_of_the_change_and_a_new_one_for_another():

@@ -102,11 +102,7 @@ def test_a_refusal_of_two_schemas_names_the_setting_that_gives_csv_types():
 
 
 def test_recorded_schemas_that_grew_add_up():
-    grown = merge_schemas(
-        recorded("pagila_env", "pagila.public.rental.v1"), recorded("pagila_env", "pagila.public.rental.v2")
-    )
+    grown = merge_schemas(*(recorded("pagila_env", f"pagila.public.rental.v{version}") for version in (1, 2)))
     assert grown.column("inventory_id").spark_type == "bigint"
-    both = union_of(
-        [recorded("tickit_small", "tickit.ecomm.sale.v2"), recorded("tickit_small", "tickit.ecomm.sale.v1")]
-    )
+    both = union_of([recorded("tickit_small", f"tickit.ecomm.sale.v{version}") for version in (2, 1)])
     assert both.column("channel") == Column("channel", "string", "string", True, source_type="string")

@@ -13,10 +13,10 @@ def test_a_schema_and_its_verdict_are_written_and_read_back(schema):
 
 
 def test_a_tables_columns_keep_their_order():
-    named = StoredColumns(TABLE, STORED, "log")
-    assert StoredColumns.from_json(named.to_json()) == named
+    columns = StoredColumns(TABLE, STORED, "log")
+    assert StoredColumns.from_json(columns.to_json()) == columns
     with pytest.raises(UnreadableHistory):
-        StoredColumns.from_json(named.to_json().replace('"log"', "7"))
+        StoredColumns.from_json(columns.to_json().replace('"log"', "7"))
     assert list(StoredColumns.from_json(StoredColumns(TABLE, STORED).to_json()).columns.items()) == list(STORED.items())
 
 

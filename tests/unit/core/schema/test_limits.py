@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from support.avro_containers import header
 
 from sluice.config.limits import Limits
 from sluice.errors import SchemaTooComplex
@@ -151,23 +152,6 @@ def test_a_bound_that_is_fixed_leaves_the_source_alone_to_change() -> None:
 
 
 def test_the_head_of_an_object_with_such_a_schema_is_refused() -> None:
-    schema = json.dumps(doubling(25)).encode()
-    pairs = [(b"avro.schema", schema), (b"avro.codec", b"null")]
-    head = (
-        b"Obj\x01"
-        + _long(len(pairs))
-        + b"".join(_long(len(part)) + part for pair in pairs for part in pair)
-        + b"\x00"
-        + bytes(16)
-    )
+    head = header((b"avro.schema", json.dumps(doubling(25)).encode()), (b"avro.codec", b"null"))
     with pytest.raises(SchemaTooComplex):
         parse_header(Head(head, True))
-
-
-def _long(number: int) -> bytes:
-    number <<= 1
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes(out) + bytes([number])

@@ -122,21 +122,10 @@ def test_the_text_of_a_date_is_counted_from_1970(text, count):
     assert days_of(text) == count
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "yesterday",
-        "2024-13-01",
-        "2024-00-01",
-        "2024-02-30Z",
-        "2023-02-29",
-        "2024-01-00",
-        "2024-01-01T25:00Z",
-        "2024-01-01 00:00:00",
-        "infinity2",
-    ],
-)
+NO_DATES = "yesterday 2024-13-01 2024-00-01 2024-02-30Z 2023-02-29 2024-01-00 2024-01-01T25:00Z infinity2"
+
+
+@pytest.mark.parametrize("text", ["", "2024-01-01 00:00:00", *NO_DATES.split()])
 def test_text_that_is_no_date_is_refused(text):
     with pytest.raises(ValueError):
         days_of(text)
@@ -165,8 +154,7 @@ def test_a_count_of_a_timestamp_has_its_text_with_every_digit(count, kind, text)
 
 def test_every_day_of_the_calendar_has_one_text_and_one_count():
     for day in (*range(-2_440_588, 2_200_000, 997), *range(-800, 800)):
-        assert days_of(timestamp_text(day * 86_400_000, "timestamp_millis")) == day
+        text = timestamp_text(day * 86_400_000, "timestamp_millis")
+        assert days_of(text) == day
         if -719_162 <= day <= 2_932_896:
-            assert timestamp_text(day * 86_400_000, "timestamp_millis").startswith(
-                (date(1970, 1, 1) + timedelta(day)).isoformat()
-            )
+            assert text.startswith((date(1970, 1, 1) + timedelta(day)).isoformat())

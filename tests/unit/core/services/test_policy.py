@@ -18,67 +18,50 @@ from sluice_cli.config.yaml_lines import ConfigurationMistakes
 
 SECOND, HOUR, DAY = 1_000, 3_600_000, 86_400_000
 NOW = 100 * DAY
+SERVED = ServicePolicy(cluster_by=("day",))
 CONFIG = TableConfig(
-    "shop.orders",
-    "shop",
-    "orders",
-    "shop.orders",
-    ("id",),
-    table_type="mor",
-    delete_mode="hard",
-    services=ServicePolicy(cluster_by=("day",)),
+    "shop.orders", "shop", "orders", "shop.orders", ("id",), table_type="mor", delete_mode="hard", services=SERVED
 )
-
 
 STATE = TableState("shop.orders", NOW - HOUR, "20240101", services_since=NOW - 40 * DAY)
 
 
-def facts(service, *, deleted=0, **known):
-    return replace(STATE, totals={"deleted": deleted}), {service: ServiceFacts(**known)}
+def facts(service, *, deleted=0, **of_service):
+    return replace(STATE, totals={"deleted": deleted}), {service: ServiceFacts(**of_service)}
 
 
-def due(known, config, now):
-    return policy.due(*known, config, now)
+def due(state_and_services, config=CONFIG, now=NOW):
+    return policy.due(*state_and_services, config, now)
 
 
-def names(found):
-    return [service.service for service in found]
+def names(services):
+    return [service.service for service in services]
 
 
 @pytest.mark.parametrize("service", ["compaction", "clustering", "cleaning", "archival"])
 def test_a_service_is_due_by_commits_and_not_before(service):
     pace = CONFIG.services.pace(service)
-    assert names(
-        due(facts(service, commits=pace.commits, done_at=NOW - 700 * SECOND, ended_at=NOW - 700 * SECOND), CONFIG, NOW)
-    ) == [service]
-    assert (
-        names(
-            due(
-                facts(service, commits=pace.commits - 1, done_at=NOW - 700 * SECOND, ended_at=NOW - 700 * SECOND),
-                CONFIG,
-                NOW,
-            )
-        )
-        == []
-    )
+    for commits, expected in ((pace.commits, [service]), (pace.commits - 1, [])):
+        served = facts(service, commits=commits, done_at=NOW - 700 * SECOND, ended_at=NOW - 700 * SECOND)
+        assert names(due(served)) == expected
 
 
 @pytest.mark.parametrize(("service", "age"), [("compaction", HOUR), ("cleaning", DAY)])
 def test_fewer_commits_make_it_due_with_age_and_none_never(service, age):
-    assert names(due(facts(service, commits=1, done_at=NOW - age, ended_at=NOW - age), CONFIG, NOW)) == [service]
-    assert names(due(facts(service, commits=1, done_at=NOW - age + 1, ended_at=NOW - age), CONFIG, NOW)) == []
-    assert names(due(facts(service, commits=0, done_at=NOW - 90 * DAY), CONFIG, NOW)) == []
+    assert names(due(facts(service, commits=1, done_at=NOW - age, ended_at=NOW - age))) == [service]
+    assert names(due(facts(service, commits=1, done_at=NOW - age + 1, ended_at=NOW - age))) == []
+    assert names(due(facts(service, commits=0, done_at=NOW - 90 * DAY))) == []
 
 
 def test_the_age_of_a_service_that_never_ran_counts_from_the_tables_first_look():
     state, services = facts(COMPACTION, commits=1)
     for since, wanted in ((NOW - HOUR, [COMPACTION]), (NOW - HOUR + 1, []), (None, [])):
-        assert names(due((replace(state, services_since=since), services), CONFIG, NOW)) == wanted
+        assert names(due((replace(state, services_since=since), services))) == wanted
 
 
 def test_a_service_waits_for_its_interval_and_an_hour_after_a_failure():
     def at(ended, failed):
-        return names(due(facts(COMPACTION, commits=99, ended_at=NOW - ended * SECOND, failed=failed), CONFIG, NOW))
+        return names(due(facts(COMPACTION, commits=99, ended_at=NOW - ended * SECOND, failed=failed)))
 
     assert at(599, False) == [] and at(600, False) == [COMPACTION]
     assert at(3_599, True) == [] and at(3_600, True) == [COMPACTION]
@@ -86,10 +69,9 @@ def test_a_service_waits_for_its_interval_and_an_hour_after_a_failure():
 
 @pytest.mark.parametrize(("failed", "seconds"), [(False, 60), (True, 600)])
 def test_the_catalog_waits_a_minute_and_after_a_failure_the_interval(failed, seconds):
-    assert names(due(facts(CATALOG, commits=1, ended_at=NOW - seconds * SECOND + 1, failed=failed), CONFIG, NOW)) == []
-    assert names(due(facts(CATALOG, commits=1, ended_at=NOW - seconds * SECOND, failed=failed), CONFIG, NOW)) == [
-        CATALOG
-    ]
+    for more, expected in ((1, []), (0, [CATALOG])):
+        synced = facts(CATALOG, commits=1, ended_at=NOW - seconds * SECOND + more, failed=failed)
+        assert names(due(synced)) == expected
 
 
 def test_the_catalog_of_an_iceberg_table_is_due_after_any_service():
@@ -98,25 +80,17 @@ def test_the_catalog_of_an_iceberg_table_is_due_after_any_service():
     for service, seconds, wanted in (("cleaning", 1, [CATALOG]), ("forgetting", 1, [CATALOG]), ("cleaning", -1, [])):
         done = ServiceFacts(done_at=NOW - HOUR + seconds, ended_at=NOW - HOUR + seconds)
         both = STATE, {CATALOG: synced, service: done}
-        assert names(due(both, iceberg, NOW)) == wanted and names(due(both, CONFIG, NOW)) == []
+        assert names(due(both, iceberg, NOW)) == wanted and names(due(both)) == []
 
 
 def test_the_catalog_is_due_after_any_commit_and_switched_off_by_its_own_key():
     one = facts(CATALOG, commits=1, done_at=NOW - HOUR, ended_at=NOW - HOUR)
-    assert (
-        names(due(one, CONFIG, NOW))
-        == names(due(one, replace(CONFIG, services=ServicePolicy(on=False)), NOW))
-        == [CATALOG]
-    )
-    assert (
-        due(one, replace(CONFIG, catalog=CatalogRule(sync=False)), NOW)
-        == due(facts(CATALOG, commits=0), CONFIG, NOW)
-        == ()
-    )
+    assert names(due(one)) == names(due(one, replace(CONFIG, services=ServicePolicy(on=False)))) == [CATALOG]
+    assert due(one, replace(CONFIG, catalog=CatalogRule(sync=False))) == due(facts(CATALOG, commits=0)) == ()
 
 
 def test_what_is_open_is_not_asked_for_again():
-    assert due(facts(COMPACTION, commits=99, open=True), CONFIG, NOW) == ()
+    assert due(facts(COMPACTION, commits=99, open=True)) == ()
 
 
 @pytest.mark.parametrize(
@@ -133,41 +107,37 @@ def test_a_service_can_be_off_or_of_no_use_to_a_table(change):
 
 
 def test_a_table_without_data_or_that_is_paused_gets_no_service():
-    known = facts(COMPACTION, commits=99)
-    assert names(due(known, CONFIG, NOW)) == [COMPACTION]
+    state, services = facts(COMPACTION, commits=99)
+    assert names(due((state, services))) == [COMPACTION]
     for change in ({"last_instant": None}, {"blocked": {"code": "table_went_back"}}):
-        assert due((replace(known[0], **change), known[1]), CONFIG, NOW) == ()
+        assert due((replace(state, **change), services)) == ()
 
 
 def test_without_columns_there_is_no_clustering():
-    known = facts("clustering", commits=99)
-    assert names(due(known, CONFIG, NOW)) == ["clustering"]
-    assert due(known, replace(CONFIG, services=ServicePolicy()), NOW) == ()
+    clustered = facts("clustering", commits=99)
+    assert names(due(clustered)) == ["clustering"]
+    assert due(clustered, replace(CONFIG, services=ServicePolicy())) == ()
 
 
 def test_deleted_rows_are_purged_after_the_first_passes_the_horizon_and_then_daily():
-    never = facts("purge", deleted=5)
-    assert names(due(never, CONFIG, NOW)) == ["purge"]
-    assert (
-        due((replace(never[0], services_since=NOW - 14 * DAY + 1), never[1]), CONFIG, NOW)
-        == due(facts("purge"), CONFIG, NOW)
-        == ()
-    )
-    assert due(never, replace(CONFIG, delete_mode="soft"), NOW) == ()
-    assert names(due(facts("purge", deleted=5, done_at=NOW - DAY), CONFIG, NOW)) == ["purge"]
-    assert due(facts("purge", deleted=5, done_at=NOW - DAY + 1), CONFIG, NOW) == ()
+    state, services = never = facts("purge", deleted=5)
+    assert names(due(never)) == ["purge"]
+    assert due((replace(state, services_since=NOW - 14 * DAY + 1), services)) == due(facts("purge")) == ()
+    assert due(never, replace(CONFIG, delete_mode="soft")) == ()
+    assert names(due(facts("purge", deleted=5, done_at=NOW - DAY))) == ["purge"]
+    assert due(facts("purge", deleted=5, done_at=NOW - DAY + 1)) == ()
 
 
 def test_a_purge_that_left_nothing_behind_is_the_last_until_rows_are_deleted_again():
     quiet = replace(STATE, totals={"deleted": 5}, last_commit_at=NOW - 17 * DAY)
-    assert due((quiet, {"purge": ServiceFacts(done_at=NOW - 2 * DAY)}), CONFIG, NOW) == ()
+    assert due((quiet, {"purge": ServiceFacts(done_at=NOW - 2 * DAY)})) == ()
     deleted_since = {"purge": ServiceFacts(deleted=1, done_at=NOW - 2 * DAY)}
-    assert names(due((quiet, deleted_since), CONFIG, NOW)) == ["purge"]
+    assert names(due((quiet, deleted_since))) == ["purge"]
 
 
 def test_all_due_services_come_together_the_catalog_first_each_with_a_reason():
-    known = facts(CATALOG, deleted=1)[0], {name: ServiceFacts(commits=99) for name in (CATALOG, *SERVICES)}
-    services = due(known, CONFIG, NOW)
+    services = {name: ServiceFacts(commits=99) for name in (CATALOG, *SERVICES)}
+    services = due((facts(CATALOG, deleted=1)[0], services))
     assert names(services) == [CATALOG, *SERVICES] and services[1].reason == "99 commits since the last run"
 
 
