@@ -26,8 +26,8 @@ class Put:
 
     def get(self, ids):
         self.asked.append([identity.key for identity in ids])
-        known = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
-        return {identity: object() for identity in ids if identity.key in known}
+        admitted = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        return {identity: object() for identity in ids if identity.key in admitted}
 
     def sleep(self, seconds):
         self.seconds += seconds

@@ -227,9 +227,9 @@ def test_what_is_proposed_is_a_tables_yaml_that_is_read_back():
 def test_names_in_objects_cannot_end_a_comment():
     evil = propose(replace(sample([]), problems=("bad\n- topic: evil",)))
     assert not [line for line in whole_text([evil]).splitlines()[1:] if not line.strip().startswith("#")]
-    named = propose(sample([], schema(("bad\n- topic: evil", "int"), ("bad\x85- topic: worse", "int"))))
-    assert len(named.notes) == 2
-    assert not [line for line in whole_text([named]).splitlines()[1:] if not line.strip().startswith("#")]
+    hostile = propose(sample([], schema(("bad\n- topic: evil", "int"), ("bad\x85- topic: worse", "int"))))
+    assert len(hostile.notes) == 2
+    assert not [line for line in whole_text([hostile]).splitlines()[1:] if not line.strip().startswith("#")]
 
 
 @pytest.mark.parametrize("rest", ["", "\n# what follows\nlanes:\n  main: {linger: 1m}\n"])
@@ -357,8 +357,8 @@ def test_a_configuration_is_warned_of_operations_that_nothing_orders():
     assert misfits(replace(NUMBERED, offsets_named=True), table) == ()
 
 
-def misfits(found, table):
-    return tuple(misfit.text for misfit in fit.misfits(found, table))
+def misfits(waiting, table):
+    return tuple(misfit.text for misfit in fit.misfits(waiting, table))
 
 
 def test_a_configuration_is_warned_of_operations_that_it_does_not_name():
@@ -540,12 +540,8 @@ def test_objects_of_truncates_alone_lack_no_column():
 def test_updates_and_deletions_that_a_column_marks_do_not_count_against_the_key():
     writer = schema(("Op", ["null", "string"]), ("id", "int"), ("name", "string"), meta=[])
     loaded = [{"Op": None, "id": number, "name": f"n{number % 7}"} for number in range(1, 31)]
-    changes = [
-        {"Op": "I", "id": 31, "name": "new"},
-        {"Op": "U", "id": 1, "name": "other"},
-        {"Op": "U", "id": 1, "name": "another"},
-        {"Op": "D", "id": 2, "name": "n2"},
-    ]
+    words = (("I", 31, "new"), ("U", 1, "other"), ("U", 1, "another"), ("D", 2, "n2"))
+    changes = [dict(zip(("Op", "id", "name"), change)) for change in words]
     proposal = propose(sample([*loaded, *changes], writer, topic="shop.customer"))
     assert (proposal.record_key.value, proposal.record_key.confidence, proposal.open) == (("id",), LIKELY, ())
     assert proposal.record_key.evidence[0] == "unique and never null in 31 rows"

@@ -209,13 +209,8 @@ def test_partition_paths_of_a_time_become_the_transform_of_their_finest_unit(for
 
 
 def test_type_history_and_dropped_partition_columns_are_understood():
-    translation = translate(
-        {
-            "hoodie.datasource.write.table.type": "MERGE_ON_READ",
-            "hoodie.cleaner.hours.retained": "48",
-            "hoodie.datasource.write.drop.partition.columns": "true",
-        }
-    )
+    properties = {"hoodie.datasource.write.table.type": "MERGE_ON_READ", "hoodie.cleaner.hours.retained": "48"}
+    translation = translate({**properties, "hoodie.datasource.write.drop.partition.columns": "true"})
     assert (translation.rule["table_type"], translation.rule["time_travel"]) == ("mor", "48h")
     assert "stay in the files" in translation.left_out[0].why
 

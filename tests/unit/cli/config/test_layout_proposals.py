@@ -50,9 +50,8 @@ def test_partition_and_offset_of_numbered_objects_are_read():
 
 
 def test_the_proposed_rule_is_read_back_with_its_pattern_and_its_null():
-    writer = read_writer_schema(
-        avro_record({name: ["null", "string"] for name in ("Op", "employee_id", "note", "seq")}, name="R")
-    )
+    names = ("Op", "employee_id", "note", "seq")
+    writer = read_writer_schema(avro_record({name: ["null", "string"] for name in names}, name="R"))
     rows = tuple(
         SampledRow({"Op": "I" if number else "D", "employee_id": str(number), "note": "NULL", "seq": f"{number:035d}"})
         for number in range(30)

@@ -63,8 +63,8 @@ def test_each_tables_settings_are_shown_with_old_and_new_value():
 def test_a_pattern_that_no_known_topic_matches_is_shown_as_a_rule():
     after = BEFORE.replace("'shop.{1}'}", "'shop.{1}', freshness: 5m}")
     assert [(rule.name, rule.kind) for rule in planned(BEFORE, after).rules] == [("shop.*", "changed")]
-    known = planned(BEFORE, after, topics=["shop.orders"])
-    assert (known.rules, [table.table for table in known.tables]) == ((), ["shop.orders"])
+    plan = planned(BEFORE, after, topics=["shop.orders"])
+    assert (plan.rules, [table.table for table in plan.tables]) == ((), ["shop.orders"])
 
 
 def test_a_pattern_is_shown_though_it_matches_topics_that_an_earlier_rule_takes():
@@ -84,13 +84,13 @@ def test_a_fixed_setting_needs_a_rebuild_only_where_the_table_has_data():
 
 
 def test_a_table_names_its_steps_where_each_of_its_refusals_does():
-    def named(*names_step):
-        refusals = tuple(Remark("crm.user", f"reason {number}", each) for number, each in enumerate(names_step))
+    def names_steps(*of_refusals):
+        refusals = tuple(Remark("crm.user", f"reason {number}", named) for number, named in enumerate(of_refusals))
         (table,) = planned(BEFORE, BEFORE, review=Review((*refusals, Remark("other.table", "elsewhere")))).tables[:1]
         assert table.table == "crm.user"
         return table.steps_named
 
-    assert [named(True, True), named(True, False), named(False)] == [True, False, False]
+    assert [names_steps(True, True), names_steps(True, False), names_steps(False)] == [True, False, False]
 
 
 def test_a_renamed_table_says_where_objects_go():
@@ -164,9 +164,8 @@ def test_taking_a_risk_back_is_none():
     rules = {"gender": {"in": ["Male"]}}
     assert risk_of("history", True, False) is not None and risk_of("history", False, "log") is None
     assert risk_of("expect.columns", rules, {}) is None and risk_of("expect.columns", {}, rules) is not None
-    assert [risk_of(key, old, new) for key, old, new in [("paused", True, False), ("time_travel", 24, 48)]] == [
-        None
-    ] * 2
+    taken_back = [("paused", True, False), ("time_travel", 24, 48)]
+    assert [risk_of(*setting) for setting in taken_back] == [None, None]
 
 
 def test_every_risk_is_that_of_a_setting():

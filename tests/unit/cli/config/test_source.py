@@ -44,6 +44,13 @@ tables:
   - {topic: z.z, table: z.z, record_key: [a, a], lane: mian, table_type: mow, paused: "yes"}
   - {topic: c.e, record_key: id}
 """
+MISTAKES = (
+    "1 defaults.freshnes, 1 defaults.lane, 2 lanes.BAD, 2 lanes.main.linger, 2 lanes.main.min_executors, 3 bogus, "
+    "5 tables[0].freshness, 5 tables[0].table, 6 tables[1], 8 tables[2].table, 9 tables[2].topic, "
+    "10 tables[2].record_key, 11 tables[2].hudi, 12 tables[2].time_travel, 13 tables[3].record_key, "
+    "14 tables[4].generation, 15 tables[5].record_key, 15 tables[5].topic_regex, 16 tables[6], 17 tables[7].lane, "
+    "17 tables[7].paused, 17 tables[7].record_key, 17 tables[7].table_type, 18 tables[8].table"
+)
 
 
 def mistakes(text):
@@ -58,32 +65,7 @@ def rule(**keys):
 
 def test_all_mistakes_are_reported_together_with_line_and_place():
     by_place = mistakes(BROKEN)
-    assert sorted(by_place) == [
-        (1, "defaults.freshnes"),
-        (1, "defaults.lane"),
-        (2, "lanes.BAD"),
-        (2, "lanes.main.linger"),
-        (2, "lanes.main.min_executors"),
-        (3, "bogus"),
-        (5, "tables[0].freshness"),
-        (5, "tables[0].table"),
-        (6, "tables[1]"),
-        (8, "tables[2].table"),
-        (9, "tables[2].topic"),
-        (10, "tables[2].record_key"),
-        (11, "tables[2].hudi"),
-        (12, "tables[2].time_travel"),
-        (13, "tables[3].record_key"),
-        (14, "tables[4].generation"),
-        (15, "tables[5].record_key"),
-        (15, "tables[5].topic_regex"),
-        (16, "tables[6]"),
-        (17, "tables[7].lane"),
-        (17, "tables[7].paused"),
-        (17, "tables[7].record_key"),
-        (17, "tables[7].table_type"),
-        (18, "tables[8].table"),
-    ]
+    assert [f"{line} {where}" for line, where in sorted(by_place)] == MISTAKES.split(", ")
     assert by_place[1, "defaults.freshnes"] == "is unknown; did you mean freshness?"
     assert by_place[17, "tables[7].lane"] == "mian is not under lanes; did you mean main?"
     assert by_place[18, "tables[8].table"] == "is missing"
@@ -311,12 +293,8 @@ def test_a_lane_keeps_the_defaults_of_what_it_does_not_say():
 
 
 def test_defaults_given_from_outside_replace_those_of_the_file():
-    assert (
-        read_tables("defaults: {table_type: cow}\n" + RULE, defaults={"table_type": "mor"})
-        .table_for_topic("a.b")
-        .table_type
-        == "mor"
-    )
+    configuration = read_tables("defaults: {table_type: cow}\n" + RULE, defaults={"table_type": "mor"})
+    assert configuration.table_for_topic("a.b").table_type == "mor"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -385,17 +363,10 @@ def test_words_that_yaml_reads_otherwise_and_control_characters_stay_text():
 def test_the_seven_bundled_topics_become_seven_tables_with_their_keys(name):
     configuration = read_tables((ROOT / name).read_text())
     topics = sorted(path.name for path in (ROOT / "tests/data/tickit_small/bronze/topics").iterdir())
-    assert {
-        configuration.table_for_topic(topic).table: configuration.table_for_topic(topic).record_key for topic in topics
-    } == {
-        "crm.user": ("userid",),
-        "ecomm.date": ("dateid",),
-        "ecomm.listing": ("listid",),
-        "ecomm.sale": ("salesid",),
-        "ems.category": ("catid",),
-        "ems.event": ("eventid",),
-        "ems.venue": ("venueid",),
-    }
+    tables = [configuration.table_for_topic(topic) for topic in topics]
+    expected = "crm.user=userid ecomm.date=dateid ecomm.listing=listid ecomm.sale=salesid ems.category=catid"
+    expected += " ems.event=eventid ems.venue=venueid"
+    assert sorted(f"{table.table}={','.join(table.record_key)}" for table in tables) == expected.split()
 
 
 def test_the_schema_for_editors_is_a_json_schema():
@@ -403,10 +374,8 @@ def test_the_schema_for_editors_is_a_json_schema():
 
 
 def test_the_schema_finds_mistakes_of_form():
-    broken = yaml.safe_load(BROKEN)
-    places = {
-        ".".join(map(str, error.absolute_path)) for error in jsonschema.Draft202012Validator(SCHEMA).iter_errors(broken)
-    }
+    errors = jsonschema.Draft202012Validator(SCHEMA).iter_errors(yaml.safe_load(BROKEN))
+    places = {".".join(map(str, error.absolute_path)) for error in errors}
     assert {"defaults", "tables.0.freshness", "tables.4.generation", "tables.6"} <= places
 
 
@@ -446,18 +415,14 @@ def delete_when(written, defaults=""):
 
 def test_a_deletion_may_be_marked_by_null_or_by_any_other_value():
     for written, null in (("not null", False), ("null", True), ('"null"', True)):
-        rule = delete_when(f"{{column: gone_at, is: {written}}}")
-        assert (rule.column, rule.values, rule.is_null) == ("gone_at", (), null)
-        assert rule.is_deletion(None) is null and rule.is_deletion(0) is not null
-        configuration = read_tables(
-            f"tables:\n  - {{topic: a.b, table: a.b, record_key: id, delete_when: {{column: gone_at, is: {written}}}}}"
-        )
+        marks = delete_when(f"{{column: gone_at, is: {written}}}")
+        assert (marks.column, marks.values, marks.is_null) == ("gone_at", (), null)
+        assert marks.is_deletion(None) is null and marks.is_deletion(0) is not null
+        text = f"tables: [{{topic: a.b, table: a.b, record_key: id, delete_when: {{column: gone_at, is: {written}}}}}]"
+        configuration = read_tables(text)
         assert Configuration.from_json(configuration.to_json()) == configuration
         assert read_tables(configuration_text(configuration)) == configuration
-    jsonschema.validate(
-        {"tables": [{"topic": "a", "table": "a.b", "record_key": "id", "delete_when": {"column": "c", "is": "null"}}]},
-        SCHEMA,
-    )
+    jsonschema.validate(yaml.safe_load(rule(delete_when={"column": "c", "is": "null"})), SCHEMA)
 
 
 @pytest.mark.parametrize(

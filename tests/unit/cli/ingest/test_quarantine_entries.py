@@ -8,9 +8,11 @@ from sluice.objects import ObjectId
 from sluice_cli.ingest.quarantine_entries import print_entry
 from sluice_formats.errors import DamagedJson
 
+ID = ObjectId("bronze", "k", "v")
+
 
 def test_the_retry_of_a_row_is_for_the_table_of_its_entry(capsys):
-    record = ObjectRecord(ObjectId("bronze", "k", "v"), "committed", 1, table="crm.user", quarantined_rows=1)
+    record = ObjectRecord(ID, "committed", 1, table="crm.user", quarantined_rows=1)
     why = "The key is null. Then `sluice quarantine retry --code null_record_key`"
     print_entry(record, None, [RowError(3, "null_record_key", why, 70, None, "json", "{}", 2)], ())
     assert "`sluice quarantine retry --code null_record_key --table crm.user`" in capsys.readouterr().out
@@ -26,9 +28,7 @@ def test_the_retry_of_a_row_is_for_the_table_of_its_entry(capsys):
     ],
 )
 def test_a_record_that_could_not_be_decoded_is_shown_as_text_where_it_is_text(content, shown, capsys):
-    record = ObjectRecord(
-        ObjectId("bronze", "k", "v"), "committed", 1, quarantined_rows=1, row_codes={"damaged_json": 1}
-    )
+    record = ObjectRecord(ID, "committed", 1, quarantined_rows=1, row_codes={"damaged_json": 1})
     row = row_error(0, DamagedJson("No JSON"), content, offset=None, position=None)
     print_entry(record, None, [row], [])
     assert capsys.readouterr().out.splitlines()[-1] == shown

@@ -27,7 +27,7 @@ class SteppingStack:
 
     def __init__(self, *steps):
         self.steps = list(steps)
-        self.listed, self.states, self.seconds, self.shown, self.asked, self.known = [A], {}, 0.0, [], [], []
+        self.listed, self.states, self.seconds, self.shown, self.asked, self.tables = [A], {}, 0.0, [], [], []
         self.noted = []
         self.configuration = CONFIGURATION
         self.step()
@@ -50,7 +50,7 @@ class SteppingStack:
         """The parts of the ledger that the waiter reads."""
         return SimpleNamespace(
             lanes=SimpleNamespace(all=self.lanes),
-            tables=SimpleNamespace(all=lambda: self.known, get_many=self.table_states),
+            tables=SimpleNamespace(all=lambda: self.tables, get_many=self.table_states),
             objects=SimpleNamespace(get=self.get_objects),
             batches=SimpleNamespace(unsettled=lambda lane: []),
         )
@@ -59,7 +59,7 @@ class SteppingStack:
         return [LaneState("main", "starting", run_id="r", job_run_id="j", start_requested_at=NOW - 4000)]
 
     def table_states(self, tables):
-        return {**{table: TableState(table) for table in tables}, **{state.table: state for state in self.known}}
+        return {**{table: TableState(table) for table in tables}, **{state.table: state for state in self.tables}}
 
     def get_objects(self, ids):
         self.asked.append(list(ids))
@@ -186,7 +186,7 @@ FRESHNESS = "crm.user commits at most every 1 min (freshness); next in 23 s"
 )
 def test_progress_shows_why_and_how_long_a_table_holds_its_objects_back(state, words):
     table = TableState("crm.user", **{"pinned": {"topic": "crm.public.user"}, **state})
-    first = {"states": {A: "pending"}, "known": [table]}
+    first = {"states": {A: "pending"}, "tables": [table]}
     stepping = SteppingStack(first, {"states": {A: "claimed"}}, {"states": {A: "committed"}})
     stepping.wait()
     assert [line.split(" · ")[2:] for line in stepping.shown] == [[words], []]
@@ -194,7 +194,7 @@ def test_progress_shows_why_and_how_long_a_table_holds_its_objects_back(state, w
 
 def test_a_table_that_is_paused_ends_it_at_once():
     paused = Configuration(tuple(replace(rule, paused=True) for rule in CONFIGURATION.rules))
-    stepping = SteppingStack({"states": {A: "pending"}, "known": [TableState("crm.user")], "configuration": paused})
+    stepping = SteppingStack({"states": {A: "pending"}, "tables": [TableState("crm.user")], "configuration": paused})
     outcome = stepping.wait(60)
     assert [(table.table, table.lane, table.objects) for table in outcome.blocked] == [("crm.user", "main", 1)]
     assert outcome.seconds < 1
@@ -202,7 +202,7 @@ def test_a_table_that_is_paused_ends_it_at_once():
 
 def test_settings_that_differ_from_the_data_end_it_with_the_reason(capsys):
     pinned = {**CONFIGURATION.table_for_topic("crm.public.user").pinned, "record_key": ["no"]}
-    outcome = SteppingStack({"states": {A: "pending"}, "known": [TableState("crm.user", pinned=pinned)]}).wait(60)
+    outcome = SteppingStack({"states": {A: "pending"}, "tables": [TableState("crm.user", pinned=pinned)]}).wait(60)
     assert outcome.seconds < 1
     _print(outcome, 60)
     said = capsys.readouterr().err
@@ -238,7 +238,7 @@ def test_it_gives_up_at_its_timeout():
 def test_a_timeout_quotes_the_last_error_of_a_table_in_back_off(backoff_until, quoted, capsys):
     failed = {"failures": 2, "last_error": "Out of memory. `sluice pause LANE`", "backoff_until": backoff_until}
     state = TableState("crm.user", pinned={"topic": "crm.public.user"}, **failed)
-    outcome = SteppingStack({"states": {A: "pending"}, "known": [state]}).wait(3.0)
+    outcome = SteppingStack({"states": {A: "pending"}, "tables": [state]}).wait(3.0)
     _print(outcome, 3.0)
     said = capsys.readouterr().err
     quote = "crm.user failed; retrying in 1 min 30 s. Its last error: Out of memory. `sluice pause main`\n"

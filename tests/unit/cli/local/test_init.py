@@ -13,7 +13,7 @@ from sluice_deploy import release
 from sluice_deploy.template import read_template
 
 ROOT = Path(__file__).resolve().parents[4]
-NAMED = ("CodeUri", "DefinitionS3Location")
+KEYS = ("CodeUri", "DefinitionS3Location")
 
 
 def test_a_project_has_what_its_template_and_its_makefile_name(tmp_path):
@@ -22,8 +22,8 @@ def test_a_project_has_what_its_template_and_its_makefile_name(tmp_path):
     read_tables((project / "tables.yaml").read_text())
     assert "$schema=tables.schema.json" in (project / "tables.yaml").read_text()
     template = read_template(project / "template.yaml")
-    named = {Resource["Properties"].get(key) for Resource in template["Resources"].values() for key in NAMED} - {None}
-    assert {name for name in named if not (project / name).exists()} == {".aws-sam/functions.zip"}
+    paths = {Resource["Properties"].get(key) for Resource in template["Resources"].values() for key in KEYS} - {None}
+    assert {path for path in paths if not (project / path).exists()} == {".aws-sam/functions.zip"}
     assert "package --functions .aws-sam/functions.zip " in (project / "Makefile").read_text()
 
 

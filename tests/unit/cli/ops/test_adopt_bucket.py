@@ -4,22 +4,15 @@ import pytest
 
 from sluice_cli.ops.adopt_bucket import announces, with_stack
 
-OTHERS = {
-    "TopicConfigurations": [
-        {"Id": "t", "TopicArn": "arn:aws:sns:eu-central-1:123456789012:t", "Events": ["s3:ObjectRemoved:*"]}
-    ],
-    "QueueConfigurations": [
-        {
-            "Id": "q",
-            "QueueArn": "arn:aws:sqs:eu-central-1:123456789012:q",
-            "Events": ["s3:ObjectCreated:*"],
-            "Filter": {"Key": {"FilterRules": [{"Name": "prefix", "Value": "x/"}]}},
-        }
-    ],
-}
+FILTER = {"Key": {"FilterRules": [{"Name": "prefix", "Value": "x/"}]}}
+ARN = "arn:aws:sqs:eu-central-1:123456789012"
+QUEUE = {"Id": "q", "QueueArn": f"{ARN}:q", "Events": ["s3:ObjectCreated:*"], "Filter": FILTER}
+TOPIC = {"Id": "t", "TopicArn": "arn:aws:sns:eu-central-1:123456789012:t", "Events": ["s3:ObjectRemoved:*"]}
+OTHERS = {"TopicConfigurations": [TOPIC], "QueueConfigurations": [QUEUE]}
+REMOVALS = {"QueueConfigurations": [{"Id": "q", "QueueArn": "ours", "Events": ["s3:ObjectRemoved:*"]}]}
 
 
-@pytest.mark.parametrize("arn", [None, "arn:aws:sqs:eu-central-1:123456789012:notices"])
+@pytest.mark.parametrize("arn", [None, f"{ARN}:notices"])
 def test_all_else_stays_and_a_second_time_changes_nothing(arn):
     once = with_stack(OTHERS, "sluice-s", arn)
     assert with_stack(once, "sluice-s", arn) == once
@@ -30,21 +23,16 @@ def test_all_else_stays_and_a_second_time_changes_nothing(arn):
 
 
 @pytest.mark.parametrize(
-    "found, queue, by_event_bus, does",
+    "configuration, queue, by_event_bus, does",
     [
-        (OTHERS, "arn:aws:sqs:eu-central-1:123456789012:q", False, True),
-        (OTHERS, "arn:aws:sqs:eu-central-1:123456789012:ours", True, False),
+        (OTHERS, f"{ARN}:q", False, True),
+        (OTHERS, f"{ARN}:ours", True, False),
         (OTHERS, None, True, False),
         ({"EventBridgeConfiguration": {}}, None, True, True),
         ({"EventBridgeConfiguration": {}}, None, False, False),
         ({}, None, True, False),
-        (
-            {"QueueConfigurations": [{"Id": "q", "QueueArn": "ours", "Events": ["s3:ObjectRemoved:*"]}]},
-            "ours",
-            False,
-            False,
-        ),
+        (REMOVALS, "ours", False, False),
     ],
 )
-def test_a_bucket_notifies_a_stack_through_its_queue_or_its_rule(found, queue, by_event_bus, does):
-    assert announces(found, queue=queue, by_event_bus=by_event_bus) is does
+def test_a_bucket_notifies_a_stack_through_its_queue_or_its_rule(configuration, queue, by_event_bus, does):
+    assert announces(configuration, queue=queue, by_event_bus=by_event_bus) is does

@@ -83,12 +83,12 @@ def test_a_load_that_one_executor_can_not_merge_in_time_gets_more_of_them():
 
 
 def test_a_lane_that_keeps_no_executor_pays_for_its_driver_alone():
-    kept, none = Assumptions(), Assumptions(least_executors=0)
+    usual, none = Assumptions(), Assumptions(least_executors=0)
     trickle, bursts = LOADS[0], replace(LOADS[0], objects=700)
-    assert sluice_monthly(trickle, none).spark == pytest.approx(sluice_monthly(trickle, kept).spark / 2)
-    assert sluice_monthly(bursts, none).spark == sluice_monthly(bursts, kept).spark
+    assert sluice_monthly(trickle, none).spark == pytest.approx(sluice_monthly(trickle, usual).spark / 2)
+    assert sluice_monthly(bursts, none).spark == sluice_monthly(bursts, usual).spark
     assert none.driver_objects == OBJECTS_IN_DRIVER
-    assert crossover_hours_a_day(1, none) == pytest.approx(2 * crossover_hours_a_day(1, kept))
+    assert crossover_hours_a_day(1, none) == pytest.approx(2 * crossover_hours_a_day(1, usual))
 
 
 def test_at_the_crossover_both_cost_the_same():
@@ -107,9 +107,8 @@ def test_a_schedule_costs_by_its_starts_whatever_comes():
 
 def test_prices_have_a_date_and_a_region_and_arm_is_cheaper():
     assert prices.AS_OF.count("-") == 1 and prices.REGION == "us-east-1"
-    assert prices.BUNDLED.spark_usd("ARM64", vcpu_hours=1, memory_gb_hours=1) < prices.BUNDLED.spark_usd(
-        "X86_64", vcpu_hours=1, memory_gb_hours=1
-    )
+    arm, intel = (prices.BUNDLED.spark_usd(kind, vcpu_hours=1, memory_gb_hours=1) for kind in ("ARM64", "X86_64"))
+    assert arm < intel
 
 
 def freshness_rows(tables):
@@ -253,16 +252,9 @@ ONE_TABLE = Configuration((TableRule("a.b", ("id",), topic="a"),))
 
 def day_of(share, *, hours=24):
     """Runs, newest first, that were up for a share of each hour."""
-    return [
-        {
-            "run": f"r{hour}",
-            "lane": "main",
-            "started_at": NOW - (hour + 1) * HOUR_MS,
-            "ended_at": NOW - (hour + 1) * HOUR_MS + int(share * HOUR_MS),
-            "batches": 50,
-        }
-        for hour in range(hours)
-    ]
+    starts = [NOW - (hour + 1) * HOUR_MS for hour in range(hours)]
+    times = [{"started_at": at, "ended_at": at + int(share * HOUR_MS)} for at in starts]
+    return [{"run": f"r{hour}", "lane": "main", "batches": 50, **of} for hour, of in enumerate(times)]
 
 
 def test_status_names_a_lane_that_was_up_longer_than_pays():

@@ -34,17 +34,17 @@ def test_a_trial_is_started_as_a_run_is_with_one_executor_and_less_that_it_may_d
 
 
 def test_a_trial_may_write_its_own_folder_and_its_report_only():
-    everything, named = json.loads(start_trial(JOB_ENVIRONMENT, TRIAL)["executionIamPolicy"]["policy"])["Statement"]
+    everything, own = json.loads(start_trial(JOB_ENVIRONMENT, TRIAL)["executionIamPolicy"]["policy"])["Statement"]
     assert everything["NotAction"] == ["s3:*", "dynamodb:*"]
     under = "arn:aws:s3:::silver/_sluice"
-    assert {one for one in named["Resource"] if one.startswith("arn:aws:s3:::silver/") and not one.endswith("/")} == {
+    assert {one for one in own["Resource"] if one.startswith("arn:aws:s3:::silver/") and not one.endswith("/")} == {
         under,
         f"{under}/trials",
         f"{under}/trials/{TRIAL}",
         f"{under}/trials/{TRIAL}/*",
         f"{under}/trials/{TRIAL}.json",
     }
-    assert not [one for one in named["Resource"] if "bronze" in one]
+    assert not [one for one in own["Resource"] if "bronze" in one]
 
 
 def test_a_trials_report_comes_back_as_it_was():
@@ -55,6 +55,9 @@ def test_a_trials_report_comes_back_as_it_was():
             TrialReport.from_json(damaged)
 
 
+MISSING = replace(GOOD, tables=(TableTrial("mor", (), 2, ("missing: ('4',)",)),))
+
+
 @pytest.mark.parametrize(
     "report, about, result, words",
     [
@@ -62,16 +65,11 @@ def test_a_trials_report_comes_back_as_it_was():
         (GOOD, "engine", "ok", "Python 3.9.20, Hudi 1.0.2-amzn-3"),
         (GOOD, "job run id", "ok", "the driver finds"),
         (replace(GOOD, job_run_id=None), "job run id", "fail", "found None, but"),
-        (
-            replace(GOOD, tables=(TableTrial("mor", (), 2, ("missing: ('4',)",)),)),
-            "merge on read",
-            "fail",
-            "missing: ('4',)",
-        ),
+        (MISSING, "merge on read", "fail", "missing: ('4',)"),
         (replace(GOOD, left="s3://silver/x: denied"), "scratch tables", "warn", "denied"),
     ],
 )
 def test_a_finding_that_is_not_ok_names_the_next_step(report, about, result, words):
-    (found,) = [item for item in engine_trial.found_by(report, "00f1") if item.about == about]
-    assert found.result == result and words in found.found
-    assert found.result == "ok" or found.advice
+    (finding,) = [item for item in engine_trial.found_by(report, "00f1") if item.about == about]
+    assert finding.result == result and words in finding.found
+    assert finding.result == "ok" or finding.advice

@@ -218,14 +218,14 @@ def test_a_name_from_outside_is_one_word_of_a_command():
 
 MEASURE = """
 addEventListener("load", () => {
-  const found = {};
+  const sizes = {};
   for (const frame of document.querySelectorAll("iframe")) {
     const page = frame.contentDocument, root = page.documentElement;
-    const wide = [...page.querySelectorAll("main *")].filter(each =>
-      !each.closest("svg") && each.getBoundingClientRect().right > root.clientWidth + 0.5);
-    found[frame.width] = [root.scrollWidth, wide.map(each => each.tagName + " " + each.textContent.slice(0, 40))];
+    const wide = [...page.querySelectorAll("main *")].filter(element =>
+      !element.closest("svg") && element.getBoundingClientRect().right > root.clientWidth + 0.5);
+    sizes[frame.width] = [root.scrollWidth, wide.map(one => one.tagName + " " + one.textContent.slice(0, 40))];
   }
-  document.body.textContent = "measured " + JSON.stringify(found) + " end";
+  document.body.textContent = "measured " + JSON.stringify(sizes) + " end";
 });
 """
 

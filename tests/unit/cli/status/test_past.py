@@ -22,16 +22,12 @@ def batch(name, run, claimed, *admitted, readable=None, read=5, state=COMMITTED,
     manifest = Manifest(name, "main", run, T + claimed, "c", {"crm.user": TablePart({"freshness_s": 60}, objects)})
     if readable is None:
         return PastBatch(manifest, {})
-    outcome = Outcome(
-        name,
-        "crm.user",
-        state,
-        T + readable + 50,
-        instant,
-        no_change=instant is None,
-        counts={"objects": len(objects), "read": read, **counts},
-        stages=(Stage("commit", T + claimed, readable - claimed),),
+    stages, counts = (
+        (Stage("commit", T + claimed, readable - claimed),),
+        {"objects": len(objects), "read": read, **counts},
     )
+    how = {"no_change": instant is None, "counts": counts, "stages": stages}
+    outcome = Outcome(name, "crm.user", state, T + readable + 50, instant, **how)
     return PastBatch(manifest, {"crm.user": outcome})
 
 
@@ -63,8 +59,8 @@ def test_a_retried_object_is_in_the_backlog_once_and_not_while_in_quarantine():
     first = batch("b-1", "r", 20_000, 10_000, readable=30_000, state=QUARANTINED, instant=None)
     again, pending = retried("b-2", 90_000, 99_000), waits(10_000, "b-1", attempt=1)
     times = {pending.id: [T + 80_500]}
-    for known, waiting, last in (([again, first], [], 99), ([first], [pending], 143)):
-        bins = backlog(known, waiting, WINDOW, times)
+    for past, waiting, last in (([again, first], [], 99), ([first], [pending], 143)):
+        bins = backlog(past, waiting, WINDOW, times)
         assert max(bins) == 1
         assert [bins[at] for at in (9, 10, 29, 31, 79, 80, 98)] == [0, 1, 1, 0, 0, 1, 1]
         assert [at for at, n in enumerate(bins) if n][-1] == last
@@ -95,17 +91,17 @@ REPLAY = {"first": "b-1", "instant": None, "objects_again": 2, "read_again": 5}
 
 
 def test_a_replay_that_changes_nothing_counts_no_commit_object_or_change():
-    known = [
+    past = [
         batch("b-1", "r", 20_000, 10_000, 15_000, readable=30_000),
         batch("b-2", "r", 90_000, 10_000, 15_000, readable=99_000, **REPLAY),
     ]
-    (table,) = table_pasts(known)
+    (table,) = table_pasts(past)
     expected = [(2, 5, False), (0, 0, True)]
     assert [(commit.objects, commit.changes, commit.no_change) for commit in table.commits] == expected
     assert [commit.waited_ms for commit in table.commits] == [20_000, None]
     assert (table.p50_ms, table.p95_ms, table.slowest) == (20_000, 20_000, "b-1-10000")
-    assert backlog(known, [], WINDOW) == backlog(known[:1], [], WINDOW)
-    (run,) = runs(known, {}, T + 99_000)
+    assert backlog(past, [], WINDOW) == backlog(past[:1], [], WINDOW)
+    (run,) = runs(past, {}, T + 99_000)
     assert run.commits == (T + 30_000,) and run.changes == 10, "it read them twice"
 
 
@@ -115,12 +111,12 @@ def test_objects_of_a_rebuilt_table_came_once_and_wait_again_since_the_rebuild()
     part = again.manifest.tables["crm.user"]
     objects = tuple(replace(item, rebuilt_at=T + 60_500) for item in part.objects)
     manifest = replace(again.manifest, tables={"crm.user": replace(part, objects=objects)})
-    known = [first, PastBatch(manifest, again.outcomes)]
-    (table,) = table_pasts(known)
+    past = [first, PastBatch(manifest, again.outcomes)]
+    (table,) = table_pasts(past)
     expected = [(2, 5, 20_000), (0, 0, None)]
     assert [(commit.objects, commit.changes, commit.waited_ms) for commit in table.commits] == expected
     assert (table.p95_ms, table.slowest) == (20_000, "b-1-10000")
-    bins = backlog(known, [], WINDOW)
+    bins = backlog(past, [], WINDOW)
     assert [bins[at] for at in (9, 20, 31, 59, 61, 98, 100)] == [0, 2, 0, 0, 2, 2, 0]
 
 
@@ -139,8 +135,8 @@ def test_a_run_is_described_from_its_item_or_later_from_its_batches():
         batch("b-1", "run-1", 2_000, 1_000, readable=3_000),
         batch("b-2", "run-0", -9_000, -9_500, readable=-8_000),
     ]
-    known = {"run-1": {"lane": "main", "requested_at": T + 1_100, "started_at": T + 1_900, "state": "running"}}
-    old, new = runs(batches, known, T + 9_000)
+    items = {"run-1": {"lane": "main", "requested_at": T + 1_100, "started_at": T + 1_900, "state": "running"}}
+    old, new = runs(batches, items, T + 9_000)
     assert (old.run, old.began_at, old.ended_at, old.state) == ("run-0", T - 9_000, T - 8_000, "ended")
     expected = ("run-1", T + 1_100, T + 1_900, None, 1, 5)
     assert (new.run, new.requested_at, new.began_at, new.ended_at, new.batches, new.changes) == expected

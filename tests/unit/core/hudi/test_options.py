@@ -96,10 +96,11 @@ def test_a_write_compacts_only_where_no_service_does() -> None:
 
 def test_a_clustering_takes_all_or_one_slice_and_no_group_of_a_single_file() -> None:
     def groups(budget_mib: int, table_mib: int) -> tuple[int, int]:
-        config, plan = table(services=ServicePolicy(cluster_by=("a", "b"))), "hoodie.clustering.plan.strategy"
+        config = table(services=ServicePolicy(cluster_by=("a", "b")))
         made = hudi_options.clustering_options(config, budget_mib * 1024**2, table_mib * 1024**2)
-        assert made[f"{plan}.sort.columns"] == "a,b"
-        return int(made[f"{plan}.max.num.groups"]), int(made[f"{plan}.max.bytes.per.group"]) // 1024**2
+        assert made["hoodie.clustering.plan.strategy.sort.columns"] == "a,b"
+        most_bytes = int(made["hoodie.clustering.plan.strategy.max.bytes.per.group"])
+        return int(made["hoodie.clustering.plan.strategy.max.num.groups"]), most_bytes // 1024**2
 
     assert groups(160, 100) == (1_000, 160) and groups(160, 5_000) == (1, 160)
     assert groups(5, 5_000) == (1, 128) and groups(6_144, 100_000) == (3, 2_048)
