@@ -64,7 +64,7 @@ def test_a_table_without_hashed_columns_asks_for_no_secret():
 
 
 @pytest.mark.parametrize(
-    "found",
+    "secret",
     [
         ClientError({"Error": {"Code": "AccessDeniedException"}}, "GetSecretValue"),
         EndpointConnectionError(endpoint_url="https://s"),
@@ -72,9 +72,9 @@ def test_a_table_without_hashed_columns_asks_for_no_secret():
     ],
     ids=["denied", "unreachable", "too short"],
 )
-def test_a_secret_that_cannot_be_used_stops_its_table_and_not_the_objects(found: Any):
+def test_a_secret_that_cannot_be_used_stops_its_table_and_not_the_objects(secret: Any):
     with pytest.raises(HashKeyUnusable, match="shop/one") as failed:
-        keys(Secrets(one=found), Documents()).of(table())
+        keys(Secrets(one=secret), Documents()).of(table())
     assert failed.value.retriable and LONG[1:] not in f"{failed.value} {failed.value.facts}"
 
 

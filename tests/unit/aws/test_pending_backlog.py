@@ -26,43 +26,43 @@ TABLES = tuple(f"shop.table{number}" for number in range(7))
 class Backlog:
     """DynamoDB's Query over so many pending objects of each table and shard, which are made as they are asked for."""
 
-    each: int
+    per_shard: int
     requests: int = 0
     read: list[int] = field(default_factory=list)
 
     def query(self, *, ExpressionAttributeValues: dict[str, Any], Limit: int = PAGE, **more: Any) -> dict[str, Any]:
         partition, sort_key, *upto = (value["S"] for value in ExpressionAttributeValues.values())
-        begin, end = 0, len(TABLES) * self.each
+        begin, end = 0, len(TABLES) * self.per_shard
         self.requests += 1
         if more.get("Select") == "COUNT":
             begin = self._index(sort_key)
-            end = sum(items.of_table(table) < upto[0] for table in TABLES) * self.each
+            end = sum(items.of_table(table) < upto[0] for table in TABLES) * self.per_shard
             return {"Count": end - begin}
         if "begins_with" in more["KeyConditionExpression"]:
-            begin = TABLES.index(sort_key[:-1]) * self.each
-            end = begin + self.each
+            begin = TABLES.index(sort_key[:-1]) * self.per_shard
+            end = begin + self.per_shard
         else:
-            begin = sum(items.of_table(table) < sort_key for table in TABLES) * self.each
+            begin = sum(items.of_table(table) < sort_key for table in TABLES) * self.per_shard
         if "ExclusiveStartKey" in more:
             begin = self._index(more["ExclusiveStartKey"]["sk"]["S"]) + 1
-        found = range(begin, min(begin + min(Limit, PAGE), end))
-        self.read.append(len(found))
-        answer: dict[str, Any] = {"Items": [codec.item(self._item(partition, index)) for index in found]}
-        if found and found[-1] < end - 1:
-            answer["LastEvaluatedKey"] = codec.item({"pk": partition, "sk": self._sort_key(found[-1])})
+        page = range(begin, min(begin + min(Limit, PAGE), end))
+        self.read.append(len(page))
+        answer: dict[str, Any] = {"Items": [codec.item(self._item(partition, index)) for index in page]}
+        if page and page[-1] < end - 1:
+            answer["LastEvaluatedKey"] = codec.item({"pk": partition, "sk": self._sort_key(page[-1])})
         return answer
 
     def _sort_key(self, index: int) -> str:
-        table, age = divmod(index, self.each)
+        table, age = divmod(index, self.per_shard)
         return f"{items.of_table(TABLES[table])}{age:013d}#{index:064x}"
 
     def _index(self, sort_key: str) -> int:
         return int(sort_key.rpartition("#")[2], 16)
 
     def _item(self, partition: str, index: int) -> dict[str, Any]:
-        table, age = divmod(index, self.each)
-        named = {"bucket": "bronze", "key": f"{partition}/{index}", "version": "v1", "table": TABLES[table]}
-        return {"pk": partition, "sk": self._sort_key(index), **named, "size": 900, "admitted_at": age}
+        table, age = divmod(index, self.per_shard)
+        identity = {"bucket": "bronze", "key": f"{partition}/{index}", "version": "v1", "table": TABLES[table]}
+        return {"pk": partition, "sk": self._sort_key(index), **identity, "size": 900, "admitted_at": age}
 
 
 def claimed_from(backlog: Backlog) -> tuple[int, int, int, int]:
@@ -102,11 +102,11 @@ def test_a_claim_reads_and_holds_as_much_of_a_large_backlog_as_of_a_small_one(
     assert requests <= 2 * (len(TABLES) + 1) * items.SHARDS and read < 4 * BATCH_OBJECTS
 
 
-@pytest.mark.parametrize("each", [0, 1, 250, 300, 2_000, 20_000])
-def test_a_large_backlog_is_counted_without_listing_it(each: int) -> None:
-    backlog = Backlog(each)
+@pytest.mark.parametrize("per_shard", [0, 1, 250, 300, 2_000, 20_000])
+def test_a_large_backlog_is_counted_without_listing_it(per_shard: int) -> None:
+    backlog = Backlog(per_shard)
     counted = PendingLedger(LedgerTable(backlog, "ledger", threads=1)).counts(LANE)
-    whole = PendingCount(each * items.SHARDS, 900 * each * items.SHARDS, 0)
-    assert counted == ({table: whole for table in TABLES} if each else {})
+    whole = PendingCount(per_shard * items.SHARDS, 900 * per_shard * items.SHARDS, 0)
+    assert counted == ({table: whole for table in TABLES} if per_shard else {})
     assert sum(backlog.read) <= items.SHARDS * (EXACTLY + len(TABLES) * SAMPLED)
     assert backlog.requests <= items.SHARDS * (2 + 2 * len(TABLES))

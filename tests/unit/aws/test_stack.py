@@ -49,9 +49,7 @@ def test_hudi_rs_is_given_the_emulator_with_its_buckets_in_the_path(described):
         "aws_region": "us-east-1",
         "aws_access_key_id": "k",
         "aws_secret_access_key": "x",
-        "aws_endpoint": "http://127.0.0.1:1",
-        "aws_endpoint_url": "http://127.0.0.1:1",
-        "aws_endpoint_url_s3": "http://127.0.0.1:1",
+        **dict.fromkeys(("aws_endpoint", "aws_endpoint_url", "aws_endpoint_url_s3"), "http://127.0.0.1:1"),
         "aws_allow_http": "true",
         "aws_virtual_hosted_style_request": "false",
     }
@@ -67,16 +65,8 @@ def test_a_local_stack_needs_no_aws_profile(described, monkeypatch):
 def test_no_endpoint_is_given_for_aws_itself(described, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, f"my-{name}")
-    deployed = local_target(described).__class__(
-        kind="deployed",
-        stack="s",
-        region="eu-central-1",
-        bronze="b",
-        silver="s",
-        artifacts="a",
-        ledger_table="l",
-        described="s",
-    )
+    names = {"stack": "s", "bronze": "b", "silver": "s", "artifacts": "a", "ledger_table": "l", "described": "s"}
+    deployed = type(local_target(described))(kind="deployed", region="eu-central-1", **names)
     assert deployed.storage_options() == {
         "aws_region": "eu-central-1",
         "aws_access_key_id": "my-AWS_ACCESS_KEY_ID",

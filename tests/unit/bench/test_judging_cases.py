@@ -34,8 +34,8 @@ def test_a_case_renames_the_topic_only_in_the_folder_and_the_file_name():
 
 
 def test_two_cases_share_no_topic_and_no_table():
-    named = [(rule["topic"], rule["table"]) for case in matrix() for rule in case.rules(PLANS[case.set_name].topics)]
-    assert len({topic for topic, _ in named}) == len({table for _, table in named}) == len(named)
+    pairs = [(rule["topic"], rule["table"]) for case in matrix() for rule in case.rules(PLANS[case.set_name].topics)]
+    assert len({topic for topic, _ in pairs}) == len({table for _, table in pairs}) == len(pairs)
 
 
 def test_phase_by_phase_puts_what_one_go_puts():
@@ -50,21 +50,13 @@ def test_phase_by_phase_puts_what_one_go_puts():
 def test_a_set_of_overwritten_keys_is_put_version_by_version(tmp_path):
     folder = tmp_path / "moma_overwrite"
     folder.mkdir()
-    (folder / "manifest.json").write_text(
-        json.dumps({"phases": [{"phase": "final", "new_objects": ["topics/t/t+0+0.avro"]}]})
-    )
-    (folder / "versions.json").write_text(
-        json.dumps(
-            [
-                {"seq": 2, "key": "topics/t/t+0+0.avro", "file": "b"},
-                {"seq": 1, "key": "topics/t/t+0+0.avro", "file": "a"},
-            ]
-        )
-    )
+    key = "topics/t/t+0+0.avro"
+    (folder / "manifest.json").write_text(json.dumps({"phases": [{"phase": "final", "new_objects": [key]}]}))
+    versions = [{"seq": number, "key": key, "file": name} for number, name in ((2, "b"), (1, "a"))]
+    (folder / "versions.json").write_text(json.dumps(versions))
     fixtures = find_set("moma_overwrite", {"SLUICE_FIXTURES": str(tmp_path)})
-    assert [item.file for item in fixtures.delivery("in_order")] == [
-        folder / "bronze_versions" / name for name in ("a", "b")
-    ]
+    expected = [folder / "bronze_versions" / name for name in ("a", "b")]
+    assert [item.file for item in fixtures.delivery("in_order")] == expected
 
 
 def test_a_case_renames_an_object_whose_folder_is_not_its_topic():

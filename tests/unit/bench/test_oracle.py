@@ -60,12 +60,12 @@ def test_what_a_fault_puts_is_told_record_by_record() -> None:
     for made in (put.made for put in landed(3).puts):
         told = iter(made.changes)
         column = SOURCES[made.name].key
-        for number, found in enumerate(records(made)):
+        for number, record in enumerate(records(made)):
             if number in made.unexpected:
-                assert (found["week"], found["__deleted"]) == (99, "false")
+                assert (record["week"], record["__deleted"]) == (99, "false")
                 continue
-            text = None if found["__deleted"] == "true" else found[TABLES[made.name]]
-            assert next(told) == Change(found[column], found["__source_ts_ms"], text)
+            text = None if record["__deleted"] == "true" else record[TABLES[made.name]]
+            assert next(told) == Change(record[column], record["__source_ts_ms"], text)
         assert next(told, None) is None
 
 
@@ -93,7 +93,7 @@ def test_rows_are_the_fold_of_changes_in_the_order_of_the_source() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "found"),
+    ("stored", "differences"),
     [
         (TOLD, {}),
         (Counter({Change(1, 10, "a"): 1, Change(1, 11, None): 2}), {"lost": 1, "doubled": 1}),
@@ -101,8 +101,8 @@ def test_rows_are_the_fold_of_changes_in_the_order_of_the_source() -> None:
         (TOLD + Counter([Change(9, 1, "x")]), {"wrong": 1}),
     ],
 )
-def test_a_change_that_is_lost_doubled_or_wrong_is_found(stored: Counter[Change], found: dict[str, int]) -> None:
-    assert compared_changes(TOLD, stored) == Counter({"rows": 3, **NOTHING, **found})
+def test_a_change_that_is_lost_doubled_or_wrong_is_found(stored: Counter[Change], differences: dict[str, int]) -> None:
+    assert compared_changes(TOLD, stored) == Counter({"rows": 3, **NOTHING, **differences})
 
 
 def test_a_record_that_must_be_there_twice_is_lost_once_if_it_is_there_once() -> None:

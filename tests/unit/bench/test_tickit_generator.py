@@ -37,20 +37,11 @@ def test_every_object_has_the_schema_that_the_real_connector_registered(table):
         real = fastavro.reader(file)
         first_real = next(real)
         made = fastavro.reader(io.BytesIO(snapshot_object(SMALL, next(p for p in pieces(SMALL) if p.table == table))))
-        assert json.dumps(made.writer_schema["fields"], sort_keys=True) == json.dumps(
-            real.writer_schema["fields"], sort_keys=True
-        )
+        fields = [json.dumps(reader.writer_schema["fields"], sort_keys=True) for reader in (made, real)]
         first_made = next(made)
-        assert first_made.keys() == first_real.keys()
-        assert {
-            name: type(value)
-            for name, value in first_made.items()
-            if value is not None and first_real[name] is not None
-        } == {
-            name: type(value)
-            for name, value in first_real.items()
-            if value is not None and first_made[name] is not None
-        }
+        assert fields[0] == fields[1] and first_made.keys() == first_real.keys()
+        filled = [name for name, value in first_made.items() if None not in (value, first_real[name])]
+        assert [type(first_made[name]) for name in filled] == [type(first_real[name]) for name in filled]
 
 
 def test_snapshot_rows_share_one_position_and_changes_come_after_it():
@@ -66,10 +57,5 @@ def test_snapshot_rows_share_one_position_and_changes_come_after_it():
 def test_a_delete_carries_only_the_key_with_defaults_where_null_is_not_allowed():
     _, body = change_object(SMALL, "listing", 7, change=1, ts_ms=1, op="d")
     change = read(body)[0]
-    assert (change["listid"], change["sellerid"], change["priceperticket"], change["__deleted"], change["__op"]) == (
-        7,
-        0,
-        None,
-        "true",
-        "d",
-    )
+    expected = {"listid": 7, "sellerid": 0, "priceperticket": None, "__deleted": "true", "__op": "d"}
+    assert expected.items() <= change.items()

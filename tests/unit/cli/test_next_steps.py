@@ -71,7 +71,7 @@ def test_viewers_make_no_step_of_their_own():
 def test_no_step_becomes_text_before_the_stack_is_named():
     """As a module is imported the command line is not read yet; `completed` names the stack in the texts of risks."""
     assigned = {name: [one for one in nodes[0].body if isinstance(one, ast.Assign)] for name, nodes in modules()}
-    texts_of = {name: [part for one in found for part in ast.walk(one)] for name, found in assigned.items()}
+    texts_of = {name: [part for one in assignments for part in ast.walk(one)] for name, assignments in assigned.items()}
     early = {
         name
         for name, parts in texts_of.items()
@@ -91,13 +91,13 @@ def command_of(words):
 
 
 def test_every_step_calls_a_verb_that_exists():
-    named = [words for _, nodes in modules() for words in steps(nodes)]
-    assert len(named) > 100
-    for verb, *words in named:
+    calls = [words for _, nodes in modules() for words in steps(nodes)]
+    assert len(calls) > 100
+    for verb, *words in calls:
         command = command_of(Step(verb).command.split()[1:])
         assert not hasattr(command, "commands"), verb
-        known = {option for param in command.params for option in param.opts}
-        assert {word for word in words if word.startswith("--")} <= known, (verb, words)
+        accepted = {option for param in command.params for option in param.opts}
+        assert {word for word in words if word.startswith("--")} <= accepted, (verb, words)
 
 
 @pytest.fixture

@@ -122,9 +122,9 @@ def test_new_functions_never_meet_the_old_release() -> None:
 
 
 def test_every_deployment_names_what_the_functions_were_built_for() -> None:
-    named = "Runtime=python3.12 Architecture=x86_64"
+    built_for = "Runtime=python3.12 Architecture=x86_64"
     deployments = [line for line in steps("LAMBDA_PYTHON=3.12", "LAMBDA_ARCHITECTURE=x86_64") if "/sam " in line]
-    assert len(deployments) == 3 and all(named in line for line in deployments)
+    assert len(deployments) == 3 and all(built_for in line for line in deployments)
 
 
 @pytest.mark.parametrize(

@@ -130,22 +130,22 @@ HIDDEN = "a relative import, which hides the part that is meant"
 @cache
 def imports(path):
     """The top-level packages that a module imports anywhere, functions and type-checking blocks included."""
-    found = set()
+    packages = set()
     for node in nodes_of(path):
         if isinstance(node, ast.Import):
-            found.update(alias.name.split(".")[0] for alias in node.names)
+            packages.update(alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            found.add(HIDDEN if node.level else node.module.split(".")[0])
-    return found
+            packages.add(HIDDEN if node.level else node.module.split(".")[0])
+    return packages
 
 
 def names_of(call):
     """The dotted name of what is called: boto3.client -> [boto3, client]."""
-    found, node = [], call.func
+    parts, node = [], call.func
     while isinstance(node, ast.Attribute):
-        found.append(node.attr)
+        parts.append(node.attr)
         node = node.value
-    return [node.id, *reversed(found)] if isinstance(node, ast.Name) else list(reversed(found))
+    return [node.id, *reversed(parts)] if isinstance(node, ast.Name) else list(reversed(parts))
 
 
 def at_import(tree):
@@ -181,17 +181,17 @@ def dotted(path):
 @cache
 def module_imports():
     """Which modules of the project each module imports, by dotted names."""
-    known = {dotted(path): path for path in MODULES}
-    found = {}
-    for name, path in known.items():
+    paths = {dotted(path): path for path in MODULES}
+    imported = {}
+    for name, path in paths.items():
         targets = set()
         for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 for alias in node.names:
                     whole = f"{node.module}.{alias.name}"
-                    targets |= {whole if whole in known else node.module} & set(known)
-        found[name] = targets - {name}
-    return found
+                    targets |= {whole if whole in paths else node.module} & set(paths)
+        imported[name] = targets - {name}
+    return imported
 
 
 def cycle_in(graph):
@@ -209,9 +209,9 @@ def cycle_in(graph):
 
 
 def test_a_package_imports_only_packages_below_it():
-    known = PROJECT | {HIDDEN}
-    beyond = {relative(path): (imports(path) & known) - ALLOWED[part_of(path)] - {part_of(path)} for path in MODULES}
-    assert {path: found for path, found in beyond.items() if found} == {}
+    ours = PROJECT | {HIDDEN}
+    beyond = {relative(path): (imports(path) & ours) - ALLOWED[part_of(path)] - {part_of(path)} for path in MODULES}
+    assert {path: wrong for path, wrong in beyond.items() if wrong} == {}
 
 
 def test_no_module_imports_itself_by_way_of_others():
@@ -264,7 +264,7 @@ def test_no_public_class_name_is_used_twice():
 
 def test_the_core_imports_the_standard_library_only():
     beyond = {relative(path): imports(path) - set(sys.stdlib_module_names) - {"sluice"} for path in core_modules()}
-    assert {path: found for path, found in beyond.items() if found} == {}
+    assert {path: wrong for path, wrong in beyond.items() if wrong} == {}
 
 
 def test_the_core_reads_no_clock_no_environment_and_no_file():

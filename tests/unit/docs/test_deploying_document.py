@@ -41,8 +41,8 @@ def test_every_environment_is_named_with_its_stack():
     settings = tomllib.loads((ROOT / "samconfig.toml").read_text(encoding="utf-8"))
     rows = dict(re.findall(r"^\| (\S+) \| `([a-z-]+)` \|", section("Environments and CI"), re.M))
     assert rows == {
-        "none" if name == "default" else f"`{name}`": each["global"]["parameters"]["stack_name"]
-        for name, each in settings.items()
+        "none" if name == "default" else f"`{name}`": environment["global"]["parameters"]["stack_name"]
+        for name, environment in settings.items()
         if name != "version"
     }
     asked = [
@@ -57,8 +57,8 @@ def test_the_permissions_name_every_service_that_is_called_or_made():
     types = {resource["Type"].split("::")[1].lower() for resource in TEMPLATE["Resources"].values()}
     made = {PREFIXES.get(name, name) for name in types}
     assert len(called) > 7 and len(made) > 10
-    named = set(re.findall(r"`([a-z0-9-]+):", section("Permissions")))
-    assert (called | made) - named == set()
+    listed = set(re.findall(r"`([a-z0-9-]+):", section("Permissions")))
+    assert (called | made) - listed == set()
     assert "None of it has been proven in an\naccount" in section("Permissions")
 
 
@@ -86,21 +86,21 @@ def test_a_hash_key_is_a_secret_of_the_documented_stack():
 
 def test_what_a_deleted_stack_leaves_is_named_with_the_way_to_remove_it():
     text = section("Removing")
-    kept = {name for name, one in TEMPLATE["Resources"].items() if one.get("DeletionPolicy", "Delete") != "Delete"}
-    buckets = {name for name in kept if TEMPLATE["Resources"][name]["Type"] == "AWS::S3::Bucket"}
+    retained = {name for name, one in TEMPLATE["Resources"].items() if one.get("DeletionPolicy", "Delete") != "Delete"}
+    buckets = {name for name in retained if TEMPLATE["Resources"][name]["Type"] == "AWS::S3::Bucket"}
     versioned = {name for name in buckets if "VersioningConfiguration" in TEMPLATE["Resources"][name]["Properties"]}
     policies = {"BronzePolicy", "SilverPolicy", "ArtifactPolicy"}
-    assert kept == buckets | policies | {"Ledger", "DataKey"}
+    assert retained == buckets | policies | {"Ledger", "DataKey"}
     assert versioned == {"BronzeBucket", "ArtifactBucket"} and "Bronze and the artifact bucket keep versions" in text
     for command in ("dynamodb delete-table", "s3 rb --force s3://SILVER", "glue delete-database", "kms schedule-key"):
         assert f"aws {command}" in text, command
 
 
 def test_a_stack_of_the_same_name_meets_the_bronze_bucket_of_the_last_one():
-    named = [
+    bucket_names = [
         one["Properties"].get("BucketName")
         for one in TEMPLATE["Resources"].values()
         if one["Type"] == "AWS::S3::Bucket"
     ]
-    assert len([name for name in named if name]) == 1  # bronze
+    assert len([name for name in bucket_names if name]) == 1  # bronze
     assert "a new stack of the same name can't make it" in section("Removing")

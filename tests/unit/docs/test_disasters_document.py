@@ -45,5 +45,5 @@ def test_the_aws_commands_exist_with_their_options(service: str, operation: str,
         return
     operations = {xform_name(name, "-"): name for name in model(service).operation_names}
     members = model(service).operation_model(operations[operation]).input_shape.members
-    known = {xform_name(name, "-") for name in members}
-    assert {option.removeprefix("no-") for option in re.findall(r"--([a-z-]+)", options)} <= known
+    accepted = {xform_name(name, "-") for name in members}
+    assert {option.removeprefix("no-") for option in re.findall(r"--([a-z-]+)", options)} <= accepted

@@ -19,22 +19,22 @@ def test_every_documented_sluice_command_exists_with_its_options():
 def test_every_documented_make_target_exists():
     files = (ROOT / "Makefile", ROOT / "deploy" / "deploy.mk")
     targets = {target for file in files for target in re.findall(r"^([a-z-]+):", file.read_text(), re.M)}
-    named = {
+    called = {
         (shown.document, word)
         for shown in COMMANDS
         if shown.program == "make"
         for word in shown.words
         if "=" not in word
     }
-    assert sorted((document, word) for document, word in named if word not in targets) == []
-    assert {"demo", "test", "deploy"} <= {word for _, word in named}
+    assert sorted((document, word) for document, word in called if word not in targets) == []
+    assert {"demo", "test", "deploy"} <= {word for _, word in called}
 
 
 def test_every_documented_module_exists():
     text = "\n".join(path.read_text(encoding="utf-8") for path in documents())
-    named = {name for name in re.findall(r"python -m ([a-z_.]+)", text) if name.startswith("sluice")}
-    assert "sluice_local.stack.sample_world" in named
-    assert {name for name in named if not name.startswith("sluice_bench") and find_spec(name) is None} == set()
+    modules = {name for name in re.findall(r"python -m ([a-z_.]+)", text) if name.startswith("sluice")}
+    assert "sluice_local.stack.sample_world" in modules
+    assert {name for name in modules if not name.startswith("sluice_bench") and find_spec(name) is None} == set()
 
 
 def exists(name):
@@ -49,15 +49,15 @@ def exists(name):
 def test_every_documented_name_in_the_code_exists():
     """Properties of tables and files of a release, which the code names as texts, have names of this form too."""
     text = "\n".join(path.read_text(encoding="utf-8") for path in documents() if "walkthroughs" not in path.parts)
-    named = set(re.findall(r"`(sluice(?:_[a-z]+)?(?:\.\w+)+)`", text))
+    names = set(re.findall(r"`(sluice(?:_[a-z]+)?(?:\.\w+)+)`", text))
     sources = [
         path.read_text(encoding="utf-8")
         for part in ("functions", "spark", "deploy")
         for path in (ROOT / part).rglob("*.py")
     ]
-    assert len(named) > 20
+    assert len(names) > 20
     assert {
-        name for name in named if not any(f'"{name}"' in source for source in sources) and not exists(name)
+        name for name in names if not any(f'"{name}"' in source for source in sources) and not exists(name)
     } == set()
 
 
@@ -75,5 +75,5 @@ def test_every_documented_name_in_the_code_exists():
 )
 def test_the_check_accepts_a_right_and_refuses_a_wrong_command(line, wrong):
     (shown,) = commands_in(f"    {line}   # a comment\n", "x")
-    found = problem(shown.words)
-    assert found is None if wrong is None else wrong in found
+    mistake = problem(shown.words)
+    assert mistake is None if wrong is None else wrong in mistake

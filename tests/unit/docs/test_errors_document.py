@@ -42,7 +42,7 @@ def test_an_error_whose_step_the_page_leaves_to_the_message_is_raised_with_one()
 
 def test_every_error_has_a_next_step():
     errors = [error for package in PACKAGES for error in errors_of(package)]
-    assert [each.code for each in errors if not each.next_step and not issubclass(each, CommandFailed)] == []
+    assert [error.code for error in errors if not error.next_step and not issubclass(error, CommandFailed)] == []
 
 
 NAMES = ("s3://", "spark/")  # what a sentence may begin with in lower case

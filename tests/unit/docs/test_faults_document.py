@@ -10,9 +10,9 @@ FAULT = Fault("broken", "somewhere", lambda scene: None, nearest="it only bends"
 
 
 def run(**more):
-    found = {"fault": "broken", "commit": "abc", "seconds": 61.2, "took": 100.0, "cores": 2, "load": 1.5, "job_runs": 1}
+    facts = {"fault": "broken", "commit": "abc", "seconds": 61.2, "took": 100.0, "cores": 2, "load": 1.5, "job_runs": 1}
     verdict = {"happened": {"rolled_back": 2}, "clean": True, "rows": 9, "lost": 0, "doubled": 0, "wrong": 0}
-    return {**found, **verdict, "problems": {}, **more}
+    return {**facts, **verdict, "problems": {}, **more}
 
 
 def test_the_page_lists_exactly_the_faults_of_the_table():

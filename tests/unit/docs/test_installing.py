@@ -92,8 +92,8 @@ def test_every_verb_that_needs_the_extra_read_is_said_to(tmp_path):
         cwd=tmp_path,
         env={"SLUICE_HOME": str(tmp_path), "PATH": "", "HOME": str(tmp_path)},
     )
-    said, *found = done.stderr.split("module ")
-    assert [name.strip() for name in found] == modules
+    said, *missing = done.stderr.split("module ")
+    assert [name.strip() for name in missing] == modules
     parts = said.split("verb ")[1:]
     assert [part for part in parts if "of the extra `read`" not in part] == []
     assert len(parts) == len(words)

@@ -59,9 +59,9 @@ def functions(body: list[ast.stmt]) -> list[str]:
     ]
 
 
-def missing(named: str) -> bool:
+def missing(test_path: str) -> bool:
     """Whether a name under tests/ is no folder with tests, no test module and no test in one."""
-    path, _, test = named.partition("::")
+    path, _, test = test_path.partition("::")
     place = ROOT / path
     if place.is_dir():
         return bool(test) or not any(place.rglob("test_*.py"))
@@ -81,8 +81,8 @@ def left_to_test_all(file: Path) -> frozenset[str]:
 
 def test_make_test_runs_a_test_of_every_invariant_and_rule() -> None:
     for number, lines in sections(GUARANTEES.read_text(encoding="utf-8")).items():
-        named = [name.partition("::") for line in lines if not line.startswith(NOT_YET) for name in NAMED.findall(line)]
-        assert any(test and test not in left_to_test_all(ROOT / path) for path, _, test in named), number
+        tests = [name.partition("::") for line in lines if not line.startswith(NOT_YET) for name in NAMED.findall(line)]
+        assert any(test and test not in left_to_test_all(ROOT / path) for path, _, test in tests), number
     assert left_to_test_all(ROOT / "tests" / "spark" / "test_housekeeping.py")
 
 

@@ -72,7 +72,7 @@ def texts() -> Iterator[tuple[str, bytes]]:
 
 
 def accounts(content: bytes) -> set[str]:
-    return {number.decode() for found in ACCOUNTS.findall(content) for number in found if number}
+    return {number.decode() for match in ACCOUNTS.findall(content) for number in match if number}
 
 
 def kinds(content: bytes) -> list[str]:

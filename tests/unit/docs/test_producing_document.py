@@ -32,8 +32,8 @@ def test_every_block_of_settings_is_part_of_a_recorded_connectors_configuration(
 
 
 def test_the_positions_that_connectors_must_add_are_those_that_the_advice_names():
-    named = re.findall(r"([a-z_.]+(?:,[a-z_.]+)+|lsn)(?=[;)])", NO_POSITION)
-    assert len(named) == 5 and all(f"`{fields}`" in DOCUMENT for fields in named)
+    positions = re.findall(r"([a-z_.]+(?:,[a-z_.]+)+|lsn)(?=[;)])", NO_POSITION)
+    assert len(positions) == 5 and all(f"`{fields}`" in DOCUMENT for fields in positions)
 
 
 def test_the_rules_for_debezium_take_a_table_with_a_key_of_its_own_first():
@@ -46,9 +46,9 @@ def test_the_rules_for_debezium_take_a_table_with_a_key_of_its_own_first():
 def test_the_rule_for_aws_dms_makes_a_table_of_each_topic():
     blocks = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.S)
     rules = [read_tables(block) for block in blocks if "tables:" in block]
-    (found,) = filter(None, (rule.table_for_topic("public.film") for rule in rules))
-    assert (found.table, found.record_key, found.position) == ("shop.film", ("film_id",), "transact_seq")
-    assert found.delete_when.is_deletion("D") and not found.delete_when.is_deletion("U")
+    (film,) = filter(None, (rule.table_for_topic("public.film") for rule in rules))
+    assert (film.table, film.record_key, film.position) == ("shop.film", ("film_id",), "transact_seq")
+    assert film.delete_when.is_deletion("D") and not film.delete_when.is_deletion("U")
 
 
 def test_the_patterns_of_other_layouts_are_accepted():

@@ -15,8 +15,8 @@ CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 def test_every_key_of_a_rule_stands_in_the_table():
     rows = re.findall(r"^\| (`[^|]+) \|", CONFIGURATION, re.M)
-    named = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
-    assert set(Rule.model_fields) - named == set()
+    keys = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
+    assert set(Rule.model_fields) - keys == set()
 
 
 def test_every_verb_is_named():
@@ -43,8 +43,8 @@ def test_every_page_is_linked():
         page = pending.pop()
         for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
             target = (page.parent / link).resolve()
-            found = [target] if target.is_file() else sorted(target.glob("*.md")) if target.is_dir() else []
-            for path in found:
+            linked = [target] if target.is_file() else sorted(target.glob("*.md")) if target.is_dir() else []
+            for path in linked:
                 if path.is_relative_to(ROOT / "docs") and path.suffix == ".md" and path not in reached:
                     reached.add(path)
                     pending.append(path)

@@ -49,11 +49,11 @@ def test_every_role_that_admits_may_read_and_list_schema_histories(role: str) ->
 
 def test_what_the_stream_gives_up_goes_to_a_queue_that_announce_may_send_to() -> None:
     source = TEMPLATE["Resources"]["AnnounceFunction"]["Properties"]["Events"]["Ledger"]["Properties"]
-    kept = source["DestinationConfig"]["OnFailure"]
-    assert kept["Type"] == "SQS"
-    assert TEMPLATE["Resources"][kept["Destination"]["Fn::GetAtt"][0]]["Type"] == "AWS::SQS::Queue"
+    on_failure = source["DestinationConfig"]["OnFailure"]
+    assert on_failure["Type"] == "SQS"
+    assert TEMPLATE["Resources"][on_failure["Destination"]["Fn::GetAtt"][0]]["Type"] == "AWS::SQS::Queue"
     assert [one["Resource"] for one in statements("AnnounceRole") if "sqs:SendMessage" in actions(one)] == [
-        kept["Destination"]
+        on_failure["Destination"]
     ]
 
 

@@ -253,8 +253,8 @@ def test_an_own_key_must_admit_what_the_stacks_key_admits() -> None:
     }
     assert len(stated) == len(admitted) == 5
     for who, actions in admitted.items():
-        (named,) = [name for name in stated if name.split(".")[0] in who]
-        assert stated[named] == actions, named
+        (service,) = [name for name in stated if name.split(".")[0] in who]
+        assert stated[service] == actions, service
 
 
 def test_expired_logs_of_jobs_leave_no_noncurrent_versions() -> None:
@@ -298,9 +298,9 @@ def test_functions_and_workers_can_run_in_subnets() -> None:
 def test_an_application_that_exists_is_used_wherever_one_is_named() -> None:
     text = json.dumps(TEMPLATE)
     places = re.findall(r'"Fn::If": \[[^\]]*\]|\{"Ref": "SparkApplication"\}', text)
-    named = [place for place in places if "SparkApplication" in place]
+    uses = [place for place in places if "SparkApplication" in place]
     chosen = '"Fn::If": ["MakeApplication", {"Ref": "SparkApplication"}, {"Ref": "ApplicationId"}]'
-    assert named and all(place.startswith(chosen) for place in named)
+    assert uses and all(place.startswith(chosen) for place in uses)
     assert "${SparkApplication" not in text
 
 

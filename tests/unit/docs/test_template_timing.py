@@ -101,7 +101,7 @@ def test_the_cost_estimate_counts_the_templates_alarms() -> None:
 def test_a_record_outlives_every_notice_of_its_object_also_a_redriven_one() -> None:
     """Else a late notice of a deleted object would be admitted anew."""
     day_ms = 86_400_000
-    kept = {name: QUEUES[name]["MessageRetentionPeriod"] * 1000 for name in QUEUES}
-    once = max(kept.values())  # SQS counts from the first send on, also in a dead-letter queue
+    retention_ms = {name: QUEUES[name]["MessageRetentionPeriod"] * 1000 for name in QUEUES}
+    once = max(retention_ms.values())  # SQS counts from the first send on, also in a dead-letter queue
     assert FORGET_AFTER_MS >= 2 * once + day_ms
     assert "FORGET_AFTER_SECONDS" not in str(TEMPLATE)

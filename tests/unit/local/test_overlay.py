@@ -54,21 +54,21 @@ def template() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def found(template: dict[str, Any]) -> list[Difference]:
+def differing(template: dict[str, Any]) -> list[Difference]:
     return list(differences(template, overlay(template, SURROUNDINGS)))
 
 
 @pytest.mark.long
-def test_every_difference_is_allowed(found: list[Difference]) -> None:
-    assert [one for one in found if not any(re.fullmatch(pattern, one.path) for pattern in ALLOWED)] == []
+def test_every_difference_is_allowed(differing: list[Difference]) -> None:
+    assert [one for one in differing if not any(re.fullmatch(pattern, one.path) for pattern in ALLOWED)] == []
 
 
-def test_every_allowance_is_used(found: list[Difference]) -> None:
-    assert [pattern for pattern in ALLOWED if not any(re.fullmatch(pattern, one.path) for one in found)] == []
+def test_every_allowance_is_used(differing: list[Difference]) -> None:
+    assert [pattern for pattern in ALLOWED if not any(re.fullmatch(pattern, one.path) for one in differing)] == []
 
 
-def test_references_differ_by_the_application_alone(found: list[Difference]) -> None:
-    for one in found:
+def test_references_differ_by_the_application_alone(differing: list[Difference]) -> None:
+    for one in differing:
         if one.path.endswith("Fn::If[1]"):
             assert (one.original, one.overlaid) == ({"Ref": "SparkApplication"}, SURROUNDINGS.application_id)
 

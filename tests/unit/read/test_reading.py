@@ -138,7 +138,7 @@ def test_a_column_beyond_ascii_that_an_older_release_wrote_has_a_way_out(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("sql", "named"),
+    ("sql", "tables"),
     [
         ('select * from crm."user" u join ecomm."date" d using (id)', [("crm", "user"), ("ecomm", "date")]),
         (
@@ -151,8 +151,8 @@ def test_a_column_beyond_ascii_that_an_older_release_wrote_has_a_way_out(tmp_pat
         ("select 'from crm.user' -- from ecomm.date", []),
     ],
 )
-def test_the_tables_that_a_statement_names_are_known_from_its_syntax(connection, sql, named):
-    assert sorted(table_references(connection, sql)) == sorted(named)
+def test_the_tables_that_a_statement_names_are_known_from_its_syntax(connection, sql, tables):
+    assert sorted(table_references(connection, sql)) == sorted(tables)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_python_variable_is_no_table(silver):
 
 
 @pytest.mark.parametrize(
-    ("sql", "named"),
+    ("sql", "needed"),
     [
         ("select Name from moma.artists where id > 1 order by born", {"name", "id", "born"}),
         ("select a.id from moma.artists a join moma.works w using (note)", {"id", "note"}),
@@ -192,10 +192,10 @@ def test_a_python_variable_is_no_table(silver):
         ("summarize moma.works", None),
     ],
 )
-def test_a_statement_names_the_columns_that_it_needs(connection, sql, named):
-    found = named_columns(connection, sql)
+def test_a_statement_names_the_columns_that_it_needs(connection, sql, needed):
+    mentioned = named_columns(connection, sql)
     columns = {"id", "name", "born", "note", "tags", "fee", "photo", "seen", "nationality"}
-    assert (None if found is None else found & columns) == named
+    assert (None if mentioned is None else mentioned & columns) == needed
 
 
 def test_only_the_columns_that_are_named_are_read(silver, monkeypatch):

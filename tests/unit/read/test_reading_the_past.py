@@ -283,17 +283,17 @@ def test_differences_from_before_the_files_begin_are_those_of_the_history_table(
     put_history(folder, reversed(WHOLE))
     tables = Silver(place)
 
-    def found(first, last=None):
+    def changed(first, last=None):
         after = None if last is None else BEFORE.format(last)
         with tables.differences("crm.user", BEFORE.format(first), after) as rows:
             return sorted((row.kind, row.key, row.columns if row.kind == "changed" else ()) for row in rows)
 
-    assert found(0, 1) == [("added", (3,), ()), ("changed", (1,), ("name",))]
-    assert found(1, 5) == [("added", (2,), ()), ("removed", (3,), ())]
-    assert found(5, 5) == []
+    assert changed(0, 1) == [("added", (3,), ()), ("changed", (1,), ("name",))]
+    assert changed(1, 5) == [("added", (2,), ()), ("removed", (3,), ())]
+    assert changed(5, 5) == []
     # The table's own row has a date besides, which no kept change has.
-    assert found(5) == [("changed", (1,), ("date",))]
-    assert found(0) == [("added", (2,), ()), ("changed", (1,), ("date", "name"))]
+    assert changed(5) == [("changed", (1,), ("date",))]
+    assert changed(0) == [("added", (2,), ()), ("changed", (1,), ("date", "name"))]
 
 
 def test_diff_says_that_a_moment_comes_from_the_history_table(own, monkeypatch, sluice):
@@ -506,12 +506,12 @@ def test_a_deleted_file_of_the_commit_that_is_read_is_an_error(own, table, gone,
 def test_a_deleted_file_of_an_earlier_commit_that_holds_rows_is_an_error(own, table):
     place, folder = own
     instant = open_table(place, table).instant
-    kept = [item.base for item in open_table(place, table).slices() if item.base and item.base.instant != instant]
-    assert kept, "an earlier commit has a file that the newest one left as it was"
-    (folder / table.replace(".", "/") / kept[0].path).unlink()
+    earlier = [item.base for item in open_table(place, table).slices() if item.base and item.base.instant != instant]
+    assert earlier, "an earlier commit has a file that the newest one left as it was"
+    (folder / table.replace(".", "/") / earlier[0].path).unlink()
     with pytest.raises(FilesMissing) as raised:
         open_table(place, table)
-    assert raised.value.facts["files"] == (kept[0].path,)
+    assert raised.value.facts["files"] == (earlier[0].path,)
 
 
 @pytest.mark.parametrize("how", ["gone", "empty"])
@@ -605,16 +605,16 @@ def test_columns_are_chosen_and_unknown_or_hidden_ones_are_named(silver):
 
 def test_a_difference_names_the_columns_and_knows_a_moved_row_for_the_same(silver):
     first, last = (open_table(silver, "moma.works", span=Span(as_of=moment)) for moment in (LOADED, NOTED))
-    with differences(first, last) as found:
-        described = {item.key[0]: (item.kind, item.columns if item.kind == "changed" else None) for item in found}
+    with differences(first, last) as rows:
+        described = {item.key[0]: (item.kind, item.columns if item.kind == "changed" else None) for item in rows}
     assert described == {
         1: ("changed", ("nationality", "name")),
         2: ("removed", None),
         6: ("changed", ("name", "note")),
         7: ("added", None),
     }
-    with differences(last, last) as found:
-        assert list(found) == []
+    with differences(last, last) as rows:
+        assert list(rows) == []
 
 
 def test_read_writes_json_csv_and_parquet_in_which_null_and_empty_text_differ(on_silver, sluice, tmp_path):
@@ -637,8 +637,8 @@ def test_a_query_sees_every_table_as_of_the_moment(on_silver, sluice):
         "select (select count(*) from moma.works) w, (select string_agg(name, '|' order by name) from "
         "moma.works where nationality = 'German') named"
     )
-    found = sluice.json("query --as-of 2026-11-21T09:00:12.700+01:00", statement)
-    assert found == {"w": 5, "named": "one moved|six b"}
+    answer = sluice.json("query --as-of 2026-11-21T09:00:12.700+01:00", statement)
+    assert answer == {"w": 5, "named": "one moved|six b"}
     assert sluice.json("query --since", LOADED, "select id from moma.works where __deleted") == {"id": 2}
 
 
@@ -658,7 +658,7 @@ def test_the_python_api_reads_what_the_command_reads(silver):
     assert tables.as_of("moma.works", moment_of(LOADED), columns=["name"]).read_all().num_rows == 6
     assert sorted(rows_by_id(tables.changes("moma.works", since=LOADED, until=MOVED).read_all())) == [1, 2, 6]
     assert rows_by_id(tables.changes("moma.works").read_all())[2]["__deleted"] is True
-    with tables.differences("moma.works", MOVED) as found:
-        assert [item.key for item in found if item.kind == CHANGED] == [(6,)]
+    with tables.differences("moma.works", MOVED) as rows:
+        assert [item.key for item in rows if item.kind == CHANGED] == [(6,)]
     with pytest.raises(NotRetained):
         tables.as_of("moma.works", "2020-01-01T00:00:00Z")

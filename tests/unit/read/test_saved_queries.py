@@ -44,9 +44,9 @@ def rows(answer):
 def test_a_path_gives_the_parameters_of_a_join(client, path):
     answer = client.get(path)
     assert [row["id"] for row in rows(answer)] == [6] and rows(answer)[0]["artist"]
-    found = answer.json()
-    assert (found["query"], set(found["instants"])) == ("works_by_artist", {"moma.works", "moma.artists"})
-    assert not found["more"] and answer.headers["ETag"] == f'"{"-".join(found["instants"].values())}"'
+    content = answer.json()
+    assert (content["query"], set(content["instants"])) == ("works_by_artist", {"moma.works", "moma.artists"})
+    assert not content["more"] and answer.headers["ETag"] == f'"{"-".join(content["instants"].values())}"'
     assert client.get(path, headers={"If-None-Match": answer.headers["ETag"]}).status_code == 304
 
 
@@ -112,8 +112,8 @@ def test_the_description_has_each_query_and_its_parameters(client):
     paths = client.get("/openapi.json").json()["paths"]
     assert {"/worksbyartist/{least}", "/named/{name}", "/both/{second}/{first}", "/allworks"} <= set(paths)
     described = paths["/both/{second}/{first}"]["get"]
-    named = [one["name"] for one in described["parameters"] if one["in"] == "path"]
-    assert named == ["second", "first"] and "moma.works" in described["description"]
+    in_path = [one["name"] for one in described["parameters"] if one["in"] == "path"]
+    assert in_path == ["second", "first"] and "moma.works" in described["description"]
     assert "/works_by_artist/{least}" not in paths
 
 

@@ -31,9 +31,13 @@ def ids(client, path, **query):
 
 def problem(answer, status):
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
-    found = answer.json()
-    assert found["status"] == status and found["type"] == f"urn:sluice:error:{found['code']}" and found["next_step"]
-    return found
+    content = answer.json()
+    assert (
+        content["status"] == status
+        and content["type"] == f"urn:sluice:error:{content['code']}"
+        and content["next_step"]
+    )
+    return content
 
 
 def test_tables_and_their_columns_are_listed(client):
@@ -93,14 +97,14 @@ def test_hidden_columns_and_deleted_rows_come_when_asked_for(client):
 
 
 def test_pages_follow_each_other_without_gap_or_overlap(client):
-    found, cursor = [], None
+    pages, cursor = [], None
     while True:
         page = client.get(WORKS, params={"limit": 2, "column": "id", **({"cursor": cursor} if cursor else {})}).json()
-        found.append([row["id"] for row in page["rows"]])
+        pages.append([row["id"] for row in page["rows"]])
         cursor = page["next"]
         if cursor is None:
             break
-    assert found == [[1, 3], [4, 5], [6, 7]]
+    assert pages == [[1, 3], [4, 5], [6, 7]]
 
 
 def test_a_row_is_found_by_its_key(client):
@@ -169,10 +173,10 @@ def test_an_unknown_table_is_not_found(client, name):
 
 def test_every_code_of_the_server_is_on_the_page_of_errors(client, monkeypatch):
     client = TestClient(client.app, raise_server_exceptions=False)
-    found = [client.get("/"), client.post("/tables"), client.get(WORKS, params={"limit": "abc"})]
+    answers = [client.get("/"), client.post("/tables"), client.get(WORKS, params={"limit": "abc"})]
     monkeypatch.setattr(served, "tables_in", lambda place: 1 / 0)
-    found.append(client.get("/tables"))
-    codes = [answer.json()["code"] for answer in found]
+    answers.append(client.get("/tables"))
+    codes = [answer.json()["code"] for answer in answers]
     assert codes == ["unknown_path", "read_only", "invalid_request", "unexpected"]
     page = (Path(__file__).resolve().parents[3] / "docs" / "errors.md").read_text(encoding="utf-8")
     assert [code for code in codes if f"`{code}`" not in page] == []
@@ -206,9 +210,9 @@ class Reads:
         self.count = 0
         opened = served.open_table
 
-        def counting(*given, **named):
+        def counting(*given, **more):
             self.count += 1
-            return opened(*given, **named)
+            return opened(*given, **more)
 
         monkeypatch.setattr(served, "open_table", counting)
 
@@ -234,13 +238,13 @@ def test_an_answer_is_kept_until_the_next_commit_of_its_table(tmp_path, monkeypa
 
 
 def test_kept_answers_take_no_more_memory_than_allowed():
-    kept = AnswerCache(12, 10)
+    cache = AnswerCache(12, 10)
     for name, size in (("a", 4), ("b", 4)):
-        kept.keep((name,), Answer("1", b"x" * size))
-    assert kept.get(("a",), "1") is not None and kept.get(("a",), "2") is None
-    kept.keep(("c",), Answer("1", b"x" * 4))
-    kept.keep(("d",), Answer("1", b"x" * 12))
-    assert [name for name in "abcd" if kept.get((name,), "1")] == ["a", "c"]
+        cache.keep((name,), Answer("1", b"x" * size))
+    assert cache.get(("a",), "1") is not None and cache.get(("a",), "2") is None
+    cache.keep(("c",), Answer("1", b"x" * 4))
+    cache.keep(("d",), Answer("1", b"x" * 12))
+    assert [name for name in "abcd" if cache.get((name,), "1")] == ["a", "c"]
 
 
 def limited(**page):
@@ -267,7 +271,7 @@ def test_a_server_at_work_says_so_instead_of_waiting_on(monkeypatch):
 
 
 def test_an_unexpected_error_shows_no_more_than_its_kind(monkeypatch):
-    def broken(*given, **named):
+    def broken(*given, **more):
         raise RuntimeError("secret")
 
     monkeypatch.setattr(served, "find_table", broken)

@@ -52,8 +52,8 @@ def test_objects_and_expected_rows_are_those_of_the_generator(name: str, tmp_pat
     MADE[name](tmp_path)
     made = {file.relative_to(tmp_path) for file in tmp_path.rglob("*") if file.is_file()}
     folder = EXAMPLES / name
-    kept = {file.relative_to(folder) for part in ("data", "expected") for file in (folder / part).rglob("*.*")}
-    assert made == {file for file in kept if (folder / file).is_file()}
+    stored = {file.relative_to(folder) for part in ("data", "expected") for file in (folder / part).rglob("*.*")}
+    assert made == {file for file in stored if (folder / file).is_file()}
     assert [str(file) for file in sorted(made) if content(tmp_path / file) != content(folder / file)] == []
 
 

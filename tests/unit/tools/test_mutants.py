@@ -31,8 +31,8 @@ def test_every_breakage_applies_once_and_names_a_test(tool: ModuleType) -> None:
         assert text.count(mutant.before) == 1 and mutant.after != mutant.before, mutant.name
         path, _, name = mutant.test.partition("::")
         assert (ROOT / path).exists(), mutant.name
-        named = f"def {name.partition('[')[0]}("
-        assert not name or named in (ROOT / path).read_text(encoding="utf-8"), mutant.name
+        definition = f"def {name.partition('[')[0]}("
+        assert not name or definition in (ROOT / path).read_text(encoding="utf-8"), mutant.name
 
 
 def test_every_breakage_breaks_a_rule_that_is_documented(tool: ModuleType) -> None:

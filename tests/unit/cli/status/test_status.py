@@ -23,16 +23,8 @@ def lines_of(document, monkeypatch, capsys, width=80):
 
 def quiet(tables):
     document = sample_status()
-    nothing = {
-        "objects": 0,
-        "rows": 0,
-        "messages": 0,
-        "reasons": [],
-        "more": False,
-        "without_rule": 0,
-        "rules_proposed": 0,
-        "tables_left": [],
-    }
+    counts = dict.fromkeys(("objects", "rows", "messages", "without_rule", "rules_proposed"), 0)
+    nothing = {**counts, "reasons": [], "more": False, "tables_left": []}
     aside = {name: nothing for name in document["set_aside"]}
     parts = {"set_aside": aside, "quarantined_rows": nothing, "ignored_messages": nothing}
     return {**document, **parts, "tables": tables, "services": [], "services_due": []}
@@ -53,18 +45,9 @@ def test_a_stack_that_nothing_reached_says_what_to_do_next(monkeypatch, capsys):
 
 def parked(document, code=None):
     reasons = [{"reason": "no rule takes this topic", "code": code, "objects": 23, "examples": []}]
-    aside = {
-        **document["set_aside"],
-        "parked": {
-            "objects": 23,
-            "more": False,
-            "reasons": reasons,
-            "without_rule": 0 if code else 23,
-            "rules_proposed": 0 if code else 23,
-            "tables_left": [],
-        },
-    }
-    return {**document, "set_aside": aside}
+    counts = {"objects": 23, **dict.fromkeys(("without_rule", "rules_proposed"), 0 if code else 23)}
+    parked_objects = {**counts, "reasons": reasons, "more": False, "tables_left": []}
+    return {**document, "set_aside": {**document["set_aside"], "parked": parked_objects}}
 
 
 def test_objects_that_wait_for_a_table_are_told_of_discover_before_anything_else(monkeypatch, capsys):

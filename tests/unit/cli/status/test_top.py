@@ -20,23 +20,9 @@ DOCUMENT = {
     "lanes": [lane("main", "running", "Spark is running for 12 min", 214, 48_200_000, 95_000)],
     "tables": [
         {
-            "table": "crm.address",
-            "waiting": 3,
-            "bytes": 900,
-            "oldest_ms": 95_000,
-            "claimed": 1,
-            "freshness_s": 60,
-            "late": True,
-            "age_ms": 125_000,
-            "last_commit_at": NOW - 125_000,
-            "changes": 7,
-            "objects": 9,
-            "paused": False,
-            "blocked": None,
-            "backoff_until": None,
-            "last_error": None,
-            "failures": 0,
-            "notes": [],
+            **{"table": "crm.address", "waiting": 3, "bytes": 900, "oldest_ms": 95_000, "claimed": 1, "changes": 7},
+            **{"freshness_s": 60, "late": True, "age_ms": 125_000, "last_commit_at": NOW - 125_000, "objects": 9},
+            **{"paused": False, "blocked": None, "backoff_until": None, "last_error": None, "failures": 0, "notes": []},
         }
     ],
     "runs": [{"run": run_name("main", 4), "state": "released", "held_ms": 95_000, "batches": 2, "reason": None}],
@@ -44,19 +30,17 @@ DOCUMENT = {
 }
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_no_heading_and_no_state_is_cut(width):
+def shown_in(width):
     out = io.StringIO()
     escaping_console(width=width, file=out).print(screen(DOCUMENT, height=40, width=width))
-    text = out.getvalue()
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_no_heading_and_no_state_is_cut(width):
+    text = shown_in(width)
     assert "…" not in text and "trouble" in text and "released" in text and "reason" in text
     assert max(map(len, text.splitlines())) <= width
-
-
-def shown_in(width, document):
-    out = io.StringIO()
-    escaping_console(width=width, file=out).print(screen(document, height=40, width=width))
-    return out.getvalue()
 
 
 def test_top_status_and_the_page_call_the_same_things_by_the_same_names(monkeypatch, capsys):
@@ -66,7 +50,7 @@ def test_top_status_and_the_page_call_the_same_things_by_the_same_names(monkeypa
     print_status(status, NOW)
     printed = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     lanes, tables = (next(line for line in printed if line[0] == name) for name in ("lane", "table"))
-    text = shown_in(PIPE_WIDTH, DOCUMENT)
+    text = shown_in(PIPE_WIDTH)
     page = {text.strip() for text in re.findall(">([^<>]+)</th>", sample_page(status))}
     for names, kind in ((lanes, "lane"), (tables, "table")):
         shown = next(line for line in text.splitlines() if line.startswith(f"{kind} "))
@@ -80,7 +64,7 @@ def test_the_documented_columns_are_those_of_the_tool():
     page = (Path(__file__).parents[4] / "docs" / "tracing.md").read_text(encoding="utf-8")
     shown = page.partition("$ sluice top --once\n")[2].partition("```")[0]
     headings = [line.split() for line in shown.splitlines() if line.startswith(("lane ", "table ", "run "))]
-    text = shown_in(PIPE_WIDTH, DOCUMENT).splitlines()
+    text = shown_in(PIPE_WIDTH).splitlines()
     assert headings == [line.split() for line in text if line.startswith(("lane ", "table ", "run "))]
     shown = page.partition("$ sluice history\n")[2].splitlines()[0]
     assert shown.split() == list(COLUMNS)
@@ -96,10 +80,10 @@ def watched(monkeypatch, *looks):
     left = list(looks)
 
     def look(*_):
-        found = left.pop(0) if left else KeyboardInterrupt()
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        state = left.pop(0) if left else KeyboardInterrupt()
+        if isinstance(state, BaseException):
+            raise state
+        return state
 
     monkeypatch.setattr(top, "look", look)
     monkeypatch.setattr(top.time, "sleep", lambda seconds: None)

@@ -18,9 +18,9 @@ def parameter(*path):
 
 
 def completed(*path, incomplete=""):
-    command, found = parameter(*path)
+    command, param = parameter(*path)
     context = type("Context", (), {"params": {"stack": "prod"}, "parent": None, "command": command})()
-    return [item.value for item in found.shell_complete(context, incomplete)]
+    return [item.value for item in param.shell_complete(context, incomplete)]
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def parameters_below(command, *path):
 
 def test_every_option_for_a_time_span_takes_a_duration():
     spans = [
-        (path, each)
-        for path, each in parameters_below(built())
-        if {"--every", "--timeout", "--wait", "--seconds", "--freshness"} & set(each.opts)
-        and not getattr(each, "is_flag", False)
+        (path, param)
+        for path, param in parameters_below(built())
+        if {"--every", "--timeout", "--wait", "--seconds", "--freshness"} & set(param.opts)
+        and not getattr(param, "is_flag", False)
     ]
     assert len(spans) >= 9
-    for path, each in spans:
-        assert each.metavar == "DURATION" and isinstance(each.default, (TimeSpan, type(None))), (path, each.name)
+    for path, param in spans:
+        assert param.metavar == "DURATION" and isinstance(param.default, (TimeSpan, type(None))), (path, param.name)
 
 
 @pytest.mark.parametrize(

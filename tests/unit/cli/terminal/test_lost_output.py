@@ -39,7 +39,7 @@ def test_a_reader_that_has_gone_ends_a_command_quietly_with_141(arguments):
 def test_a_closed_stdout_is_reported_in_one_line(closed, wanted):
     line = ["sh", "-c", f'"$@" {closed}', "sh", *COMMAND, "--version"]
     done = subprocess.run(line, stderr=subprocess.PIPE, text=True, timeout=60)
-    assert (done.returncode, [found.rpartition(":")[0] for found in done.stderr.splitlines()]) == (1, wanted)
+    assert (done.returncode, [said.rpartition(":")[0] for said in done.stderr.splitlines()]) == (1, wanted)
 
 
 @pytest.mark.parametrize("arguments", [["query"], ["query", "-"]], ids=" ".join)

@@ -168,11 +168,11 @@ def test_a_pipe_and_no_color_show_no_colour(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("given", "named"),
+    ("given", "matches"),
     [("b-97", True), ("b-97…01", True), ("b-97…02", False), ("b-98", False), ("b-97abcd…abcd01", False), ("…01", True)],
 )
-def test_a_name_is_found_by_its_beginning_or_its_shortened_form(given, named):
-    assert is_named(given, "b-97abcd01") is named
+def test_a_name_is_found_by_its_beginning_or_its_shortened_form(given, matches):
+    assert is_named(given, "b-97abcd01") is matches
 
 
 def test_nothing_is_left_out_of_a_table_in_a_pipe(capsys):

@@ -42,24 +42,22 @@ def claimed(number, state="committed", **columns):
     return ObjectRecord(identity, state, PUT + 500, size=9, table="crm.user", batch=BATCH, noticed_at=PUT, **columns)
 
 
+def batch_of(records, *committed, **outcome):
+    part = TablePart(
+        {}, tuple(ManifestObject("bronze", r.id.key, "v1", 9, None, "avro", "t", 0, 1, PUT) for r in records)
+    )
+    manifest = Manifest(BATCH, "main", RUN, PUT + 7_900, "c", {"crm.user": part})
+    return PastBatch(manifest, {"crm.user": Outcome(BATCH, "crm.user", "committed", *committed, **outcome)})
+
+
 def test_what_a_batch_set_aside_is_neither_readable_nor_among_its_changes(monkeypatch, capsys):
     good = (claimed(1), claimed(2))
     bad, behind = claimed(3, "quarantined", code="not_avro"), claimed(4, "parked", code="log_restarted")
     records = (*good, bad, behind)
-    part = TablePart(
-        {}, tuple(ManifestObject("bronze", r.id.key, "v1", 9, None, "avro", "t", 0, 1, PUT) for r in records)
-    )
-    outcome = Outcome(
-        BATCH,
-        "crm.user",
-        "committed",
-        PUT + 32_700,
-        "20261121154740440",
-        counts={"objects": 4, "quarantined_objects": 1, "parked_objects": 1, "read": 564},
-        quarantined=(ObjectError(bad.id.hash, "not_avro", "no Avro"),),
-        parked=(ObjectError(behind.id.hash, "log_restarted", "it restarted"),),
-    )
-    batch = PastBatch(Manifest(BATCH, "main", RUN, PUT + 7_900, "c", {"crm.user": part}), {"crm.user": outcome})
+    counts = {"objects": 4, "quarantined_objects": 1, "parked_objects": 1, "read": 564}
+    aside = (ObjectError(bad.id.hash, "not_avro", "no Avro"),)
+    parked = (ObjectError(behind.id.hash, "log_restarted", "it restarted"),)
+    batch = batch_of(records, PUT + 32_700, "20261121154740440", counts=counts, quarantined=aside, parked=parked)
     entries = tuple(Entry(record.id, record, PUT, claims_of(record.id, record, [batch])) for record in records)
     assert [record.readable_at for record in entries] == [PUT + 32_700] * 2 + [None] * 2
     assert [record.claims[0].state for record in entries] == ["committed", "committed", "quarantined", "parked"]
@@ -70,23 +68,19 @@ def test_what_a_batch_set_aside_is_neither_readable_nor_among_its_changes(monkey
 
 
 def test_changes_that_nothing_counted_are_named(monkeypatch, capsys):
-    found = claimed(1)
-    part = TablePart({}, (ManifestObject("bronze", found.id.key, "v1", 9, None, "avro", "t", 0, 1, PUT),))
+    record = claimed(1)
     counts = {"objects": 1, "inserted": 3}  # of Hudi's commit, as a take-over finds it
-    outcome = Outcome(BATCH, "crm.user", "committed", PUT + 32_700, "20261121154740440", counts=counts)
-    batch = PastBatch(Manifest(BATCH, "main", RUN, PUT + 7_900, "c", {"crm.user": part}), {"crm.user": outcome})
-    each = Entry(found.id, found, PUT, claims_of(found.id, found, [batch]))
-    print_history(Gathered((each,), (batch,)), totals((each,), [batch]))
+    batch = batch_of([record], PUT + 32_700, "20261121154740440", counts=counts)
+    of_object = Entry(record.id, record, PUT, claims_of(record.id, record, [batch]))
+    print_history(Gathered((of_object,), (batch,)), totals((of_object,), [batch]))
     said = "Not counted: the changes of 1 table's part of a batch, whose run died after its commit"
     assert said in capsys.readouterr().err
 
 
 def test_an_object_all_of_whose_rows_were_set_aside_is_committed_and_not_readable():
     holed = claimed(1, "committed", quarantined_rows=2)
-    part = TablePart({}, (ManifestObject("bronze", holed.id.key, "v1", 9, None, "avro", "t", 0, 1, PUT),))
     counts = (RowErrorCount(holed.id.hash, 2, {"unordered_change": 2}),)
-    outcome = Outcome(BATCH, "crm.user", "committed", PUT + 9_000, no_change=True, quarantined_rows=counts)
-    batch = PastBatch(Manifest(BATCH, "main", RUN, PUT + 7_900, "c", {"crm.user": part}), {"crm.user": outcome})
-    each = Entry(holed.id, holed, PUT, claims_of(holed.id, holed, [batch]))
-    assert each.readable_at is None
-    assert ("committed", PUT + 9_000) in [(moment.name, moment.at) for moment in moments(each)]
+    batch = batch_of([holed], PUT + 9_000, no_change=True, quarantined_rows=counts)
+    of_object = Entry(holed.id, holed, PUT, claims_of(holed.id, holed, [batch]))
+    assert of_object.readable_at is None
+    assert ("committed", PUT + 9_000) in [(moment.name, moment.at) for moment in moments(of_object)]

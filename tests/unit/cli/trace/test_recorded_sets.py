@@ -43,9 +43,9 @@ def rows_of(fixtures: FixtureSet, topic: str, keyed: Keyed) -> list[dict[str, An
         if route.topic != topic:
             continue
         at = ManifestObject("b", item.key, "v", 1, None, route.format or "", topic, 0, route.offset, 0)
-        found, truncates = keyed_changes(item.file.read_bytes(), at, config, wanted=lambda key: True, types={})
+        pairs, truncates = keyed_changes(item.file.read_bytes(), at, config, wanted=lambda key: True, types={})
         assert truncates == []
-        for key, change in found:
+        for key, change in pairs:
             columns |= change.values.keys()
             changes[key].append(Change(change.position, change.op, change.deleted, change.values, change.unchanged))
     rows = []

@@ -59,9 +59,8 @@ def test_a_decimal_has_the_scale_that_its_column_has_now(stored, shown):
 @pytest.mark.parametrize(("key", "form"), [("drop/2.csv", "csv"), ("drop/2/_SUCCESS", "marker")])
 def test_an_object_that_completes_a_dump_brings_a_truncate(key: str, form: str) -> None:
     body = b"id,n\n7,1\n8,2\n" if form == "csv" else b""
-    item = ManifestObject(
-        "b", key, "v", 9, None, form, "a", None, None, 0, modified_at=1_764_000_000_000, replaces="t0"
-    )
+    dump = {"modified_at": 1_764_000_000_000, "replaces": "t0"}
+    item = ManifestObject("b", key, "v", 9, None, form, "a", None, None, 0, **dump)
     config = TableConfig("a.b", "a", "b", "a", ("id",), generation=2)
     own = changes_in(body, item, config, ["7"])
     assert own.truncates == ((None, "0002.t0"),) and len(own.changes) == (form == "csv")

@@ -174,7 +174,7 @@ def test_a_story_takes_from_the_table_what_no_object_was_opened_for():
 
 
 @pytest.fixture
-def kept(tmp_path):
+def with_changes(tmp_path):
     """A place where `crm.user` has a history table, with three changes and the end of a life by a truncate."""
     shutil.copytree(SILVER_FOLDER / "crm", tmp_path / "crm")
     ended = {**kept_change(2, None, 4, "d"), "_sluice_object": None, "_sluice_offset": None}
@@ -192,8 +192,8 @@ def kept(tmp_path):
     return SilverFolder(tmp_path)
 
 
-def test_every_change_of_a_row_is_read_from_the_history_table(kept):
-    life = with_history(UNKNOWN, kept, "crm.user", ["1"])
+def test_every_change_of_a_row_is_read_from_the_history_table(with_changes):
+    life = with_history(UNKNOWN, with_changes, "crm.user", ["1"])
     assert life.history == "crm.user_history"
     changes = [(change.position, change.key, change.version, change.op, change.values) for change in life.changes]
     assert sorted(changes, key=lambda change: change[0]) == [
@@ -202,33 +202,33 @@ def test_every_change_of_a_row_is_read_from_the_history_table(kept):
         (position_of(3), "3.avro", "v", "u", {"date": None}),
     ]
     assert [change.unchanged for change in life.changes if change.offset == 3] == [{"name"}]
-    (change,) = with_history(UNKNOWN, kept, "crm.user", ["2"]).changes
+    (change,) = with_history(UNKNOWN, with_changes, "crm.user", ["2"]).changes
     assert change.offset == 2, "the end of a life by a truncate is no change of the source's"
 
 
-def test_a_life_without_a_readable_or_bounded_history_stays_as_it_is(kept, monkeypatch):
-    assert with_history(UNKNOWN, kept, "crm.nothing", ["1"]) is UNKNOWN
+def test_a_life_without_a_readable_or_bounded_history_stays_as_it_is(with_changes, monkeypatch):
+    assert with_history(UNKNOWN, with_changes, "crm.nothing", ["1"]) is UNKNOWN
     assert with_history(UNKNOWN, SilverFolder(SILVER_FOLDER), "crm.user", ["1"]) is UNKNOWN
     monkeypatch.setattr(life_module, "CHANGES", 2)
-    assert with_history(UNKNOWN, kept, "crm.user", ["1"]) is UNKNOWN
+    assert with_history(UNKNOWN, with_changes, "crm.user", ["1"]) is UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("key", "minute", "name"), [("1", 0, None), ("1", 1, "ann"), ("2", 1, "absent"), ("99", 2, "absent")]
 )
-def test_a_row_is_read_as_of_a_moment_before_its_table_begins(kept, key, minute, name):
-    past, note = row_as_of(kept, "crm.user", [key], f"197001010{minute:03d}30000")
+def test_a_row_is_read_as_of_a_moment_before_its_table_begins(with_changes, key, minute, name):
+    past, note = row_as_of(with_changes, "crm.user", [key], f"197001010{minute:03d}30000")
     assert (past["row"] or {"name": "absent"})["name"] == name
     assert past["key"] == {"id": key} and past["from_history"] and "from crm.user_history" in note
 
 
-def test_a_row_is_read_as_of_a_moment_from_its_table_while_that_has_it(kept):
-    past, _ = row_as_of(kept, "crm.user", ["1"], "20261121080015045")
+def test_a_row_is_read_as_of_a_moment_from_its_table_while_that_has_it(with_changes):
+    past, _ = row_as_of(with_changes, "crm.user", ["1"], "20261121080015045")
     assert (past["row"]["name"], past["from_history"]) == ("ann", False)
-    deleted, _ = row_as_of(kept, "crm.user", ["3"], "20261121080015045")
+    deleted, _ = row_as_of(with_changes, "crm.user", ["3"], "20261121080015045")
     assert deleted["row"] is None
     with pytest.raises(UsageError, match="The key of crm.user is id"):
-        row_as_of(kept, "crm.user", ["1", "2"], "20261121080015045")
+        row_as_of(with_changes, "crm.user", ["1", "2"], "20261121080015045")
 
 
 def test_where_a_history_has_a_batchs_changes_only_a_truncate_opens_its_objects():
