@@ -7,6 +7,12 @@ from typing import Any
 from sluice_deploy.template import read_template
 
 TEMPLATE = read_template(Path(__file__).resolve().parents[2] / "template.yaml")
+RESOURCES: dict[str, dict[str, Any]] = TEMPLATE["Resources"]
+
+
+def of_type(*types: str) -> dict[str, dict[str, Any]]:
+    """The resources of these types by their names."""
+    return {name: resource for name, resource in RESOURCES.items() if resource["Type"] in types}
 
 
 def statements(node: Any) -> Iterator[dict[str, Any]]:

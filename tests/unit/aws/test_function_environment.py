@@ -56,8 +56,8 @@ assert not asked, asked
 
 
 def test_settings_name_every_missing_variable_at_once():
+    wrong = {"AWS_REGION": "eu-west-1", "RECONCILE_GRACE_SECONDS": "soon"}
     with pytest.raises(SettingsMissing) as raised:
-        wrong = {"AWS_REGION": "eu-west-1", "RECONCILE_GRACE_SECONDS": "soon"}
         Settings.from_env(wrong, needed=("region", "ledger_table", "silver_bucket"))
     assert raised.value.facts["variables"] == ["RECONCILE_GRACE_SECONDS", "LEDGER_TABLE", "SILVER_BUCKET"]
 
@@ -156,7 +156,6 @@ def test_the_log_level_drops_lines_but_no_metric(capsys, monkeypatch, level, wri
 @pytest.mark.long
 @pytest.mark.usefixtures("own_telemetry")
 def test_an_invocation_ends_with_the_times_of_its_aws_calls(capsys):
-
     @observed("timed-probe")
     def handler(event, context, telemetry):
         session = boto3.Session(region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")

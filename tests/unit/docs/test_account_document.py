@@ -12,7 +12,7 @@ from typing import Any
 import botocore.session
 import pytest
 import yaml
-from support.sam_template import statements
+from support.sam_template import RESOURCES, of_type, statements
 
 from sluice_deploy.template import read_template
 
@@ -54,9 +54,7 @@ def test_a_policy_names_actions_that_exist_and_fits_into_its_kind(name: str) -> 
 
 
 def test_the_boundary_is_what_the_roles_of_the_template_do() -> None:
-    roles = [
-        one for one in read_template(ROOT / "template.yaml")["Resources"].values() if one["Type"] == "AWS::IAM::Role"
-    ]
+    roles = of_type("AWS::IAM::Role").values()
     assert actions(POLICIES["boundary"]) == actions([role["Properties"]["Policies"] for role in roles])
 
 
@@ -91,11 +89,10 @@ def test_github_is_trusted_for_one_environment_of_one_repository() -> None:
 
 def test_another_accounts_bucket_admits_the_reads_of_the_stacks_roles() -> None:
     template = read_template(FOLDER / "bronze-of-another-account.yaml")["Resources"]
-    roles = read_template(ROOT / "template.yaml")["Resources"]
     reads = {
         action
         for name in ("JobRole", "AdmitRole", "ReconcileRole")
-        for one in statements(roles[name]["Properties"]["Policies"])
+        for one in statements(RESOURCES[name]["Properties"]["Policies"])
         if "BronzeBucketName" in json.dumps(one.get("Resource"))
         for action in actions(one)
     }

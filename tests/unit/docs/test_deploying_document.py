@@ -5,7 +5,7 @@ import runpy
 from pathlib import Path
 
 import tomllib
-from support.sam_template import TEMPLATE
+from support.sam_template import TEMPLATE, of_type
 
 ROOT = Path(__file__).resolve().parents[3]
 TOOL = runpy.run_path(str(ROOT / "tools" / "settings.py"))
@@ -40,14 +40,12 @@ def test_a_change_that_stops_spark_is_marked():
 def test_every_environment_is_named_with_its_stack():
     settings = tomllib.loads((ROOT / "samconfig.toml").read_text(encoding="utf-8"))
     rows = dict(re.findall(r"^\| (\S+) \| `([a-z-]+)` \|", section("Environments and CI"), re.M))
+    del settings["version"]
     assert rows == {
         "none" if name == "default" else f"`{name}`": environment["global"]["parameters"]["stack_name"]
         for name, environment in settings.items()
-        if name != "version"
     }
-    asked = [
-        name for name in settings if name != "version" and settings[name]["deploy"]["parameters"]["confirm_changeset"]
-    ]
+    asked = [name for name in settings if settings[name]["deploy"]["parameters"]["confirm_changeset"]]
     assert asked == ["prod"] and "asks before it makes them" in section("Environments and CI")
 
 
@@ -87,7 +85,7 @@ def test_a_hash_key_is_a_secret_of_the_documented_stack():
 def test_what_a_deleted_stack_leaves_is_named_with_the_way_to_remove_it():
     text = section("Removing")
     retained = {name for name, one in TEMPLATE["Resources"].items() if one.get("DeletionPolicy", "Delete") != "Delete"}
-    buckets = {name for name in retained if TEMPLATE["Resources"][name]["Type"] == "AWS::S3::Bucket"}
+    buckets = retained & set(of_type("AWS::S3::Bucket"))
     versioned = {name for name in buckets if "VersioningConfiguration" in TEMPLATE["Resources"][name]["Properties"]}
     policies = {"BronzePolicy", "SilverPolicy", "ArtifactPolicy"}
     assert retained == buckets | policies | {"Ledger", "DataKey"}
@@ -97,10 +95,6 @@ def test_what_a_deleted_stack_leaves_is_named_with_the_way_to_remove_it():
 
 
 def test_a_stack_of_the_same_name_meets_the_bronze_bucket_of_the_last_one():
-    bucket_names = [
-        one["Properties"].get("BucketName")
-        for one in TEMPLATE["Resources"].values()
-        if one["Type"] == "AWS::S3::Bucket"
-    ]
-    assert len([name for name in bucket_names if name]) == 1  # bronze
+    fixed = [name for name, one in of_type("AWS::S3::Bucket").items() if one["Properties"].get("BucketName")]
+    assert fixed == ["BronzeBucket"]
     assert "a new stack of the same name can't make it" in section("Removing")

@@ -19,13 +19,8 @@ def test_every_documented_sluice_command_exists_with_its_options():
 def test_every_documented_make_target_exists():
     files = (ROOT / "Makefile", ROOT / "deploy" / "deploy.mk")
     targets = {target for file in files for target in re.findall(r"^([a-z-]+):", file.read_text(), re.M)}
-    called = {
-        (shown.document, word)
-        for shown in COMMANDS
-        if shown.program == "make"
-        for word in shown.words
-        if "=" not in word
-    }
+    of_make = [shown for shown in COMMANDS if shown.program == "make"]
+    called = {(shown.document, word) for shown in of_make for word in shown.words if "=" not in word}
     assert sorted((document, word) for document, word in called if word not in targets) == []
     assert {"demo", "test", "deploy"} <= {word for _, word in called}
 
@@ -50,15 +45,10 @@ def test_every_documented_name_in_the_code_exists():
     """Properties of tables and files of a release, which the code names as texts, have names of this form too."""
     text = "\n".join(path.read_text(encoding="utf-8") for path in documents() if "walkthroughs" not in path.parts)
     names = set(re.findall(r"`(sluice(?:_[a-z]+)?(?:\.\w+)+)`", text))
-    sources = [
-        path.read_text(encoding="utf-8")
-        for part in ("functions", "spark", "deploy")
-        for path in (ROOT / part).rglob("*.py")
-    ]
+    modules = [path for part in ("functions", "spark", "deploy") for path in (ROOT / part).rglob("*.py")]
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in modules)
     assert len(names) > 20
-    assert {
-        name for name in names if not any(f'"{name}"' in source for source in sources) and not exists(name)
-    } == set()
+    assert {name for name in names if f'"{name}"' not in sources and not exists(name)} == set()
 
 
 @pytest.mark.parametrize(

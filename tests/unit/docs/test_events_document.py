@@ -5,9 +5,9 @@ import runpy
 from pathlib import Path
 
 import jsonschema
+from support.sam_template import RESOURCES
 
 from sluice.ledger.events import BATCH_COMMITTED, KINDS, SCHEMA_CHANGED
-from sluice_deploy.template import read_template
 
 ROOT = Path(__file__).resolve().parents[3]
 TOOL = runpy.run_path(str(ROOT / "tools" / "events.py"))
@@ -23,7 +23,7 @@ def test_the_page_and_the_schemas_are_current():
 
 
 def test_the_topic_gets_the_kinds_that_the_code_sends():
-    rule = read_template(ROOT / "template.yaml")["Resources"]["EventsRule"]["Properties"]
+    rule = RESOURCES["EventsRule"]["Properties"]
     _, every, trouble = rule["EventPattern"]["detail-type"]["Fn::If"]
     assert every == [kind.detail_type for kind in KINDS]
     assert trouble == [kind for kind in every if kind not in (BATCH_COMMITTED, SCHEMA_CHANGED)]

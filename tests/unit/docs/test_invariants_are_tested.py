@@ -99,12 +99,8 @@ def test_every_invariant_and_every_rule_in_force_names_a_test() -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        "docs/evidence/guarantees.md",
-        "docs/limits.md",
-        "docs/evidence/aws.md",
-        "docs/deploying.md",
-        "docs/security.md",
         "README.md",
+        *(f"docs/{name}.md" for name in "evidence/guarantees limits evidence/aws deploying security".split()),
     ],
 )
 def test_every_test_that_a_document_names_is_there(document: str) -> None:
@@ -112,23 +108,23 @@ def test_every_test_that_a_document_names_is_there(document: str) -> None:
     assert [name for name in names if missing(name)] == []
 
 
+def rows_below(heading: str, text: str) -> list[list[str]]:
+    lines = text.partition(heading)[2].partition("\n## ")[0].splitlines()
+    return [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")][1:]
+
+
 def test_every_promise_of_security_names_its_evidence() -> None:
     text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    promises = text.partition("## Promises")[2].partition("\n## ")[0].splitlines()
-    rows = [line.strip("| ").split(" | ") for line in promises if line.startswith("| ")][1:]
+    rows = rows_below("## Promises", text)
     assert len(rows) > 10 and all(len(row) == 2 for row in rows)
     assert [promise for promise, evidence in rows if not NAMED.search(evidence) and "`make " not in evidence] == []
-    threats = text.partition("## Who can do what")[2].partition("\n## ")[0].splitlines()
-    cells = [line.strip("| ").split(" | ") for line in threats if line.startswith("| ")][1:]
-    assert len(cells) > 10 and all(len(row) == 3 and all(row) for row in cells)
+    threats = rows_below("## Who can do what", text)
+    assert len(threats) > 10 and all(len(row) == 3 and all(row) for row in threats)
 
 
 def test_each_of_twelve_things_that_no_emulator_shows_is_held_by_a_test() -> None:
-    rows = [
-        line.strip("| ").split(" | ")
-        for line in (ROOT / "docs" / "evidence" / "aws.md").read_text(encoding="utf-8").splitlines()
-        if re.match(r"\| \d", line)
-    ]
+    page = (ROOT / "docs" / "evidence" / "aws.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if re.match(r"\| \d", line)]
     assert [row[0] for row in rows] == [str(number) for number in range(1, 13)]
     assert all(len(row) == 3 and NAMED.search(row[2]) for row in rows)
 

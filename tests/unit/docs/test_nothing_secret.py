@@ -10,19 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-NOT_OURS = {
-    ".git",
-    ".aws-sam",
-    ".sluice",
-    ".pytest_cache",
-    ".hypothesis",
-    "__pycache__",
-    "build",
-    "dist",
-    "spark-warehouse",
-    "results",
-    "hudi_tables",
-}
+NOT_OURS = set(
+    ".git .aws-sam .sluice .pytest_cache .hypothesis __pycache__ build dist spark-warehouse results hudi_tables".split()
+)
 LARGEST = 200_000  # what is larger is recorded data
 PLACEHOLDERS = {
     "123456789012": "AWS's documentation, its samples of events",
@@ -60,11 +50,8 @@ MADE_UP = {
 def texts() -> Iterator[tuple[str, bytes]]:
     """Every file of ours, by its path."""
     for folder, folders, files in os.walk(ROOT):
-        folders[:] = [
-            name
-            for name in folders
-            if name not in NOT_OURS and not name.startswith(".venv") and not name.endswith(".egg-info")
-        ]
+        others = {name for name in folders if name.startswith(".venv") or name.endswith(".egg-info")}
+        folders[:] = [name for name in folders if name not in NOT_OURS | others]
         for name in files:
             path = Path(folder, name)
             if path.is_file() and path.stat().st_size <= LARGEST and path != Path(__file__).resolve():
@@ -84,9 +71,7 @@ def test_nothing_looks_like_a_secret_and_no_account_is_named_but_the_placeholder
     wrong, read = [], 0
     for path, content in texts():
         read += 1
-        wrong += [(path, kind) for kind in kinds(content)] + [
-            (path, account) for account in accounts(content) - set(PLACEHOLDERS)
-        ]
+        wrong += [(path, kind) for kind in (*kinds(content), *(accounts(content) - set(PLACEHOLDERS)))]
     assert wrong == [] and read > 300
 
 

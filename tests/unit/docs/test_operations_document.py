@@ -3,8 +3,9 @@
 import re
 from pathlib import Path
 
+from support.sam_template import of_type
+
 from sluice_cli.verbs import OPS, VERBS
-from sluice_deploy.template import read_template
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -17,12 +18,7 @@ def test_every_section_names_its_tests_in_the_order_of_the_page():
 
 
 def test_every_alarm_says_its_severity_its_first_step_and_its_section():
-    template = read_template(ROOT / "template.yaml")["Resources"]
-    alarms = {
-        name: resource["Properties"]
-        for name, resource in template.items()
-        if resource["Type"] == "AWS::CloudWatch::Alarm"
-    }
+    alarms = {name: resource["Properties"] for name, resource in of_type("AWS::CloudWatch::Alarm").items()}
     rows = {name: more for name, *more in re.findall(r"^\| `(\w+Alarm)` \| (\w+) \|.*\]\(#([^)]+)\) \|$", PAGE, re.M)}
     assert set(rows) == set(alarms)
     anchors = {re.sub(r"[^a-z0-9 -]", "", section.lower()).replace(" ", "-") for section in SECTIONS}

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 import tomllib
-from support.sam_template import TEMPLATE, statements
+from support.sam_template import RESOURCES, TEMPLATE, of_type, statements
 
 from sluice.ledger.events import BATCH_COMMITTED, SOURCE
 from sluice_deploy.release import CODE, ENTRY_POINT, MANIFEST, PREFIX
 
 ROOT = Path(__file__).resolve().parents[3]
-RESOURCES: dict[str, dict[str, Any]] = TEMPLATE["Resources"]
 KEY = {"Fn::If": ["MakeKey", {"Fn::GetAtt": ["DataKey", "Arn"]}, {"Ref": "KeyArn"}]}
 NOTHING = {"Ref": "AWS::NoValue"}
 
@@ -40,10 +39,6 @@ UNCONDITIONAL_TRUST = {
     for name in RESOURCES
     if name.endswith("Role") and name != "JobRole" and "lambda.amazonaws.com" in json.dumps(RESOURCES[name])
 }
-
-
-def of_type(*types: str) -> dict[str, dict[str, Any]]:
-    return {name: resource for name, resource in RESOURCES.items() if resource["Type"] in types}
 
 
 # Statement for a service that sends no source -> where AWS says so.

@@ -3,18 +3,15 @@
 from typing import Any
 
 import pytest
-from support.sam_template import TEMPLATE
+from support.sam_template import RESOURCES, TEMPLATE, of_type
 
 from sluice.admission.verdict import FORGET_AFTER_MS
 from sluice.cost import Assumptions
 
-RESOURCES: dict[str, dict[str, Any]] = TEMPLATE["Resources"]
-FUNCTIONS = {
-    name: resource["Properties"]
-    for name, resource in RESOURCES.items()
-    if resource["Type"] == "AWS::Serverless::Function"
-}
-QUEUES = {name: resource["Properties"] for name, resource in RESOURCES.items() if resource["Type"] == "AWS::SQS::Queue"}
+FUNCTIONS, QUEUES, ALARMS = (
+    {name: resource["Properties"] for name, resource in of_type(kind).items()}
+    for kind in ("AWS::Serverless::Function", "AWS::SQS::Queue", "AWS::CloudWatch::Alarm")
+)
 SOURCES = [
     (name, event["Properties"])
     for name, function in FUNCTIONS.items()
@@ -42,34 +39,22 @@ def test_a_dead_letter_queue_keeps_messages_as_long_as_its_source_does() -> None
     for name in read:
         redrive = QUEUES[name]["RedrivePolicy"]
         assert redrive["maxReceiveCount"] >= 5  # what Lambda's documentation asks for
-        assert (
-            QUEUES[redrive["deadLetterTargetArn"]["Fn::GetAtt"][0]]["MessageRetentionPeriod"]
-            >= QUEUES[name]["MessageRetentionPeriod"]
-        )
+        dead_letters = QUEUES[redrive["deadLetterTargetArn"]["Fn::GetAtt"][0]]
+        assert dead_letters["MessageRetentionPeriod"] >= QUEUES[name]["MessageRetentionPeriod"]
 
 
 @pytest.mark.parametrize("name", QUEUES)
 def test_every_source_queue_alarms_on_age_and_every_other_queue_on_any_message(name: str) -> None:
-    metric = (
-        "ApproximateAgeOfOldestMessage" if "RedrivePolicy" in QUEUES[name] else "ApproximateNumberOfMessagesVisible"
-    )
-    watched = [
-        metric["MetricName"]
-        for alarm in RESOURCES.values()
-        if alarm["Type"] == "AWS::CloudWatch::Alarm"
-        for metric in metrics_of(alarm["Properties"])
-        if metric["Dimensions"] == [{"Name": "QueueName", "Value": {"Fn::GetAtt": [name, "QueueName"]}}]
-    ]
-    assert metric in watched
+    wanted = "AgeOfOldestMessage" if "RedrivePolicy" in QUEUES[name] else "NumberOfMessagesVisible"
+    of_queue = [{"Name": "QueueName", "Value": {"Fn::GetAtt": [name, "QueueName"]}}]
+    watched = [metric for alarm in ALARMS.values() for metric in metrics_of(alarm) if metric["Dimensions"] == of_queue]
+    assert f"Approximate{wanted}" in [metric["MetricName"] for metric in watched]
 
 
 def test_the_alarm_on_a_notices_age_follows_its_last_receive_and_precedes_its_loss() -> None:
-    alarm, queue = RESOURCES["NoticesAgeAlarm"]["Properties"], QUEUES["Notices"]
-    assert (
-        queue["VisibilityTimeout"] * queue["RedrivePolicy"]["maxReceiveCount"]
-        < alarm["Threshold"]
-        < queue["MessageRetentionPeriod"] / 100
-    )
+    alarm, queue = ALARMS["NoticesAgeAlarm"], QUEUES["Notices"]
+    last_receive = queue["VisibilityTimeout"] * queue["RedrivePolicy"]["maxReceiveCount"]
+    assert last_receive < alarm["Threshold"] < queue["MessageRetentionPeriod"] / 100
 
 
 @pytest.mark.parametrize("name, source", SOURCES)
@@ -88,14 +73,12 @@ def test_a_failed_call_of_reconcile_is_kept_and_its_role_may_send_it() -> None:
     destination = FUNCTIONS["ReconcileFunction"]["EventInvokeConfig"]["DestinationConfig"]["OnFailure"]["Destination"]
     assert destination == {"Fn::GetAtt": ["Unreconciled", "Arn"]}
     (policy,) = RESOURCES["ReconcileRole"]["Properties"]["Policies"]
-    assert [one["Action"] for one in policy["PolicyDocument"]["Statement"] if one.get("Resource") == destination] == [
-        "sqs:SendMessage"
-    ]
+    sends = [one for one in policy["PolicyDocument"]["Statement"] if one.get("Resource") == destination]
+    assert [one["Action"] for one in sends] == ["sqs:SendMessage"]
 
 
 def test_the_cost_estimate_counts_the_templates_alarms() -> None:
-    alarms = [resource["Properties"] for resource in RESOURCES.values() if resource["Type"] == "AWS::CloudWatch::Alarm"]
-    assert sum(len(metrics_of(alarm)) for alarm in alarms) == Assumptions().alarms
+    assert sum(len(metrics_of(alarm)) for alarm in ALARMS.values()) == Assumptions().alarms
 
 
 def test_a_record_outlives_every_notice_of_its_object_also_a_redriven_one() -> None:
