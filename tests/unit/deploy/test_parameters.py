@@ -28,15 +28,9 @@ esac
 def made(*arguments: str, stdin: int = subprocess.DEVNULL, **variables: str) -> subprocess.CompletedProcess[str]:
     """What make says that it does, or does where `arguments` don't forbid it."""
     old = ("--old-file=.venv/.local", "--old-file=.venv/.dev", "--no-print-directory")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MAKE"))}
+    outside = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MAKE"))}
     return subprocess.run(
-        ["make", *old, *arguments],
-        cwd=ROOT,
-        env={**environment, **variables},
-        stdin=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
+        ["make", *old, *arguments], cwd=ROOT, env=outside | variables, stdin=stdin, capture_output=True, text=True
     )
 
 
@@ -57,12 +51,8 @@ def test_overrides_are_read_and_written_as_sam_reads_them() -> None:
 
 def test_parameters_of_the_command_line_add_to_those_of_the_environment() -> None:
     printed = given_parameters("dev Architecture=arm64 LogLevel='INFO' MaximumCpu='32 vCPU'", ROOT)
-    assert parameters_of(printed) == {
-        **configured_parameters("dev", ROOT),
-        "Architecture": "arm64",
-        "LogLevel": "INFO",
-        "MaximumCpu": "32 vCPU",
-    }
+    given = {"Architecture": "arm64", "LogLevel": "INFO", "MaximumCpu": "32 vCPU"}
+    assert parameters_of(printed) == {**configured_parameters("dev", ROOT), **given}
     assert "IdleTimeoutMinutes" in configured_parameters("dev", ROOT)
     assert configured_parameters("default", ROOT) == {} == configured_parameters("dev", ROOT / "docs")
 

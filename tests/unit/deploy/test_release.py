@@ -54,16 +54,17 @@ WHEELS = {
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A clone as small as one can be, and wheels without a network."""
     root = tmp_path / "clone"
+    packages = (
+        "functions/sluice",
+        "functions/sluice_aws",
+        *("spark/sluice_spark" + part for part in ("", "/engine", "/run")),
+    )
     for name, content in {
-        "functions/sluice/__init__.py": "",
+        **{f"{package}/__init__.py": "" for package in packages},
         "functions/sluice/lane/machine.py": "LANE = 1\n",
-        "functions/sluice_aws/__init__.py": "",
         "functions/admit/handler.py": "",
         "spark/ingest.py": ENTRY.read_text(),
-        "spark/sluice_spark/__init__.py": "",
-        "spark/sluice_spark/engine/__init__.py": "",
         "spark/sluice_spark/engine/session.py": "class SparkProcess:\n    def session(self): print('Spark starts')\n",
-        "spark/sluice_spark/run/__init__.py": "",
         "spark/sluice_spark/run/driver.py": "drive, parse = lambda *_: print('it runs'), list\n",
         "spark/requirements.txt": "boto3==1\n",
     }.items():
@@ -72,16 +73,15 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.write_text(content)
     (root / "functions/sluice/__pycache__").mkdir()
     (root / "functions/sluice/__pycache__/lane.cpython-311.pyc").write_bytes(b"compiled")
-    monkeypatch.setattr(
-        release_module,
-        "wheel_contents",
-        lambda requirements, host, cache: {**WHEELS, "fastavro/_read.so": host.architecture.encode()},
-    )
-    monkeypatch.setattr(
-        release_module,
-        "listed_wheels",
-        lambda requirements, host, cache: (Wheel("boto3-1-py3-none-any.whl", "b" * 64), fastavro_of(host)),
-    )
+
+    def contents(requirements: Path, host: Host, cache: Path) -> dict[str, bytes]:
+        return {**WHEELS, "fastavro/_read.so": host.architecture.encode()}
+
+    def wheels(requirements: Path, host: Host, cache: Path) -> tuple[Wheel, ...]:
+        return Wheel("boto3-1-py3-none-any.whl", "b" * 64), fastavro_of(host)
+
+    monkeypatch.setattr(release_module, "wheel_contents", contents)
+    monkeypatch.setattr(release_module, "listed_wheels", wheels)
     return root
 
 
@@ -112,25 +112,16 @@ def test_a_changed_source_is_another_version(sources: Path, tmp_path: Path) -> N
     (sources / "functions/sluice/lane/machine.py").write_text("LANE = 2\n")
     second = build_release(sources, HOSTS, tmp_path, None)
     assert second.version != first.version
-    assert {name for name in first.files if first.files[name] != second.files[name]} == {
-        "ingest.py",  # it knows the checksums of the others
-        "sluice.zip",
-        SBOM,
-        MANIFEST,
-    }
+    changed = {name for name in first.files if first.files[name] != second.files[name]}
+    assert changed == {"ingest.py", "sluice.zip", SBOM, MANIFEST}, "ingest.py knows the checksums of the others"
 
 
 def test_the_zip_holds_what_the_job_imports_and_no_handler(sources: Path, tmp_path: Path) -> None:
     content = build_release(sources, HOSTS, tmp_path, None).files["sluice.zip"]
     assert zipfile.ZipFile(io.BytesIO(content)).namelist() == [
-        "sluice/__init__.py",
-        "sluice/lane/machine.py",
-        "sluice_aws/__init__.py",
-        "sluice_spark/__init__.py",
-        "sluice_spark/engine/__init__.py",
-        "sluice_spark/engine/session.py",
-        "sluice_spark/run/__init__.py",
-        "sluice_spark/run/driver.py",
+        *("sluice/__init__.py", "sluice/lane/machine.py", "sluice_aws/__init__.py", "sluice_spark/__init__.py"),
+        *("sluice_spark/engine/__init__.py", "sluice_spark/engine/session.py"),
+        *("sluice_spark/run/__init__.py", "sluice_spark/run/driver.py"),
     ]
 
 
@@ -162,21 +153,16 @@ def test_every_processor_has_its_own_environment_of_the_services_that_a_job_reac
     files = build_release(sources, HOSTS, tmp_path, None).files
     for host in HOSTS:
         with tarfile.open(fileobj=io.BytesIO(files[f"environment-{host.architecture}.tar.gz"])) as tar:
-            assert tar.getnames() == [
-                "boto3/__init__.py",
-                "botocore/data/endpoints.json",
-                "botocore/data/s3/2006-03-01/service-2.json.gz",
-                "fastavro/_read.so",
-            ]
+            of_botocore = ("endpoints.json", "s3/2006-03-01/service-2.json.gz")
+            expected = ["boto3/__init__.py", *(f"botocore/data/{name}" for name in of_botocore), "fastavro/_read.so"]
+            assert tar.getnames() == expected
             assert tar.extractfile("fastavro/_read.so").read() == host.architecture.encode()
 
 
 def test_a_job_has_the_models_of_every_service_that_its_role_may_call() -> None:
     role = read_template(source_root() / "template.yaml")["Resources"]["JobRole"]["Properties"]
     statements = [statement for policy in role["Policies"] for statement in policy["PolicyDocument"]["Statement"]]
-    actions = re.findall(
-        r"'([a-z0-9-]+):[A-Z]", repr([statement["Action"] for statement in statements if "Action" in statement])
-    )
+    actions = re.findall(r"'([a-z0-9-]+):[A-Z]", repr([one["Action"] for one in statements if "Action" in one]))
     assert {"s3", "dynamodb", "secretsmanager"} <= set(actions) <= set(SERVICES)
 
 
@@ -219,14 +205,9 @@ def job(sources: Path, tmp_path: Path) -> Path:
 def started(job: Path, entry: str = "ingest.py", **environment: str) -> tuple[int, str]:
     """The exit status of the entry point, and what it printed."""
     path = os.pathsep.join(["./environment", str(job / "sluice.zip")])
-    done = subprocess.run(
-        [sys.executable, entry, "--lane", "main"],
-        cwd=job,
-        env={"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, entry, "--lane", "main"]
+    environment = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    done = subprocess.run(command, cwd=job, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -16,10 +16,7 @@ from sluice_local.processes import bound_command, is_running
 from sluice_local.stack.stack import kept_start
 
 DESCRIPTION = Description(
-    "sluice",
-    "us-east-1",
-    "http://127.0.0.1:1",
-    "http://127.0.0.1:2",
+    *("sluice", "us-east-1", "http://127.0.0.1:1", "http://127.0.0.1:2"),
     {"bronze": "b", "silver": "s", "artifacts": "a"},
     "ledger",
     {"access_key_id": "test", "secret_access_key": "test"},

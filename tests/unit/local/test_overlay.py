@@ -79,23 +79,19 @@ def test_nothing_names_the_application_any_more(template: dict[str, Any]) -> Non
     assert APPLICATION not in text
 
 
+def is_function(resource: dict[str, Any]) -> bool:
+    return resource["Type"] == "AWS::Serverless::Function"
+
+
 def test_without_a_bucket_code_stays_for_sam_to_build_and_functions_name_their_own(template: dict[str, Any]) -> None:
     made = overlay(template, Surroundings("id", "arn", "http://e"))
-    functions = {
-        name: resource["Properties"]
-        for name, resource in made["Resources"].items()
-        if resource["Type"] == "AWS::Serverless::Function"
-    }
+    places = {name: one["Properties"].get("CodeUri") for name, one in made["Resources"].items() if is_function(one)}
     # In Globals `sam delete` would look for a bucket in it where a function has inline code.
     assert "CodeUri" not in made["Globals"]["Function"]
     written = template["Resources"]["AdmitFunction"]["Properties"]["CodeUri"]
-    assert {name for name, properties in functions.items() if properties.get("CodeUri") != written} == {
-        "GetJobRunFunction"
-    }
-    assert (
-        made["Resources"]["TableServices"]["Properties"]["DefinitionS3Location"]
-        == template["Resources"]["TableServices"]["Properties"]["DefinitionS3Location"]
-    )
+    assert {name for name, place in places.items() if place != written} == {"GetJobRunFunction"}
+    services = [one["Resources"]["TableServices"]["Properties"] for one in (made, template)]
+    assert services[0]["DefinitionS3Location"] == services[1]["DefinitionS3Location"]
 
 
 def test_the_template_itself_is_left_as_it_was(template: dict[str, Any]) -> None:

@@ -19,11 +19,8 @@ def test_every_function_is_given_the_address_as_it_is_inside_a_container(tmp_pat
     given = ["--endpoint", outside, "--inside", inside, "--out", str(tmp_path), "--package", "packed.zip"]
     assert main(["admit-s3-put", *given]) == 0
     written = (tmp_path / "template.json").read_text()
-    functions = [
-        resource["Properties"]
-        for resource in json.loads(written)["Resources"].values()
-        if resource["Type"] == "AWS::Serverless::Function"
-    ]
+    resources = json.loads(written)["Resources"].values()
+    functions = [one["Properties"] for one in resources if one["Type"] == "AWS::Serverless::Function"]
     assert len(functions) > 4 and outside not in written
     assert {function["Environment"]["Variables"]["AWS_ENDPOINT_URL"] for function in functions} == {inside}
     assert {function["CodeUri"] for function in functions} == {str(Path("packed.zip").absolute())}

@@ -33,16 +33,13 @@ def states(*changes: Any) -> list[tuple[Any, ...]]:
         connection.executemany("INSERT INTO h VALUES (?, ?, ?, ?, ?, ?)", list(changes))
         sql = history_view_sql(["id", 'na"me'], record_key=["id"], source="h", dialect=DUCKDB)
         # As the commands read it: DuckDB's own `fetchall` needs pytz for times with a zone.
-        rows = [
-            row
-            for batch in connection.sql(f"SELECT * FROM ({sql}) ORDER BY id, valid_from").to_arrow_reader(1_000)
-            for row in rows_of(batch)
-        ]
+        batches = connection.sql(f"SELECT * FROM ({sql}) ORDER BY id, valid_from").to_arrow_reader(1_000)
+        rows = [row for batch in batches for row in rows_of(batch)]
 
     def minute(moment: str | None) -> int | None:
-        return (
-            None if moment is None else round(dt.datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp() / 60)
-        )
+        if moment is None:
+            return None
+        return round(dt.datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp() / 60)
 
     return [(id, name, minute(start), minute(end), current) for id, name, start, end, current in rows]
 
@@ -98,10 +95,8 @@ def test_redshifts_time_of_milliseconds_needs_no_more_than_32_bits(at_ms: int) -
 def test_a_query_shows_states_and_with_lineage_the_changes_themselves(tmp_path: Path) -> None:
     shutil.copytree(SILVER_FOLDER / "crm" / "user", tmp_path / "crm" / "user_history")
     properties = tmp_path / "crm" / "user_history" / ".hoodie" / "hoodie.properties"
-    text = properties.read_text()
-    properties.write_text(
-        text.replace("hoodie.table.recordkey.fields=id", "hoodie.table.recordkey.fields=id,_sluice_position")
-    )
+    key = "hoodie.table.recordkey.fields=id"
+    properties.write_text(properties.read_text().replace(key, f"{key},_sluice_position"))
     place = SilverFolder(tmp_path)
     with run_query(place, "select id, name, valid_to, is_current from crm.user_history order by id") as (_, result):
         assert result.fetchall() == [(1, "ann", None, True), (2, "bob", None, True)]

@@ -39,21 +39,20 @@ def test_only_what_takes_long_is_named(line, said):
     assert shown(line + "\n") == said
 
 
+def outside_make() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+
+
 def setup(folder: Path, installer: str) -> tuple[int, str]:
     """The exit status of `make setup` in a terminal, with a stand-in for uv, and all that the terminal got."""
     (folder / "uv").write_text(f"#!/bin/sh\n{installer}\n")
     (folder / "uv").chmod(0o755)
     (folder / "venv" / "bin").mkdir(parents=True)
     (folder / "venv" / "bin" / "python").symlink_to(sys.executable)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    environment = {**outside_make(), "PATH": f"{folder}:{os.environ['PATH']}"}
     leader, follower = pty.openpty()
-    with subprocess.Popen(
-        ["make", "setup", f"VENV={folder}/venv", "PYTHON=true"],
-        cwd=ROOT,
-        env={**environment, "PATH": f"{folder}:{environment['PATH']}"},
-        stdout=follower,
-        stderr=follower,
-    ) as made:
+    command = ["make", "setup", f"VENV={folder}/venv", "PYTHON=true"]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=follower, stderr=follower) as made:
         os.close(follower)
         shown = b""
         try:
@@ -81,14 +80,8 @@ def test_an_environment_that_was_begun_is_completed(tmp_path):
 
 
 def test_a_missing_python_is_named_with_the_next_step(tmp_path):
-    made = subprocess.run(
-        ["make", "demo", f"VENV={tmp_path}/venv", "PYTHON=python3.0"],
-        cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["make", "demo", f"VENV={tmp_path}/venv", "PYTHON=python3.0"]
+    made = subprocess.run(command, cwd=ROOT, env=outside_make(), capture_output=True, text=True, check=False)
     error, step, *_ = made.stderr.splitlines()
     assert made.returncode == 2 and not (tmp_path / "venv").exists()
     assert error == "error: there is no python3.0, the Python of the local Spark"

@@ -15,16 +15,16 @@ KEPT = sorted((Path(__file__).resolve().parents[3] / "docs" / "walkthroughs").gl
 def test_a_transcript_goes_from_a_clean_clone_to_the_data_that_is_left(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     steps = [
-        "git clone",
-        "make deploy",
-        "sluice --stack sluice put",
-        "settled in",
-        "make deploy",
-        " became ",
-        "settled in",
-        "make delete",
-        "There is no stack sluice",
-        "rows read, as many as the source database had",
+        *(
+            "git clone",
+            "make deploy",
+            "sluice --stack sluice put",
+            "settled in",
+            "make deploy",
+            " became ",
+            "settled in",
+        ),
+        *("make delete", "There is no stack sluice", "rows read, as many as the source database had"),
     ]
     place = 0
     for step in steps:
