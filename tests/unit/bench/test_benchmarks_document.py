@@ -26,11 +26,7 @@ def test_the_newest_result_of_each_benchmark_is_taken(tmp_path):
 
 def test_an_object_is_admitted_by_three_calls():
     measured = admit.run("fake", 40)
-    assert (
-        measured["calls"]["GetObject"] - 1
-        == measured["calls"]["Query"]
-        == measured["calls"]["TransactWriteItems"]
-        == 40
-    )
+    calls = measured["calls"]
+    assert calls["GetObject"] - 1 == calls["Query"] == calls["TransactWriteItems"] == 40
     assert measured["calls_per_object"] == pytest.approx(3, abs=0.06)
     assert KEPT.is_dir()

@@ -186,12 +186,8 @@ def test_an_earlier_name_of_a_verb_works_with_a_note_on_stderr(name, capsys):
 @pytest.mark.long
 def test_every_verb_loads_without_what_a_machine_may_lack(without, tmp_path):
     (tmp_path / "tables.yaml").write_text("tables: [{topic: a.b, table: a.b, record_key: id}]")
-    done = subprocess.run(
-        [sys.executable, "-c", without + EVERY_VERB, str(tmp_path / "tables.yaml")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    command = [sys.executable, "-c", without + EVERY_VERB, str(tmp_path / "tables.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines()[-1:] == [f"{len(VERBS) + len(OPS)} 0 0"], done.stderr
 
 
@@ -216,13 +212,9 @@ main(["status"])
 @pytest.mark.long
 def test_ctrl_c_during_an_import_ends_with_130_and_one_line(module, tmp_path):
     (tmp_path / "local.json").write_text("{}")
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED_BY, module],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "SLUICE_HOME": str(tmp_path), "SLUICE_STACK": ""},
-    )
+    env = {**os.environ, "SLUICE_HOME": str(tmp_path), "SLUICE_STACK": ""}
+    command = [sys.executable, "-c", INTERRUPTED_BY, module]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
     assert (done.returncode, done.stderr.splitlines()[-1:]) == (130, ["Interrupted"]), done.stderr
     assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 1
 

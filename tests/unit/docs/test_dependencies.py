@@ -307,13 +307,9 @@ def test_functions_and_jobs_are_written_in_python_3_9():
 def test_annotations_with_newer_forms_are_never_evaluated():
     evaluated = []
     for path in JOB_MODULES:
-        tree = tree_of(path)
-        postponed = any(
-            isinstance(node, ast.ImportFrom)
-            and node.module == "__future__"
-            and any(alias.name == "annotations" for alias in node.names)
-            for node in tree.body
-        )
+        imported = [node for node in tree_of(path).body if isinstance(node, ast.ImportFrom)]
+        of_future = [alias.name for node in imported if node.module == "__future__" for alias in node.names]
+        postponed = "annotations" in of_future
         if not postponed and any(
             isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr)
             for annotation in annotations(path)

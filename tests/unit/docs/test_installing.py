@@ -84,14 +84,9 @@ def test_every_verb_that_needs_the_extra_read_is_said_to(tmp_path):
     assert {"config push", "config discover", "query", "forget", "table stats"} <= set(verbs)
     words = [[*verb.split(), *ARGUMENTS.get(verb, ["a.b"])] for verb in verbs if verb not in LOADED_LATER]
     modules = sorted(set(LOADED_LATER.values()))
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_READ, json.dumps(words), *modules],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=tmp_path,
-        env={"SLUICE_HOME": str(tmp_path), "PATH": "", "HOME": str(tmp_path)},
-    )
+    command = [sys.executable, "-c", WITHOUT_READ, json.dumps(words), *modules]
+    env = {"SLUICE_HOME": str(tmp_path), "PATH": "", "HOME": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=env)
     said, *missing = done.stderr.split("module ")
     assert [name.strip() for name in missing] == modules
     parts = said.split("verb ")[1:]

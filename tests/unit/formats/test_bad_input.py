@@ -108,14 +108,8 @@ class Archive:
 
 def judged(key: str, size: int | None, body: bytes | None, bucket: Any = None) -> tuple[str, str]:
     """State, and code, rule or reason, by admission alone."""
-    admission = Admission(
-        ledger=None,
-        heads=Heads(bucket or Bucket(body)),
-        schemas=Schemas(),
-        fit=NoTableYet(),
-        arrival=lambda id: None,
-        now=lambda: 0,
-    )
+    parts = {"heads": Heads(bucket or Bucket(body)), "schemas": Schemas(), "fit": NoTableYet()}
+    admission = Admission(ledger=None, **parts, arrival=lambda id: None, now=lambda: 0)
     _, verdict, _ = admission.judge(ObjectId("bronze", key, "v"), size, CONFIGURATION)
     return verdict.state, verdict.code or verdict.rule or verdict.reason or ""
 
@@ -138,13 +132,9 @@ def refused(case: Case) -> tuple[str, str, int, str]:
         else:
             schemas, inferred = [read_head(Bucket(case.body), item.id, item.format, LIMITS)], False
         writers = [read_writer_schema(json.loads(json.dumps(schema))) for schema in schemas]
-        planned = plan_read(
-            CONFIG,
-            batch="b",
-            writers=writers,
-            stored=STORED if code_of_stored(case) else None,
-            inferred={item.id.hash: json.dumps(schemas[0])} if inferred else None,
-        )
+        stored = STORED if code_of_stored(case) else None
+        by_object = {item.id.hash: json.dumps(schemas[0])} if inferred else None
+        planned = plan_read(CONFIG, batch="b", writers=writers, stored=stored, inferred=by_object)
         if planned.refused:
             error = next(iter(planned.refused.values()))
             return "quarantined", error.code, 0, in_words(error)

@@ -18,29 +18,18 @@ from sluice_formats.json.records import json_schemas
 def event(op: str, lsn: int, before: Any = None, after: Any = None, **more: Any) -> dict[str, Any]:
     return {
         "id": f"name:x;lsn:{lsn}",
-        "source": "/debezium/postgresql/x",
-        "specversion": "1.0",
-        "type": "io.debezium.connector.postgresql.DataChangeEvent",
-        "time": "2026-11-27T10:12:50.337Z",
-        "datacontenttype": "application/json",
-        "iodebeziumop": op,
-        "iodebeziumlsn": str(lsn),
-        "iodebeziumtsms": "1795774370337",
-        "iodebeziumtxid": None,
-        "iodebeziumtxId": "1125",
+        **{"source": "/debezium/postgresql/x", "type": "io.debezium.connector.postgresql.DataChangeEvent"},
+        **{"specversion": "1.0", "time": "2026-11-27T10:12:50.337Z", "datacontenttype": "application/json"},
+        **{"iodebeziumop": op, "iodebeziumlsn": str(lsn), "iodebeziumtsms": "1795774370337"},
+        **{"iodebeziumtxid": None, "iodebeziumtxId": "1125"},
         "data": {"before": before, "after": after},
         **more,
     }
 
 
 def test_the_row_is_that_of_the_data_and_the_order_that_of_the_log() -> None:
-    rows = json_rows(
-        lines(
-            event("r", 5, after={"id": 1, "v": "a"}),
-            event("u", 9, after={"id": 1, "v": "b"}),
-            event("d", 12, before={"id": 1, "v": None}),
-        )
-    )
+    made = [event(op, lsn, after={"id": 1, "v": value}) for op, lsn, value in (("r", 5, "a"), ("u", 9, "b"))]
+    rows = json_rows(lines(*made, event("d", 12, before={"id": 1, "v": None})))
     assert picked(rows, "id", "v", "__deleted", "_sluice_op", "_sluice_source_ts_ms") == [
         (1, "a", False, "r", 1795774370337),
         (1, "b", False, "u", 1795774370337),

@@ -186,14 +186,9 @@ def test_the_statement_that_made_a_change_is_not_kept_either():
 
 @pytest.mark.parametrize("value", [SECRET, {SECRET: 1}, [SECRET]], ids=["text", "object", "list"])
 def test_a_record_of_the_wrong_type_keeps_no_value(value: Any):
-    schema = {
-        "type": "struct",
-        "optional": False,
-        "fields": [
-            {"type": "int32", "optional": False, "field": "id"},
-            {"type": "int64", "optional": True, "field": "n"},
-        ],
-    }
+    kinds = (("id", "int32", False), ("n", "int64", True))
+    fields = [{"type": kind, "optional": optional, "field": name} for name, kind, optional in kinds]
+    schema = {"type": "struct", "optional": False, "fields": fields}
     body = lines(*wrapped(schema, {"id": 1, "n": value}, {"id": 2, "n": 3}))
     for rules in ({"hash": ("n",), "key": "s/k"}, {"mask": {"n": 0}}, {"exclude": ("n",)}):
         decoded_rows = decoded(body, table(**rules), "json")

@@ -61,13 +61,9 @@ def merged(
         payloads = [{name: value for name, value in one.items() if name != "__source_ts_ms"} for one in made]
         read_rows = json_rows(lines(*wrapped(CONNECT, *payloads)), table, bad=bad)
     elif form == "json envelope":
-        read_rows = json_rows(
-            lines(
-                *(envelope(one["__op"], one["__lsn"], **{k: v for k, v in one.items() if k[0] != "_"}) for one in made)
-            ),
-            table,
-            bad=bad,
-        )
+        values = [{name: value for name, value in one.items() if name[0] != "_"} for one in made]
+        told = [envelope(one["__op"], one["__lsn"], **row) for one, row in zip(made, values)]
+        read_rows = json_rows(lines(*told), table, bad=bad)
     else:
         body = plain_parquet(*made) if form == "parquet" else avro_object(SCHEMA, made)
         decoded = read(body, form, table)

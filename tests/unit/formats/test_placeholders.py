@@ -20,12 +20,8 @@ RAW = DEFAULT.encode()
 def test_the_placeholder_has_a_form_for_every_way_in_which_a_value_is_written():
     unchanged = placeholders()
     # io.debezium.connector.postgresql.UnchangedToastedPlaceholder lists the values by type.
-    assert {
-        DEFAULT,
-        "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
-        RAW.hex(),
-        f'{{"{DEFAULT}":"{DEFAULT}"}}',
-    } <= unchanged.texts
+    forms = {DEFAULT, "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==", RAW.hex(), f'{{"{DEFAULT}":"{DEFAULT}"}}'}
+    assert forms <= unchanged.texts
     java = hashlib.md5(RAW).digest()
     assert str(uuid.UUID(bytes=java, version=3)) in unchanged.texts
     assert (unchanged.bytes_, unchanged.codes, unchanged.pair) == ({RAW}, tuple(RAW), (DEFAULT, DEFAULT))
@@ -102,13 +98,8 @@ def unchanged_in(*changes: dict[str, Any], **settings: Any) -> list[Any]:
 
 
 def test_a_null_of_an_update_is_an_unchanged_value_where_the_rule_says_so():
-    changes = [
-        change(id=1, v=None, n=None),
-        change(op="r", id=2, v=None, n=None),
-        change(op="u", id=3, v=None, n=None),
-        change(op="u", id=4, v=[1.0], n=None),
-        change(op="d", id=5, v=None, n=None),
-    ]
+    made = [("c", None), ("r", None), ("u", None), ("u", [1.0]), ("d", None)]
+    changes = [change(op=op, id=id, v=value, n=None) for id, (op, value) in enumerate(made, 1)]
     assert unchanged_in(*changes) == [None] * 5
     assert unchanged_in(*changes, null_is_unchanged=("v",)) == [None, None, ["v"], None, None]
     assert unchanged_in(*changes, null_is_unchanged=("v", "n", "id"))[2:4] == [["v", "n"], ["n"]]

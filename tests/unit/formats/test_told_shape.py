@@ -17,16 +17,8 @@ from sluice_formats.decode import decode
 from sluice_spark.merge.plan import plan_read
 
 ROWS: list[dict[str, Any]] = [{"id": 1, "op": "u", "source": {"app": "till"}, "before": {"price": 5}, "v": 7}]
-SCHEMA = avro_record(
-    {
-        "id": "int",
-        "op": "string",
-        "source": avro_record({"app": "string"}, name="By"),
-        "before": avro_record({"price": "int"}, name="Old"),
-        "v": "int",
-    },
-    name="Audit",
-)
+BY, OLD = avro_record({"app": "string"}, name="By"), avro_record({"price": "int"}, name="Old")
+SCHEMA = avro_record({"id": "int", "op": "string", "source": BY, "before": OLD, "v": "int"}, name="Audit")
 
 
 BODIES = {"parquet": plain_parquet(*ROWS), "json": lines(*ROWS), "avro": avro_object(SCHEMA, ROWS)}

@@ -65,12 +65,9 @@ def slice_of(folder: Path, base: str, *names: str) -> FileSlice:
 
 def find(folder: Path, slices: list[FileSlice], wanted: list[Row], index: KeyIndex) -> dict[Any, StoredRow]:
     """The stored rows of changes of these ids and positions."""
-    rows = pa.table(
-        {
-            "id": pa.array([key for key, _ in wanted], pa.int64()),
-            hidden.POSITION: pa.array([f"{position:03d}" for _, position in wanted], pa.string()),
-        }
-    )
+    positions = [f"{position:03d}" for _, position in wanted]
+    ids = pa.array([key for key, _ in wanted], pa.int64())
+    rows = pa.table({"id": ids, hidden.POSITION: pa.array(positions, pa.string())})
     work: Any = partial(FileWork, None, None, None)
     keys = WantedKeys(rows, ("id",))
     return stored_rows(folder.as_uri(), slices, keys, committed=COMMITTED, rows=9, index=index, work=work)

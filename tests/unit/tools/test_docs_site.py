@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
     ],
 )
 def test_a_link_leads_to_the_sites_page_or_stays_for_the_strict_build(source, page, link, expected):
-    assert _LINK.sub(lambda found: rewritten(found, source, page), link) == expected
+    assert _LINK.sub(lambda link_match: rewritten(link_match, source, page), link) == expected
 
 
 def test_the_reference_has_each_verb_with_its_options():

@@ -18,15 +18,9 @@ NO_REMARKS = Review()
 
 def planned(before, after, *, topics=(), with_data=(), claimed=(), review=NO_REMARKS, waiting=None):
     old = read_tables(before) if before else None
-    return plan_push(
-        old,
-        read_tables(after),
-        topics=topics,
-        with_data={topic: old.table_for_topic(topic).pinned for topic in with_data},  # each of a topic of its name
-        claimed=claimed,
-        review=review,
-        waiting=waiting or {},
-    )
+    stored = {topic: old.table_for_topic(topic).pinned for topic in with_data}  # each of a topic of its name
+    more = {"with_data": stored, "claimed": claimed, "review": review, "waiting": waiting or {}}
+    return plan_push(old, read_tables(after), topics=topics, **more)
 
 
 def test_the_same_configuration_changes_nothing():
@@ -85,7 +79,9 @@ def test_a_fixed_setting_needs_a_rebuild_only_where_the_table_has_data():
 
 def test_a_table_names_its_steps_where_each_of_its_refusals_does():
     def names_steps(*of_refusals):
-        refusals = tuple(Remark("crm.user", f"reason {number}", named) for number, named in enumerate(of_refusals))
+        refusals = tuple(
+            Remark("crm.user", f"reason {number}", names_step) for number, names_step in enumerate(of_refusals)
+        )
         (table,) = planned(BEFORE, BEFORE, review=Review((*refusals, Remark("other.table", "elsewhere")))).tables[:1]
         assert table.table == "crm.user"
         return table.steps_named

@@ -67,17 +67,9 @@ class SteppingStack:
         return {id: ObjectRecord(id, self.states[id], NOW, **taken) for id in ids if id in self.states}
 
     def wait(self, timeout=60.0):
-        return Waiter(
-            self.ledger,
-            self.identities,
-            lambda: self.configuration,
-            show=self.shown.append,
-            note=self.noted.append,
-            is_local=True,
-            clock=lambda: self.seconds,
-            sleep=self.sleep,
-            now=lambda: NOW,
-        ).wait(timeout)
+        times = {"clock": lambda: self.seconds, "sleep": self.sleep, "now": lambda: NOW}
+        said = {"show": self.shown.append, "note": self.noted.append, "is_local": True}
+        return Waiter(self.ledger, self.identities, lambda: self.configuration, **said, **times).wait(timeout)
 
 
 def test_it_ends_when_all_is_committed_and_names_what_it_waited_for():

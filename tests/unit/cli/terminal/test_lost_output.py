@@ -66,12 +66,7 @@ def test_rows_that_do_not_fit_on_the_disk_are_reported_in_one_line(form, monkeyp
 
 @pytest.mark.long
 def test_errors_that_can_not_be_written_leave_the_exit_code():
+    env = {**os.environ, "SLUICE_HOME": str(FULL), "SLUICE_STACK": ""}
     with FULL.open("w") as full:
-        done = subprocess.run(
-            [*COMMAND, "status"],
-            stdout=full,
-            stderr=full,
-            timeout=60,
-            env={**os.environ, "SLUICE_HOME": str(FULL), "SLUICE_STACK": ""},
-        )
+        done = subprocess.run([*COMMAND, "status"], stdout=full, stderr=full, timeout=60, env=env)
     assert done.returncode == 5

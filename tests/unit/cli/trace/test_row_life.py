@@ -178,16 +178,9 @@ def with_changes(tmp_path):
     """A place where `crm.user` has a history table, with three changes and the end of a life by a truncate."""
     shutil.copytree(SILVER_FOLDER / "crm", tmp_path / "crm")
     ended = {**kept_change(2, None, 4, "d"), "_sluice_object": None, "_sluice_offset": None}
+    first = (kept_change(1, "ann", 1, "u"), kept_change(2, "bob", 2), kept_change(1, None, 0))
     put_history(
-        tmp_path,
-        [
-            kept_change(1, "ann", 1, "u"),
-            kept_change(2, "bob", 2),
-            kept_change(1, None, 0),
-            kept_change(1, None, 3, "u", unchanged=("name",)),
-            kept_change(3, None, 3, "d"),
-            ended,
-        ],
+        tmp_path, [*first, kept_change(1, None, 3, "u", unchanged=("name",)), kept_change(3, None, 3, "d"), ended]
     )
     return SilverFolder(tmp_path)
 
