@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from functools import cache
@@ -90,6 +90,14 @@ class Deployment:
         answer = self.s3.put_object(Bucket=bucket, Key=key, Body=body)
         return ObjectId(bucket, key, answer.get("VersionId") or "etag:" + answer["ETag"].strip('"'))
 
+    def admit(self, *keys: str) -> list[ObjectId]:
+        """Put objects at these keys, and have admit take the message that announces them."""
+        from admit.handler import handler
+
+        ids = [self.land(key, avro()) for key in keys]
+        assert failed_items(handler(sqs_event(s3_body(*ids)), context())) == []
+        return ids
+
     def record(self, id: ObjectId) -> Any:
         """The ledger's record of an object, None when there is none."""
         return self.ledger.objects.get([id]).get(id)
@@ -97,6 +105,29 @@ class Deployment:
     def job_runs(self) -> list[Any]:
         """The emulator's job runs, whose `state` and `state_details` a test may set."""
         return emrserverless_backends[DEFAULT_ACCOUNT_ID][REGION].job_runs.get(self.application, [])
+
+
+class Bus:
+    """An event bus that takes entries, or refuses those whose id is named."""
+
+    def __init__(self, taken: list[tuple[Any, Any]], refuse: Collection[str]) -> None:
+        self.taken, self.refuse = taken, refuse
+
+    def put_events(self, Entries: Any) -> dict[str, Any]:
+        entries = [(entry, json.loads(entry["Detail"])) for entry in Entries]
+        slow = {"ErrorCode": "ThrottlingException", "ErrorMessage": "slow"}
+        answers = [slow if detail["id"] in self.refuse else {"EventId": "1"} for _, detail in entries]
+        self.taken += [item for item, answer in zip(entries, answers) if "EventId" in answer]
+        return {"FailedEntryCount": sum("ErrorCode" in answer for answer in answers), "Entries": answers}
+
+
+def use_bus(
+    monkeypatch: pytest.MonkeyPatch, taken: list[tuple[Any, Any]] | None = None, *, refuse: Collection[str] = ()
+) -> list[tuple[Any, Any]]:
+    """Have functions send to a bus of this process; gives the entries that it took and their details, which grow."""
+    taken = [] if taken is None else taken
+    monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda _: Bus(taken, refuse)))
+    return taken
 
 
 def forget_processes() -> None:

@@ -6,10 +6,11 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import fastavro
+from botocore.exceptions import ClientError
 
 from sluice.batch.outcome import Outcome
 from sluice.lane.job_request import JobEnvironment
@@ -121,6 +122,22 @@ def in_a_terminal(monkeypatch: Any, answer: bool) -> list[str]:
 
     monkeypatch.setattr("typer.confirm", confirm)
     return asked
+
+
+def aws_error(code: str, operation: str = "Call") -> ClientError:
+    """What a call raises that AWS answers with this code."""
+    return ClientError({"Error": {"Code": code, "Message": "on purpose"}}, operation)
+
+
+def failing_for(holds: Callable[[Any], bool], error: Exception, method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, which raises the error where its first argument is such a one."""
+
+    def called(self: Any, first: Any, *rest: Any, **named: Any) -> Any:
+        if holds(first):
+            raise error
+        return method(self, first, *rest, **named)
+
+    return called
 
 
 class Events:

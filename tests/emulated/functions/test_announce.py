@@ -1,10 +1,11 @@
 """announce: exactly one event for each committed batch, with its tables, instants and counts."""
 
 import json
+from unittest.mock import Mock
 
 import pytest
 from announce.handler import handler, own_announcer
-from emulation.deployment import REGION, context, failed_items
+from emulation.deployment import REGION, context, failed_items, use_bus
 from ministack.services.lambda_svc import _match_esm_filter
 from reconcile.handler import handler as reconcile
 from support.sam_template import TEMPLATE
@@ -47,23 +48,7 @@ def bus(deployment, monkeypatch):
     for table, part in PARTS.items():
         item = {"pk": "batch#b-1", "sk": f"table#{table}", "table": table, **part}
         deployment.dynamodb.put_item(TableName="sluice-ledger", Item=codec.item(item))
-    asked = []
-    monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus(asked)))
-    return asked
-
-
-class Bus:
-    """An event bus that takes entries, or refuses those whose id is named."""
-
-    def __init__(self, asked, refuse=()):
-        self.asked, self.refuse = asked, refuse
-
-    def put_events(self, Entries):
-        entries = [(entry, json.loads(entry["Detail"])) for entry in Entries]
-        slow = {"ErrorCode": "ThrottlingException", "ErrorMessage": "slow"}
-        answers = [slow if detail["id"] in self.refuse else {"EventId": "1"} for _, detail in entries]
-        self.asked += [item for item, answer in zip(entries, answers) if "EventId" in answer]
-        return {"FailedEntryCount": sum("ErrorCode" in answer for answer in answers), "Entries": answers}
+    return use_bus(monkeypatch)
 
 
 def test_a_committed_batch_is_announced_with_its_tables_instants_and_counts(bus, capsys):
@@ -94,7 +79,7 @@ def test_other_records_that_pass_the_filter_are_not_announced(bus):
 
 
 def test_an_event_that_the_bus_refuses_is_retried_and_the_others_are_sent(bus, monkeypatch):
-    monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus(bus, refuse=["b-2"])))
+    use_bus(monkeypatch, bus, refuse=["b-2"])
     other = {**BATCH, "pk": "batch#b-2", "batch": "b-2"}
     event = {"Records": [record(BATCH, number="11"), record(other, number="12")]}
     assert failed_items(handler(event, context())) == ["12"]
@@ -102,17 +87,11 @@ def test_an_event_that_the_bus_refuses_is_retried_and_the_others_are_sent(bus, m
 
 
 def test_many_events_and_large_ones_take_several_calls():
-    sizes = []
-
-    class Counting:
-        def put_events(self, Entries):
-            sizes.append(len(Entries))
-            return {"FailedEntryCount": 0, "Entries": []}
-
-    bus = EventBus(Counting(), bus="lake", stack="s")
+    client = Mock(**{"put_events.return_value": {"FailedEntryCount": 0, "Entries": []}})
+    bus = EventBus(client, bus="lake", stack="s")
     bus.put(("A", {"id": str(n)}) for n in range(23))
     bus.put([("A", {"id": "x" * 100_000})] * 3)
-    assert sizes == [10, 10, 3, 2, 1]
+    assert [len(call.kwargs["Entries"]) for call in client.put_events.mock_calls] == [10, 10, 3, 2, 1]
 
 
 def test_a_batch_that_the_stream_repeats_is_announced_once(bus, deployment):
@@ -144,9 +123,9 @@ def test_failures_halts_and_refused_objects_are_announced_and_a_repetition_is_no
 
 def test_what_was_not_sent_is_delivered_again_and_nothing_else_is_sent_twice(bus, monkeypatch):
     event = {"Records": [record(item, number=str(n)) for n, item in enumerate([FAILED, HALTED, *REFUSED])]}
-    monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus(bus, refuse=["1"])))
+    use_bus(monkeypatch, bus, refuse=["1"])
     assert failed_items(handler(event, context())) == ["1"]
-    monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus(bus)))
+    use_bus(monkeypatch, bus)
     own_announcer.cache_clear()
     # Lambda delivers the record that failed, and all that follow it.
     assert failed_items(handler({"Records": event["Records"][1:]}, context())) == []
@@ -215,7 +194,7 @@ def test_a_batch_that_cannot_be_announced_now_keeps_no_other_waiting(bus, deploy
     deployment.configure()
     for n in (2, 3):
         committed(deployment.ledger, f"b-{n}", ObjectId("sluice-bronze", str(n), "v1"), now=n)
-    monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus(bus, refuse=["b-2"])))
+    use_bus(monkeypatch, bus, refuse=["b-2"])
     assert reconcile({}, context(400_000))["announced"] == 1
     assert [batch["batch"] for batch in deployment.ledger.batches.unannounced(before=10)] == ["b-2"]
 

@@ -42,7 +42,7 @@ class Audited:
         )
         return auditor.run(lambda: next(left, 0.0), lambda versions: 0)
 
-    def found(self):
+    def codes(self):
         return sorted(fields["code"] for name, fields in self.report.events if name == "contradiction")
 
 
@@ -55,14 +55,14 @@ def test_a_stack_without_a_contradiction_says_so_in_its_gauge(audited):
     reached = audited.run()
     assert (reached.phase, reached.ended_at, reached.contradictions()) == (DONE, audited.now, {})
     assert audited.report.metrics == {"Contradictions": 0, "AuditAgeSeconds": 0}
-    assert audited.found() == []
+    assert audited.codes() == []
 
 
 @pytest.mark.parametrize("code", BREAKAGES)
 def test_a_round_finds_each_contradiction_once(audited, code):
     BREAKAGES[code](audited.merged)
     counts = audited.run().contradictions()
-    assert counts[code] == audited.found().count(code) >= 1
+    assert counts[code] == audited.codes().count(code) >= 1
     told = [fields for name, fields in audited.report.events if fields.get("code") == code]
     assert all(fields["next_step"] and fields["meaning"] for fields in told)
     assert len({(fields["key"], fields["batch"], fields["instant"]) for fields in told}) == len(told)
@@ -70,10 +70,8 @@ def test_a_round_finds_each_contradiction_once(audited, code):
 
 
 def test_objects_of_a_batch_of_several_tables_have_their_own_outcomes(audited):
-    merged, names = audited.merged, ("crm.a", "crm.b", "crm.c")
-    ids = {
-        name: [audited.stack.admit(audited.stack.write(f"{name}{n}"), table=name) for n in range(2)] for name in names
-    }
+    merged, stack, names = audited.merged, audited.stack, ("crm.a", "crm.b", "crm.c")
+    ids = {name: [stack.admit(stack.write(f"{name}{n}"), table=name) for n in range(2)] for name in names}
     batch = merged.opened_together(ids)
     for name in names:
         merged.settled(batch, *ids[name], table=name, close=name == names[-1])

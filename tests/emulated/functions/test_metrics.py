@@ -4,15 +4,16 @@ import json
 import re
 from dataclasses import replace
 from datetime import datetime
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from admit.handler import handler as admit
-from botocore.exceptions import ClientError
-from emulation.deployment import Recorder, avro, context, key, s3_body, sqs_event
+from emulation.deployment import Bus, Recorder, avro, context, key, s3_body, sqs_event, use_bus
 from plan_services.handler import handler as plan_services
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
-from support.builders import note_commit
+from support.builders import aws_error, note_commit
 from support.sam_template import TEMPLATE
 
 from sluice.batch.backlog import Backlog, TableBacklog, backlog
@@ -100,15 +101,7 @@ def test_an_open_batch_counts_in_its_lanes_age_until_the_lane_is_paused(deployme
 def test_a_table_that_is_late_is_announced_once_until_it_is_committed_again(deployment, monkeypatch):
     deployment.configure(TableRule("shop.orders", ("id",), topic="o", freshness_s=60))
     deployment.environment(LATE_AFTER_SECONDS="900", TABLE_METRICS="true")
-    events = []
-
-    class Bus:
-        def put_events(self, Entries):
-            events.extend(json.loads(entry["Detail"]) for entry in Entries)
-            return {"FailedEntryCount": 0, "Entries": []}
-
-    monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus()))
-    now = epoch_ms()
+    events, now = use_bus(monkeypatch), epoch_ms()
 
     def admitted(key, seconds):
         identity, taken = ObjectId("sluice-bronze", key, "v"), {"table": "shop.orders", "lane": "main", "topic": "o"}
@@ -123,7 +116,7 @@ def test_a_table_that_is_late_is_announced_once_until_it_is_committed_again(depl
     deployment.ledger.tables.record_error("shop.orders", "no memory", None)
     for _ in range(2):
         supervise({"detail-type": "Scheduled Event"}, context())
-    (late,) = events
+    ((_, late),) = events
     assert (late["table"], late["lane"], late["waiting"], late["last_error"]) == ("shop.orders", "main", 2, "no memory")
     assert 940 <= late["late_s"] < 1000
     made = Outcome("b", "shop.orders", COMMITTED, now - 3_600_000, instant="1")
@@ -132,7 +125,7 @@ def test_a_table_that_is_late_is_announced_once_until_it_is_committed_again(depl
     assert deployment.ledger.recovery.restore_table("shop.orders", state, purge_floors={})
     supervise({"detail-type": "Scheduled Event"}, context())
     assert len(events) == 2
-    committed_at = datetime.fromisoformat(events[1]["last_commit_at"].replace("Z", "+00:00"))
+    committed_at = datetime.fromisoformat(events[1][1]["last_commit_at"].replace("Z", "+00:00"))
     assert round(committed_at.timestamp() * 1000) == now - 3_600_000, "not when the replay ended"
 
 
@@ -142,38 +135,20 @@ def test_the_backlog_of_each_table_is_measured():
     assert actual.tables == (TableBacklog("shop.orders", 2, 60, 40.0), TableBacklog("shop.slow", 1, 7200, 0.0))
 
 
-class Emr:
-    """EMR Serverless's answer about one job run."""
-
-    def __init__(self, **run):
-        self.run = run
-
-    def get_job_run(self, applicationId, jobRunId):
-        return {"jobRun": {"name": "run-main-1", "state": "SUCCESS", **self.run}}
-
-
-class BilledRuns:
-    """The part of the ledger that remembers which runs' costs were reported."""
-
-    def __init__(self):
-        self.runs = set()
-        self.history = self
-
-    def mark_billed(self, run_id, now):
-        new = run_id not in self.runs
-        self.runs.add(run_id)
-        return new
+#: A ledger by which no run's costs were reported.
+UNBILLED = SimpleNamespace(history=SimpleNamespace(mark_billed=lambda run_id, now: True))
 
 
 def gauges(ledger, report, run=None, now=lambda: NOW, **more):
-    runs = JobRuns(Emr(**(run or {})), "a")
+    answer = {"jobRun": {"name": "run-main-1", "state": "SUCCESS", **(run or {})}}
+    runs = JobRuns(Mock(**{"get_job_run.return_value": answer}), "a")
     return Gauges(ledger=ledger, job_runs=runs, report=report, now=now, **{"architecture": "ARM64", **more})
 
 
 def ended(ledger=None, prices=BUNDLED, **run):
     report = Recorder()
     how = {"architecture": "X86_64", "prices": lambda: prices}
-    gauges(ledger or BilledRuns(), report, run, **how).publish_cost("00f1")
+    gauges(ledger or UNBILLED, report, run, **how).publish_cost("00f1")
     return report
 
 
@@ -187,21 +162,14 @@ def test_a_finished_run_is_listed_with_its_billed_usage():
 
 
 def test_a_run_costs_what_its_region_asks_and_else_the_bundled_prices(monkeypatch):
-    asked = []
-
-    def read(pricing, region, names):
-        asked.append((region, len(names)))
-        if len(asked) > 1:
-            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "GetProducts")
-        return {"x86_64 vcpu_hour": 1.0, "x86_64 memory_gb_hour": 0.5}
-
+    prices = {"x86_64 vcpu_hour": 1.0, "x86_64 memory_gb_hour": 0.5}
+    read, report = Mock(side_effect=[prices, aws_error("AccessDeniedException", "GetProducts")]), Recorder()
     monkeypatch.setattr("sluice_aws.lanes.gauges.read_prices", read)
-    report = Recorder()
-    own, assumed, home = (
-        spark_prices(object, region, "X86_64", report) for region in ("eu-west-1", "eu-west-1", REGION)
-    )
+    regions = ("eu-west-1", "eu-west-1", REGION)
+    own, assumed, home = (spark_prices(object, region, "X86_64", report) for region in regions)
     assert ended(prices=own, **BILL).metrics == {"RunCostUsd": pytest.approx(6)}
-    assert assumed is home is BUNDLED and report.names() == ["prices_assumed"] and asked == [("eu-west-1", 3)] * 2
+    assert assumed is home is BUNDLED and report.names() == ["prices_assumed"]
+    assert [(call.args[1], len(call.args[2])) for call in read.mock_calls] == [("eu-west-1", 3)] * 2
 
 
 def test_a_runs_cost_is_reported_once_whichever_event_finds_the_bill_first(deployment):
@@ -279,7 +247,7 @@ def metrics(deployment, monkeypatch, capsys):
     supervise({"detail-type": "Scheduled Event"}, context())
 
     telemetry = telemetry_of("supervise")
-    gauges(BilledRuns(), telemetry, BILL).publish_cost("00f1")
+    gauges(UNBILLED, telemetry, BILL).publish_cost("00f1")
     # test_supervise.py has starts that fail.
     telemetry.observe(lambda *_: telemetry.count("StartsFailed", 1, lane="main"), {}, context())
 
@@ -288,23 +256,14 @@ def metrics(deployment, monkeypatch, capsys):
     counts = dict.fromkeys(("read", "written", "losing", "deleted", "outdated"), 2)
     counts |= {"quarantined_objects": 1, "quarantined_rows": 2}
 
-    class Batches:
-        def parts(self, name):
-            return {"shop.orders": {"state": "committed", "counts": counts}}
-
-        def mark_announced(self, name, now):
-            return True
-
-        def unannounced(self, before):
-            return iter([batch])
-
-    class Bus:
-        def put_events(self, Entries):
-            return {"FailedEntryCount": 0, "Entries": []}
-
+    batches = SimpleNamespace(
+        parts=lambda name: {"shop.orders": {"state": "committed", "counts": counts}},
+        mark_announced=lambda name, now: True,
+        unannounced=lambda before: iter([batch]),
+    )
     telemetry = telemetry_of("announce")
-    bus = EventBus(Bus(), bus="default", stack="s")
-    announcer = Announcer(batches=Batches(), history=None, bus=bus, report=telemetry, now=lambda: NOW)
+    bus = EventBus(Bus([], ()), bus="default", stack="s")
+    announcer = Announcer(batches=batches, history=None, bus=bus, report=telemetry, now=lambda: NOW)
     telemetry.observe(lambda *_: announcer.announce_missed(NOW), {}, context())
     return emitted(capsys.readouterr().out)
 
@@ -327,9 +286,9 @@ def dashboard():
 
 
 def test_every_alarm_and_widget_watches_a_metric_that_the_code_emits(metrics):
-    known = {(name, dimensions) for _, name, dimensions, _ in metrics}
     units = {(name, dimensions, unit) for _, name, dimensions, unit in metrics}
-    unseen = [one for one in watched() if ((one[1], one[2]) not in known if one[3] is None else one[1:] not in units)]
+    emitted = units | {(name, dimensions, None) for name, dimensions, _ in units}
+    unseen = [one for one in watched() if one[1:] not in emitted]
     assert unseen == [] and {namespace for namespace, *_ in metrics} == {"Sluice/s"}
 
 
@@ -351,15 +310,14 @@ def test_a_schedule_that_no_longer_runs_is_an_alarm_too():
 
 
 def test_every_function_has_an_alarm_on_its_errors():
-    functions = {
-        name for name, resource in TEMPLATE["Resources"].items() if resource["Type"] == "AWS::Serverless::Function"
-    }
-    assert functions == {
-        metric["Dimensions"][0]["Value"]["Ref"] for _, metric in WATCHED if metric["Namespace"] == "AWS/Lambda"
-    }
+    resources, of_functions = (
+        TEMPLATE["Resources"].items(),
+        [one for _, one in WATCHED if one["Namespace"] == "AWS/Lambda"],
+    )
+    functions = {name for name, resource in resources if resource["Type"] == "AWS::Serverless::Function"}
+    assert functions == {metric["Dimensions"][0]["Value"]["Ref"] for metric in of_functions}
 
 
 def test_the_dashboard_names_nothing_that_the_stack_does_not_have():
     body = TEMPLATE["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
-    named = {name.split(".")[0] for name in re.findall(r"\$\{([A-Za-z.]+)\}", body)}
-    assert named <= set(TEMPLATE["Resources"])
+    assert {name.split(".")[0] for name in re.findall(r"\$\{([A-Za-z.]+)\}", body)} <= set(TEMPLATE["Resources"])

@@ -2,13 +2,13 @@
 
 import json
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
-from botocore.exceptions import ClientError
 from emulation.aws import set_fields
 from emulation.deployment import TOPIC, Recorder, context
 from plan_services.handler import handler
-from support.builders import halt, note_commit
+from support.builders import aws_error, halt, note_commit
 
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.rules.table_rule import TableRule
@@ -29,6 +29,10 @@ MINUTE = 60_000
 POLICY = ServicePolicy(compaction=Pace(commits=2, age_s=600), cleaning=Pace(on=False), archival=Pace(on=False))
 
 
+def rule(table, topic=TOPIC):
+    return TableRule(table, ("id",), topic=topic, table_type="mor", services=POLICY)
+
+
 class Looking:
     """A planner whose clock stands still until it is moved, and a table of the test topic."""
 
@@ -36,9 +40,7 @@ class Looking:
         self.deployment, self.ledger, self.now, self.report = deployment, deployment.ledger, NOW, Recorder()
         self._numbers = iter(range(1, 1_000))
         self.use(release="r1")
-        self.configuration = deployment.configure(
-            TableRule("shop.orders", ("id",), topic=TOPIC, table_type="mor", services=POLICY)
-        )
+        self.configuration = deployment.configure(rule("shop.orders"))
         self.ledger.tables.pin("shop.orders", {"topic": TOPIC})
 
     def use(self, release):
@@ -52,12 +54,9 @@ class Looking:
             now=lambda: self.now,
             entropy=self._entropy,
         )
-        waker = Waker(
-            ledger=self.ledger, starter=starter if release else None, report=self.report, now=lambda: self.now
-        )
-        self.planner = ServicePlanner(
-            ledger=self.ledger, waker=waker, report=self.report, now=lambda: self.now, entropy=self._entropy, pause_s=30
-        )
+        shared = {"ledger": self.ledger, "report": self.report, "now": lambda: self.now}
+        waker = Waker(starter=starter if release else None, **shared)
+        self.planner = ServicePlanner(waker=waker, entropy=self._entropy, pause_s=30, **shared)
 
     def _entropy(self):
         return f"{next(self._numbers):08x}"
@@ -109,9 +108,7 @@ def test_due_services_are_requested_once_and_the_idle_lane_starts_once(looking):
 
 
 def test_a_refused_start_leaves_the_lane_to_supervise_and_fails_no_plan(looking, monkeypatch):
-    def refused(request):
-        raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "later"}}, "StartJobRun")
-
+    refused = Mock(side_effect=aws_error("ThrottlingException", "StartJobRun"))
     monkeypatch.setattr(looking.planner.waker.starter.job_runs, "start", refused)
     looking.commit(2)
     plan = looking.plan()
@@ -157,9 +154,7 @@ def test_nothing_is_due_without_commits_or_configuration_or_for_a_reassigned_top
     assert looking.plan()["follow"]["requests"] == []
     looking.commit(2)
     assert looking.planner.plan(None)["follow"]["requests"] == []
-    elsewhere = looking.deployment.configure(
-        TableRule("shop.other", ("id",), topic=TOPIC, table_type="mor", services=POLICY)
-    )
+    elsewhere = looking.deployment.configure(rule("shop.other"))
     assert looking.planner.plan(elsewhere)["syncs"] == looking.planner.plan(elsewhere)["follow"]["requests"] == []
 
 
@@ -232,8 +227,7 @@ def test_without_a_release_services_are_asked_for_and_no_lane_is_taken(looking):
 def test_of_more_than_one_look_takes_those_come_first_that_wait_longest(looking, monkeypatch):
     monkeypatch.setattr(service_planner, "SYNCED_AT_ONCE", 1)
     monkeypatch.setattr(service_planner, "ASKED_AT_ONCE", 1)
-    rules = [TableRule(f"shop.{name}", ("id",), topic=name, table_type="mor", services=POLICY) for name in ("a", "b")]
-    looking.configuration = looking.deployment.configure(*rules)
+    looking.configuration = looking.deployment.configure(rule("shop.a", "a"), rule("shop.b", "b"))
     for name in ("a", "b"):
         looking.ledger.tables.pin(f"shop.{name}", {"topic": name})
         looking.commit(2, table=f"shop.{name}")
@@ -248,19 +242,12 @@ def test_the_largest_plan_fits_into_what_a_state_machine_may_carry():
     lane, table = "l" * 32, f"{'d' * 128}.{'t' * 128}"
     sync = {"table": table, "instant": "2" * 17, "commits": "9" * 12, "at": "1" * 13}
     request = Asked(lane, table, "compaction", timed_id("compaction", NOW, "0" * 8)).to_dict()
+    run = {"lane": lane, "run": "r" * 64, "job_run": "0" * 64, "wait_s": 600, "looks": 0}
+    follow = {"open": 200, "done": 0, "failed": 0, "given_up": 0, "wait_s": 600, "until": NOW}
     plan = {
         "syncs": [sync] * service_planner.SYNCED_AT_ONCE,
-        "runs": [{"lane": lane, "run": "r" * 64, "job_run": "0" * 64, "wait_s": 600, "looks": 0}]
-        * service_planner.STARTED_AT_ONCE,
-        "follow": {
-            "requests": [request] * service_planner.ASKED_AT_ONCE,
-            "open": 200,
-            "done": 0,
-            "failed": 0,
-            "given_up": 0,
-            "wait_s": 600,
-            "until": NOW,
-        },
+        "runs": [run] * service_planner.STARTED_AT_ONCE,
+        "follow": {"requests": [request] * service_planner.ASKED_AT_ONCE, **follow},
     }
     assert len(json.dumps(plan)) < 256 * 1024
 
@@ -277,10 +264,8 @@ def test_a_table_is_first_examined_when_it_has_data(looking):
 
 def test_the_function_does_each_step_that_the_machine_asks_for(deployment):
     deployment.environment(SERVICES_PAUSE_SECONDS="7")
-    configuration = deployment.configure(
-        TableRule("shop.orders", ("id",), topic=TOPIC, services=replace(POLICY, compaction=Pace()))
-    )
+    deployment.configure(TableRule("shop.orders", ("id",), topic=TOPIC, services=replace(POLICY, compaction=Pace())))
     assert handler({"step": "gather"}, context()) == {"go": True, "wait_s": 7}
     plan = handler({"step": "plan"}, context())
-    assert configuration.rules and plan["runs"] == plan["syncs"] == []
+    assert plan["runs"] == plan["syncs"] == []
     assert handler({"step": "follow", "followed": plan["follow"]}, context())["open"] == 0

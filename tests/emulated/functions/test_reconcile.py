@@ -1,12 +1,15 @@
 """reconcile: unannounced objects are admitted, records of deleted objects are dropped, and passes resume."""
 
+from functools import partialmethod
+from unittest.mock import Mock
+
 import pytest
 from admit.handler import handler as admit
-from botocore.exceptions import ClientError
 from emulation.aws import set_fields
 from emulation.deployment import BRONZE, LEDGER, REGION, TOPIC, avro, context, failed_items, key, s3_body, sqs_event
 from reconcile.handler import handler
 from supervise.handler import handler as supervise
+from support.builders import aws_error, failing_for
 
 from sluice.batch.claim import TableState
 from sluice.config.lane import LaneConfig
@@ -52,8 +55,7 @@ def test_every_version_of_a_key_is_an_object_of_its_own_and_delete_markers_are_n
 
 
 def test_an_announced_object_is_not_missing(settled):
-    ids = [settled.land(key(n), avro()) for n in range(3)]
-    admit(sqs_event(s3_body(*ids)), context())
+    settled.admit(*map(key, range(3)))
     arrivals = settled.ledger.lanes.get("main").arrivals
     assert handler({}, context(LONG))["missing"] == 0
     assert settled.ledger.lanes.get("main").arrivals == arrivals
@@ -76,10 +78,7 @@ def test_a_version_younger_than_the_grace_is_not_missing_yet(settled):
 
 def test_a_pass_goes_on_where_the_last_one_stopped(settled, monkeypatch):
     ids = [settled.land(key(n), avro()) for n in range(5)]
-    page = Objects.version_page
-    monkeypatch.setattr(
-        Objects, "version_page", lambda self, bucket, marker=None: page(self, bucket, marker, page_size=2)
-    )
+    monkeypatch.setattr(Objects, "version_page", partialmethod(Objects.version_page, page_size=2))
     turns = iter([1.0, 1.0, 1.0, 0.0] + [1.0] * 10)  # for the sweep, for one page, then none
     monkeypatch.setattr("reconcile.handler.milliseconds_left", lambda _: int(next(turns) * 1000) + 30_000)
     first = handler({}, context())
@@ -125,17 +124,11 @@ def test_what_a_pass_does_not_ask_about_is_admitted_by_the_audit(settled, monkey
 
 def test_an_object_that_cannot_be_admitted_now_does_not_hold_the_pass_up(settled, monkeypatch):
     bad, good = settled.land(key(1), avro()), settled.land(key(2), avro())
-    read = Objects.head_bytes
-
-    def refuse(self, id, limit):
-        if id == bad:
-            raise ConnectionError("no route")
-        return read(self, id, limit)
-
-    monkeypatch.setattr(Objects, "head_bytes", refuse)
-    result = handler({}, context(LONG))
+    refuse = failing_for(lambda id: id == bad, ConnectionError("no route"), Objects.head_bytes)
+    with monkeypatch.context() as broken:
+        broken.setattr(Objects, "head_bytes", refuse)
+        result = handler({}, context(LONG))
     assert (result["admitted"], result["failed"], result["complete"]) == (1, 1, True)
-    monkeypatch.setattr(Objects, "head_bytes", read)
     handler({}, context(LONG))
     assert [settled.record(id).state for id in (bad, good)] == ["pending", "pending"]
 
@@ -155,13 +148,6 @@ def gone(deployment, state, number=1, **more):
     """A record of an object in a state, whose version is deleted since."""
     id = written(deployment, state, number, **more)
     deployment.s3.delete_object(Bucket=BRONZE, Key=id.key, VersionId=id.version)
-    return id
-
-
-def announced(deployment):
-    """An object that admit has heard of."""
-    id = deployment.land(key(1), avro())
-    admit(sqs_event(s3_body(id)), context())
     return id
 
 
@@ -240,11 +226,7 @@ def test_a_scan_gives_object_records_only_and_goes_on_where_it_stopped(settled):
 def test_the_other_duties_are_done_before_the_listing_that_may_end_the_process(settled, monkeypatch):
     lost = gone(settled, "committed")
     written(settled, "pending", 2)  # and its lane was never woken
-
-    def run(self, configuration, *, seconds_left):
-        raise MemoryError
-
-    monkeypatch.setattr(reconciler.Reconciler, "run", run)
+    monkeypatch.setattr(reconciler.Reconciler, "run", Mock(side_effect=MemoryError))
     with pytest.raises(MemoryError):
         handler({}, context(LONG))
     assert settled.record(lost) is None
@@ -252,7 +234,7 @@ def test_the_other_duties_are_done_before_the_listing_that_may_end_the_process(s
 
 
 def test_an_object_parked_by_a_replaced_configuration_becomes_pending(deployment):
-    id = announced(deployment)
+    (id,) = deployment.admit(key(1))
     assert deployment.record(id).state == "parked"
     assert handler({}, context(LONG))["unparked"] == 0
     deployment.configure()  # as if the push had looked for parked objects just before
@@ -262,7 +244,7 @@ def test_an_object_parked_by_a_replaced_configuration_becomes_pending(deployment
 
 
 def test_objects_of_logs_that_share_a_partition_are_freed_however_old(deployment, monkeypatch):
-    id = announced(deployment)
+    (id,) = deployment.admit(key(1))
     deployment.configure()
     monkeypatch.setattr("reconcile.handler.RECENTLY_MS", -3_600_000)  # nothing was parked recently
     assert handler({}, context(LONG))["unparked"] == 0
@@ -278,7 +260,7 @@ ELSEWHERE = TableRule("public.people", ("id",), topic=TOPIC, lane="side")
 
 
 def test_an_object_admitted_by_a_replaced_configuration_goes_to_its_new_table(settled):
-    id = announced(settled)
+    (id,) = settled.admit(key(1))
     before = settled.record(id)
     # As if the push had looked for what waits just before.
     settled.configure(ELSEWHERE, lanes=(LaneConfig(), LaneConfig("side")))
@@ -293,7 +275,7 @@ def test_an_object_admitted_by_a_replaced_configuration_goes_to_its_new_table(se
 
 
 def test_objects_of_a_newer_configuration_or_of_no_table_stay_as_they_are(settled):
-    id = announced(settled)
+    (id,) = settled.admit(key(1))
     settled.configure(TableRule("public.people", ("id",), topic="another"))
     assert handler({}, context(LONG))["rerouted"] == 0
     settled.configure(ELSEWHERE, lanes=(LaneConfig(), LaneConfig("side")))
@@ -310,13 +292,7 @@ def test_what_was_parked_long_ago_is_left_to_the_next_push(settled):
 
 def test_a_record_that_s3_does_not_answer_about_ends_no_pass(settled, monkeypatch):
     strange, lost = written(settled, "committed", 1), gone(settled, "committed", 2)
-    ask = Objects.exists
-
-    def refuse(self, id):
-        if id == strange:
-            raise ClientError({"Error": {"Code": "400", "Message": "Bad Request"}}, "HeadObject")
-        return ask(self, id)
-
+    refuse = failing_for(lambda id: id == strange, aws_error("400", "HeadObject"), Objects.exists)
     monkeypatch.setattr(Objects, "exists", refuse)
     assert handler({}, context(LONG))["forgotten"] == 1
     assert (settled.record(strange).state, settled.record(lost)) == ("committed", None)
@@ -345,13 +321,8 @@ def test_a_notice_admits_an_object_for_each_table_and_wakes_their_lanes(settled)
 
 def test_an_object_that_one_table_could_not_take_is_delivered_again(settled, monkeypatch):
     both_tables(settled)
-    id, whole = settled.land(key(1), avro()), ObjectLedger.admit
-
-    def fails(self, admitted, **more):
-        if admitted.id.also_for:
-            raise ConnectionError("on purpose")
-        return whole(self, admitted, **more)
-
+    id = settled.land(key(1), avro())
+    fails = failing_for(lambda admitted: admitted.id.also_for, ConnectionError("on purpose"), ObjectLedger.admit)
     with monkeypatch.context() as broken:
         broken.setattr(ObjectLedger, "admit", fails)
         assert failed_items(admit(sqs_event(s3_body(id)), context())) == ["m0"]
@@ -361,7 +332,7 @@ def test_an_object_that_one_table_could_not_take_is_delivered_again(settled, mon
 
 
 def test_the_audit_admits_what_a_table_of_a_new_rule_lacks(settled):
-    id = announced(settled)
+    (id,) = settled.admit(key(1))
     handler({}, context(LONG))
     both_tables(settled)
     assert handler({"duty": "audit"}, context(LONG))["contradictions"] == {}

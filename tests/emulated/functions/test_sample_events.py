@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from admit.handler import handler as admit
 from announce.handler import handler as announce
-from emulation.deployment import REGION, avro, context
+from emulation.deployment import REGION, avro, context, use_bus
 from plan_services.handler import handler as plan_services
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
@@ -62,11 +62,10 @@ def landed(sampled, name, key, versioned=True):
         sampled.s3.put_bucket_versioning(Bucket=BRONZE, VersioningConfiguration={"Status": "Enabled"})
     id = sampled.land(key, avro(), bucket=BRONZE)
     event = sample(name)
-    summary = {notice.id for record in event["Records"] for notice in parse_body(record["body"]).notices}
-    (named,) = summary
-    assert (named.bucket, named.key) == (BRONZE, key)
+    (sampled_id,) = {notice.id for record in event["Records"] for notice in parse_body(record["body"]).notices}
+    assert (sampled_id.bucket, sampled_id.key) == (BRONZE, key)
     for record in event["Records"]:
-        record["body"] = record["body"].replace(named.version_id or named.etag, id.version_id or id.etag)
+        record["body"] = record["body"].replace(sampled_id.version_id or sampled_id.etag, id.version_id or id.etag)
     return event, id
 
 
@@ -101,8 +100,8 @@ def test_an_announced_object_is_pending_under_the_key_that_was_put(sampled, name
 
 
 def test_an_object_of_a_bucket_without_versions_is_named_by_its_etag(sampled):
-    (named,) = parse_body(sample("admit-s3-unversioned")["Records"][0]["body"]).notices
-    assert named.id.version == "etag:d41d8cd98f00b204e9800998ecf8427e"
+    (notice,) = parse_body(sample("admit-s3-unversioned")["Records"][0]["body"]).notices
+    assert notice.id.version == "etag:d41d8cd98f00b204e9800998ecf8427e"
     event, id = landed(sampled, "admit-s3-unversioned", PLAIN_KEY, versioned=False)
     assert admit(event, context()) == NOTHING_FAILED
     assert sampled.record(id).state == "pending"
@@ -162,35 +161,16 @@ def test_the_schedule_looks_after_every_lane(sampled):
 
 
 def test_the_schedule_of_reconcile_lists_the_bucket(sampled):
-    assert reconcile(sample("reconcile-schedule"), context(400_000)) == {
-        "listed": 0,
-        "asked": 0,
-        "missing": 0,
-        "admitted": 0,
-        "failed": 0,
-        "complete": True,
-        "looked_at": 0,
-        "forgotten": 0,
-        "lost": 0,
-        "unparked": 0,
-        "rerouted": 0,
-        "announced": 0,
-    }
+    counts = "listed asked missing admitted failed looked_at forgotten lost unparked rerouted announced".split()
+    expected = {**dict.fromkeys(counts, 0), "complete": True}
+    assert reconcile(sample("reconcile-schedule"), context(400_000)) == expected
 
 
 def test_a_committed_batch_is_announced(sampled, monkeypatch):
-    summary = []
-
-    class Bus:
-        def put_events(self, Entries):
-            summary.extend(Entries)
-            return {"FailedEntryCount": 0, "Entries": [{"EventId": "1"}]}
-
-    monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus()))
+    bus = use_bus(monkeypatch)
     assert announce(sample("announce-batch-committed"), context()) == NOTHING_FAILED
-    assert [(entry["DetailType"], json.loads(entry["Detail"])["batch"]) for entry in summary] == [
-        ("Batch Committed", "b-0f5c1de2a4b34a6f9d5e8c7b6a594837")
-    ]
+    ((entry, detail),) = bus
+    assert (entry["DetailType"], detail["batch"]) == ("Batch Committed", "b-0f5c1de2a4b34a6f9d5e8c7b6a594837")
 
 
 def test_a_table_without_a_commit_leaves_the_catalog_unchanged(sampled):

@@ -66,9 +66,9 @@ def test_every_task_ends_in_time_and_every_error_has_a_way_out(name):
 
 @pytest.mark.parametrize("name", sorted(TASKS))
 def test_only_transient_errors_of_the_project_are_retried(name):
-    known = {error.__name__: error for error in (LedgerBusy, CatalogRaced, NoSuchCommit, IcebergBehind)}
+    by_name = {error.__name__: error for error in (LedgerBusy, CatalogRaced, NoSuchCommit, IcebergBehind)}
     own = [error for retrier in TASKS[name].get("Retry", ()) for error in retrier["ErrorEquals"] if "." not in error]
-    assert all(known[error].retriable for error in own)
+    assert all(by_name[error].retriable for error in own)
 
 
 def test_the_execution_outlives_all_that_it_follows():
@@ -79,8 +79,8 @@ def test_the_execution_outlives_all_that_it_follows():
 def test_a_job_run_is_asked_for_as_the_service_model_names_it():
     loaded = botocore.loaders.Loader().load_service_model("emr-serverless", "service-2")
     model = botocore.model.ServiceModel(loaded, "emr-serverless").operation_model("GetJobRun")
-    named = {name[0].lower() + name[1:] for name in TASKS["AskForRun"]["Arguments"]}
-    assert named == set(model.input_shape.required_members)
+    arguments = {name[0].lower() + name[1:] for name in TASKS["AskForRun"]["Arguments"]}
+    assert arguments == set(model.input_shape.required_members)
     assert set(model.output_shape.members["jobRun"].members["state"].enum) > TERMINAL_STATES
     expected = ["MakeApplication", {"Ref": "SparkApplication"}, {"Ref": "ApplicationId"}]
     assert RESOURCES["TableServices"]["Properties"]["DefinitionSubstitutions"]["Application"]["Fn::If"] == expected
@@ -123,13 +123,8 @@ def test_the_machine_may_call_what_it_calls_and_nothing_more():
 def test_whoever_plans_starts_runs_and_writes_requests_and_lanes_but_no_object():
     starts = [statement(role, "emr-serverless:StartJobRun") for role in ("PlanServicesRole", "AdmitRole")]
     assert starts[0] == starts[1]
-    assert leading_keys("PlanServicesRole", "dynamodb:PutItem") == [
-        "service#*",
-        "lane#*",
-        "table#*",
-        "run#*",
-        "gathering#*",
-    ]
+    kinds = leading_keys("PlanServicesRole", "dynamodb:PutItem")
+    assert kinds == ["service#*", "lane#*", "table#*", "run#*", "gathering#*"]
 
 
 # ---- the branches

@@ -1,13 +1,13 @@
 """supervise: dead runs lose their lane, lost starts are repeated or looked up, and only due lanes are started."""
 
+import os
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
-from admit.handler import handler as admit
-from botocore.exceptions import ClientError
-from emulation.deployment import BRONZE, TOPIC, Recorder, avro, context, key, s3_body, sqs_event
+from emulation.deployment import TOPIC, Recorder, context, key
 from supervise.handler import handler
-from support.builders import halt, note_commit
+from support.builders import aws_error, halt, note_commit
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
@@ -48,32 +48,12 @@ def state_change(job_run_id, state):
     }
 
 
-class Clock:
-    def __init__(self):
-        self.now = NOW
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def supervised(deployment):
     """The deployment with a supervisor whose clock stands still until it is moved."""
     deployment.configure()
-    deployment.clock, deployment.report = Clock(), Recorder()
-    settings = Settings.from_env(
-        {
-            "AWS_REGION": "us-west-2",
-            "LEDGER_TABLE": "x",
-            "BRONZE_BUCKET": BRONZE,
-            "SILVER_BUCKET": "s",
-            "ARTIFACT_BUCKET": "a",
-            "APPLICATION_ID": deployment.application,
-            "JOB_ROLE_ARN": "arn:aws:iam::123456789012:role/sluice-job",
-            "RELEASE": "r1",
-            "HUDI_JARS": "file:///hudi.jar",
-        }
-    )
+    deployment.clock, deployment.report = Mock(side_effect=lambda: deployment.clock.now, now=NOW), Recorder()
+    settings = Settings.from_env(os.environ)
     deployment.runs = JobRuns(Clients.of(settings).emr_serverless, deployment.application)
     numbers = iter(range(1, 100))
     deployment.starter = Starter(
@@ -94,7 +74,9 @@ def supervised(deployment):
     return deployment
 
 
-def supervise(supervised, configuration=None):
+def supervise(supervised, configuration=None, *, at=None):
+    """A look at all lanes, at a time to which the clock is moved."""
+    supervised.clock.now = at or supervised.clock.now
     return supervised.supervisor.supervise(supervised.supervisor.lanes(configuration), configuration)
 
 
@@ -135,10 +117,8 @@ def test_no_run_starts_while_all_objects_wait_for_freshness(supervised):
     note_commit(supervised.ledger, Outcome("b", "shop.orders", COMMITTED, NOW, instant="1"), {"objects": 1})
     waiting(supervised)
     for seconds in (0, 539):
-        supervised.clock.now = NOW + seconds * 1000
-        assert supervise(supervised, SLOW) == 1 and supervised.job_runs() == []
-    supervised.clock.now = NOW + 540_000
-    assert supervise(supervised, SLOW) == 1
+        assert supervise(supervised, SLOW, at=NOW + seconds * 1000) == 1 and supervised.job_runs() == []
+    assert supervise(supervised, SLOW, at=NOW + 540_000) == 1
     assert len(supervised.job_runs()) == 1, "a start takes a minute"
 
 
@@ -156,10 +136,7 @@ def test_what_does_not_wait_for_freshness_starts_a_run_at_once(supervised, why):
     elif why == "an open batch":
         job = running(supervised)
         part = TablePart(config={}, objects=(ManifestObject("b", "k", "v", 7, None, "avro", "t", None, None, NOW),))
-        manifest = Manifest(
-            batch="b-1", lane="main", run=job.name, created_at=NOW, configuration_version="v", tables={"crm.u": part}
-        )
-        assert ledger.batches.open(manifest, "k", job.name, job.id)
+        assert ledger.batches.open(Manifest("b-1", "main", job.name, NOW, "v", {"crm.u": part}), "k", job.name, job.id)
         job.state = "SUCCESS"
         assert ledger.lanes.release("main", job.name, ledger.lanes.get("main").arrivals, None, NOW)
         ledger.lanes.wake("main")
@@ -175,8 +152,7 @@ def test_what_does_not_wait_for_freshness_starts_a_run_at_once(supervised, why):
 @pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING", "CANCELLING"])
 def test_a_run_that_lives_or_waits_keeps_its_lane(supervised, state):
     running(supervised).state = state
-    supervised.clock.now = NOW + SILENCE_MS
-    supervise(supervised)
+    supervise(supervised, at=NOW + SILENCE_MS)
     assert supervised.ledger.lanes.get("main").state == RUNNING
     assert [job.state for job in supervised.job_runs()] == [state]
 
@@ -186,17 +162,14 @@ def test_a_run_that_waits_for_workers_without_end_is_cancelled(supervised):
     supervise(supervised)
     job = supervised.job_runs()[-1]
     job.state = "SCHEDULED"
-    supervised.clock.now = NOW + UNHELD_START_MS
-    supervise(supervised)
+    supervise(supervised, at=NOW + UNHELD_START_MS)
     assert job.state == "SCHEDULED"
-    supervised.clock.now += 1
-    supervise(supervised)
+    supervise(supervised, at=supervised.clock.now + 1)
     assert job.state == "CANCELLED"
     supervise(supervised)
     lane = supervised.ledger.lanes.get("main")
     assert (lane.state, lane.failures, lane.capacity_failures) == (IDLE, 0, 1)
-    supervised.clock.now = lane.backoff_until
-    supervise(supervised)
+    supervise(supervised, at=lane.backoff_until)
     assert len(supervised.job_runs()) == 2
 
 
@@ -206,8 +179,7 @@ def test_a_driver_that_gives_no_sign_is_cancelled_and_its_lane_taken_back(superv
     assert supervised.ledger.lanes.gave_sign("main", job.name, NOW + 60_000)
     supervise(supervised)
     assert job.state == "RUNNING"
-    supervised.clock.now = NOW + 60_000 + SILENCE_MS + 1
-    supervise(supervised)
+    supervise(supervised, at=NOW + 60_000 + SILENCE_MS + 1)
     assert job.state == "CANCELLED"
     supervise(supervised)
     assert supervised.ledger.lanes.get("main").failures == 1
@@ -218,11 +190,9 @@ def test_the_holder_of_a_replaced_application_keeps_its_lane_until_its_time_limi
     elsewhere = supervised.emr.create_application(name="new", releaseLabel="emr-7.14.0", type="SPARK", clientToken="n")
     other_runs = JobRuns(supervised.emr, elsewhere["applicationId"])
     supervised.supervisor = replace(supervised.supervisor, job_runs=other_runs)
-    supervised.clock.now = NOW + execution_timeout_min(LaneConfig()) * 60_000
-    supervise(supervised)
+    supervise(supervised, at=NOW + execution_timeout_min(LaneConfig()) * 60_000)
     assert supervised.ledger.lanes.get("main").state == RUNNING
-    supervised.clock.now += ENDING_MS
-    supervise(supervised)
+    supervise(supervised, at=supervised.clock.now + ENDING_MS)
     assert supervised.ledger.lanes.get("main").state == IDLE
 
 
@@ -231,8 +201,7 @@ def test_an_unanswered_start_of_a_replaced_application_is_not_repeated(supervise
     assert supervised.ledger.lanes.request_start("main", "run-1", NOW, application_id="00replaced")
     supervise(supervised)
     assert supervised.job_runs() == []
-    supervised.clock.now = NOW + UNANSWERED_START_MS
-    supervise(supervised)
+    supervise(supervised, at=NOW + UNANSWERED_START_MS)
     assert supervised.ledger.lanes.get("main").capacity_failures == 1
     assert supervised.ledger.lanes.hold("main", "run-1", "00late", 1, NOW) is None
 
@@ -248,8 +217,7 @@ def test_a_run_that_ends_without_releasing_loses_its_lane_and_the_next_backs_off
     assert lane.reason == f"job run {state}: ExitCode 1"
     assert supervised.ledger.history.run(job.name)["state"] == "lapsed"
     assert len(supervised.job_runs()) == 1
-    supervised.clock.now = NOW + FIRST_BACKOFF_MS
-    supervise(supervised)
+    supervise(supervised, at=NOW + FIRST_BACKOFF_MS)
     assert supervised.ledger.lanes.get("main").state == STARTING
     assert len(supervised.job_runs()) == 2
 
@@ -266,8 +234,7 @@ def test_after_a_run_that_had_closed_a_batch_the_next_one_starts_at_once(supervi
 
 def test_after_several_runs_without_progress_the_lane_halts_with_an_alarm(supervised):
     for _ in range(HALT_AFTER_FAILURES):
-        supervised.clock.now += 3_600_000
-        supervise(supervised)
+        supervise(supervised, at=supervised.clock.now + 3_600_000)
         if supervised.ledger.lanes.get("main").state == IDLE:
             supervised.ledger.lanes.wake("main")
             supervise(supervised)
@@ -276,10 +243,8 @@ def test_after_several_runs_without_progress_the_lane_halts_with_an_alarm(superv
     lane = supervised.ledger.lanes.get("main")
     assert (lane.state, lane.failures) == (HALTED, HALT_AFTER_FAILURES)
     assert supervised.report.metrics["LanesHalted"] >= 1
-    supervised.clock.now += RETRY_HALTED_MS - 1
-    started = len(supervised.job_runs())
-    supervise(supervised)
-    assert len(supervised.job_runs()) == started == HALT_AFTER_FAILURES
+    supervise(supervised, at=supervised.clock.now + RETRY_HALTED_MS - 1)
+    assert len(supervised.job_runs()) == HALT_AFTER_FAILURES
     assert "lane_halted" in supervised.report.names()
 
 
@@ -287,8 +252,7 @@ def test_a_halted_lane_is_started_once_an_hour_and_its_alarm_stays(supervised):
     halt(supervised.ledger, "main", first_at=NOW)
     supervised.clock.now = NOW + (HALT_AFTER_FAILURES - 1) * 3_600_000
     for hour in range(1, 4):
-        supervised.clock.now += RETRY_HALTED_MS
-        supervise(supervised)
+        supervise(supervised, at=supervised.clock.now + RETRY_HALTED_MS)
         assert len(supervised.job_runs()) == hour
         shown = supervised.report.metrics["LanesHalted"]
         supervised.job_runs()[-1].state = "RUNNING"
@@ -302,8 +266,7 @@ def test_a_halted_lane_is_started_once_an_hour_and_its_alarm_stays(supervised):
 def test_failures_for_want_of_capacity_back_off_and_never_halt(supervised):
     supervised.ledger.lanes.wake("main")
     for _ in range(HALT_AFTER_FAILURES + 3):
-        supervised.clock.now += 3_600_000
-        supervise(supervised)
+        supervise(supervised, at=supervised.clock.now + 3_600_000)
         job = supervised.job_runs()[-1]
         job.state = "FAILED"
         job.state_details = "Worker could not be allocated as the application has exceeded maximumCapacity settings"
@@ -324,8 +287,7 @@ def requested(supervised):
 
 def test_a_start_that_never_happened_is_repeated_under_the_same_token(supervised):
     run_id = requested(supervised)
-    supervised.clock.now = NOW + 120_000
-    supervise(supervised)
+    supervise(supervised, at=NOW + 120_000)
     (job,) = supervised.job_runs()
     assert (job.name, job.client_token) == (run_id, run_id)
     assert supervised.ledger.lanes.get("main").job_run_id == job.id
@@ -335,8 +297,7 @@ def test_after_five_minutes_a_start_is_looked_up_by_name_and_adopted(supervised)
     run_id = requested(supervised)
     job_run_id = supervised.runs.start(start_job_run(supervised.starter.environment, LaneConfig(), run_id))
     supervised.job_runs()[-1].state = "RUNNING"
-    supervised.clock.now = NOW + UNANSWERED_START_MS
-    supervise(supervised)
+    supervise(supervised, at=NOW + UNANSWERED_START_MS)
     lane = supervised.ledger.lanes.get("main")
     assert (lane.state, lane.run_id, lane.job_run_id) == (STARTING, run_id, job_run_id)
     assert len(supervised.job_runs()) == 1
@@ -351,8 +312,7 @@ def started_by_others(supervised, token="other", **more):
 def test_a_start_that_emr_does_not_know_after_five_minutes_lapses(supervised):
     run_id = requested(supervised)
     started_by_others(supervised, name="another")
-    supervised.clock.now = NOW + UNANSWERED_START_MS
-    supervise(supervised)
+    supervise(supervised, at=NOW + UNANSWERED_START_MS)
     lane = supervised.ledger.lanes.get("main")
     expected = (IDLE, 0, 1, run_id, "the job run was never started")
     assert (lane.state, lane.failures, lane.capacity_failures, lane.last_run_id, lane.reason) == expected
@@ -365,8 +325,7 @@ def test_a_lane_whose_starts_are_refused_for_hours_backs_off_and_never_halts(sup
         supervised.ledger.lanes.wake("main")
         run_id = new_run_id("main", supervised.clock.now, "deadbeef")
         assert supervised.ledger.lanes.request_start("main", run_id, supervised.clock.now)
-        supervised.clock.now += UNANSWERED_START_MS
-        supervise(supervised)
+        supervise(supervised, at=supervised.clock.now + UNANSWERED_START_MS)
         lane = supervised.ledger.lanes.get("main")
         assert (lane.state, lane.failures, lane.capacity_failures) == (IDLE, 0, hour + 1)
 
@@ -391,11 +350,7 @@ def test_of_two_job_runs_of_one_name_the_one_that_lives_is_adopted(supervised):
 def test_one_lane_that_fails_keeps_no_other_waiting(supervised, monkeypatch):
     running(supervised, "a")
     supervised.ledger.lanes.wake("b")
-
-    def refuse(job_run_id):
-        raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "slow"}}, "GetJobRun")
-
-    monkeypatch.setattr(supervised.runs, "state", refuse)
+    monkeypatch.setattr(supervised.runs, "state", Mock(side_effect=aws_error("ThrottlingException", "GetJobRun")))
     with pytest.raises(LanesFailed) as raised:
         supervise(supervised)
     assert raised.value.facts["lanes"] == ["a"]
@@ -410,15 +365,13 @@ def test_while_no_release_is_set_dead_runs_lose_their_lane_and_none_is_started(s
     )
     supervised.clock.now += 3_600_000
     supervisor.supervise(supervisor.lanes(None), None)
-    assert supervised.ledger.lanes.get("main").state == IDLE
-    assert len(supervised.job_runs()) == 1
+    assert (supervised.ledger.lanes.get("main").state, len(supervised.job_runs())) == (IDLE, 1)
 
 
 def test_a_lane_that_work_was_written_for_and_nobody_woke_is_found_and_woken(supervised):
     configuration = supervised.configure()
     supervised.environment(RELEASE="none")
-    id = supervised.land(key(1), avro())
-    admit(sqs_event(s3_body(id)), context())
+    supervised.admit(key(1))
     assert supervised.ledger.lanes.get("main").arrivals == 1
     lanes = supervised.ledger.lanes  # as if the wake had never been: a run saw every arrival
     lanes.request_start("main", "run-main-1", NOW)
@@ -433,7 +386,7 @@ def test_a_lane_that_work_was_written_for_and_nobody_woke_is_found_and_woken(sup
 def test_pending_work_of_a_paused_table_wakes_nothing(supervised):
     configuration = supervised.configure()
     supervised.environment(RELEASE="none")
-    admit(sqs_event(s3_body(supervised.land(key(1), avro()))), context())
+    supervised.admit(key(1))
     paused = replace(configuration, rules=tuple(replace(rule, paused=True) for rule in configuration.rules))
     lane = replace(supervised.ledger.lanes.get("main"), arrivals_seen=1)
     assert supervised.supervisor.wake_forgotten([lane], configuration) == ("main",)
@@ -486,7 +439,7 @@ def test_pending_work_that_no_run_would_claim_wakes_nothing(supervised):
     """
     configuration = supervised.configure()
     supervised.environment(RELEASE="none")
-    admit(sqs_event(s3_body(supervised.land(key(1), avro()))), context())
+    supervised.admit(key(1))
     (rule,) = configuration.rules
     lane = replace(supervised.ledger.lanes.get("main"), arrivals_seen=1)
     for changed in (replace(rule, table="public.renamed"), replace(rule, lane="side"), replace(rule, topic="another")):

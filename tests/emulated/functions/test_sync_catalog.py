@@ -25,16 +25,10 @@ def moma(deployment):
 
 def test_a_table_of_spark_is_synced_with_all_partitions_and_a_second_sync_is_idle(moma):
     answer = handler({"table": "moma.artists"}, context())
-    assert (
-        answer["database"],
-        answer["changed"],
-        answer["tables"][0]["partitions"]["added"],
-        [view["name"] for view in answer["views"]],
-    ) == ("moma", True, 4, ["artists"])
-    assert answer["tables"][0]["partitions"]["first"] == [
-        f"+ nationality={value}"
-        for value in ("American", "Côte%2Fd Ivoire%3Dx", "German", "__HIVE_DEFAULT_PARTITION__")
-    ]
+    partitions, views = answer["tables"][0]["partitions"], [view["name"] for view in answer["views"]]
+    assert (answer["database"], answer["changed"], partitions["added"], views) == ("moma", True, 4, ["artists"])
+    values = ("American", "Côte%2Fd Ivoire%3Dx", "German", "__HIVE_DEFAULT_PARTITION__")
+    assert partitions["first"] == [f"+ nationality={value}" for value in values]
     again = handler({"table": "moma.artists", "instant": answer["instant"]}, context())
     assert (again["changed"], again["instant"]) == (False, answer["instant"])
 
