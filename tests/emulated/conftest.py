@@ -1,6 +1,6 @@
 """The emulated deployments that tests of this folder work on, each empty at first."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,17 @@ def stack(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Stack]:
     """What the commands work on."""
     with new_stack(monkeypatch, tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Callable[[str], str]:
+    """Writes a tables.yaml, and gives its path."""
+
+    def written(text: str) -> str:
+        (tmp_path / "tables.yaml").write_text(text)
+        return str(tmp_path / "tables.yaml")
+
+    return written
 
 
 @pytest.fixture

@@ -58,16 +58,9 @@ class Merged:
 
     def settled(self, batch, *ids, at=None, bad=(), table=TABLE, close=True):
         errors = tuple(ObjectError(one.hash, "corrupt", "cut off") for one in bad)
-        outcome = Outcome(
-            batch,
-            table,
-            COMMITTED,
-            NOW,
-            instant=None if at is None else instant(at),
-            no_change=at is None,
-            counts={"objects": len(ids)},
-            quarantined=errors,
-        )
+        committed = {"no_change": True} if at is None else {"instant": instant(at)}
+        counts = {"objects": len(ids)}
+        outcome = Outcome(batch, table, COMMITTED, NOW, **committed, counts=counts, quarantined=errors)
         self.manifests.put_outcome(outcome)
         assert self.stack.ledger.batches.settle("main", batch, outcome, ids, "run-1", NOW)
         if close:
@@ -86,10 +79,8 @@ class Merged:
         """A second batch that committed the object, as only two runs at once could."""
         part = TablePart(CONFIG, (self.stack.listed(identity, offset=1),))
         manifest = open_manifest("main", "run-1", NOW + 1, "c1", {TABLE: part})
-        self.manifests.put_manifest(manifest, lambda: True)
-        self.manifests.put_outcome(
-            Outcome(manifest.batch, TABLE, COMMITTED, NOW, instant=instant(5), counts={"objects": 1})
-        )
+        outcome = Outcome(manifest.batch, TABLE, COMMITTED, NOW, instant=instant(5), counts={"objects": 1})
+        self.stack.put_documents(manifest, outcome)
         self.commit_file(5, manifest.batch)
         self.edit(identity, state="committed", batch=manifest.batch)
 
@@ -106,14 +97,14 @@ class Merged:
 
     def lose_listing(self, identity):
         """Take a pending object out of its lane's list."""
-        record = self.stack.ledger.objects.get([identity])[identity]
-        key = items.pending_key(record.lane, record.table, record.admitted_at, identity)
-        self.stack.dynamodb.delete_item(TableName="s-ledger", Key={name: {"S": value} for name, value in key.items()})
+        record = self.stack.record(identity)
+        self.lose_item(items.pending_key(record.lane, record.table, record.admitted_at, identity))
 
     def lose_record(self, identity):
-        self.stack.dynamodb.delete_item(
-            TableName="s-ledger", Key={name: {"S": value} for name, value in items.object_key(identity).items()}
-        )
+        self.lose_item(items.object_key(identity))
+
+    def lose_item(self, key):
+        self.stack.dynamodb.delete_item(TableName="s-ledger", Key={name: {"S": value} for name, value in key.items()})
 
 
 #: What `merged_stack` made first in this process: the emulators' state, and what tests name of it.

@@ -18,7 +18,8 @@ from moto.sqs.models import sqs_backends
 
 from emulation.aws import EMULATOR_VARIABLE, emulated_aws, emulated_session
 from emulation.ledger_table_schema import create_ledger_table
-from sluice.batch.manifest import ManifestObject
+from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.config.document import Configuration
 from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
@@ -144,6 +145,12 @@ class Stack:
         if not anew and RESTORES:
             _new.append(saved_state())
 
+    def configure(self, *rules):
+        """Have these rules in force, without a push."""
+        configuration = Configuration(rules)
+        self.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=configuration.to_json().encode())
+        return configuration
+
     def write(self, key, body=b"x"):
         return ObjectId("s-bronze", key, self.s3.put_object(Bucket="s-bronze", Key=key, Body=body)["VersionId"])
 
@@ -158,6 +165,14 @@ class Stack:
     def park(self, identity, topic="crm.public.user", **more):
         """Admit an object that no rule takes."""
         return self.admit(identity, items.PARKED, None, topic, None, **{"reason": "no rule", **more})
+
+    def record(self, identity):
+        """The ledger's record of an object."""
+        return self.ledger.objects.get([identity])[identity]
+
+    def batch(self, config, *objects, at=NOW):
+        """The manifest of a batch of run-1, of objects as `listed` gives them."""
+        return open_manifest("main", "run-1", at, "c", {config.table: TablePart(config.to_dict(), objects)})
 
     def listed(self, identity, topic="crm.public.user", **facts):
         """An object as a manifest lists it."""

@@ -12,9 +12,14 @@ from sluice_cli.ops.adopt_bucket import region_of
 TOPIC = {"Id": "t", "TopicArn": "arn:aws:sns:eu-central-1:123456789012:t", "Events": ["s3:ObjectRemoved:*"]}
 
 
-def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, sluice):
-    queue = SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"]
-    cloudformation().outputs = {**cloudformation().outputs, "QueueUrl": queue}
+@pytest.fixture
+def queue(stack):
+    """The stack's queue of notices."""
+    url = SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"]
+    cloudformation().outputs = {**cloudformation().outputs, "QueueUrl": url}
+
+
+def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, queue, sluice):
     cloudformation().parameters = {"BronzeBucketName": "s-bronze"}
     stack.s3.put_bucket_notification_configuration(
         Bucket="s-bronze", NotificationConfiguration={"TopicConfigurations": [TOPIC]}, SkipDestinationValidation=True
@@ -28,11 +33,8 @@ def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, 
     assert configuration["TopicConfigurations"][0]["TopicArn"] == "arn:aws:sns:eu-central-1:123456789012:t"
 
 
-DEAD = {
-    "Id": "old",
-    "QueueArn": "arn:aws:sqs:eu-central-1:123456789012:s-Notices-deleted",
-    "Events": ["s3:ObjectCreated:*"],
-}
+QUEUE = "arn:aws:sqs:eu-central-1:123456789012:s-Notices-deleted"
+DEAD = {"Id": "old", "QueueArn": QUEUE, "Events": ["s3:ObjectCreated:*"]}
 
 
 def notices(sluice):
@@ -41,33 +43,20 @@ def notices(sluice):
     return finding["result"], finding.get("advice")
 
 
-def test_a_bucket_left_by_a_deleted_stack_notifies_the_new_stack(stack, sluice):
-    cloudformation().outputs = {
-        **cloudformation().outputs,
-        "QueueUrl": SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"],
-    }
+def test_a_bucket_left_by_a_deleted_stack_notifies_the_new_stack(stack, queue, sluice):
     cloudformation().parameters = {"BronzeBucketName": "s-bronze"}
-    stack.s3.put_bucket_notification_configuration(
-        Bucket="s-bronze", NotificationConfiguration={"QueueConfigurations": [DEAD]}, SkipDestinationValidation=True
-    )
+    dead = {"Bucket": "s-bronze", "NotificationConfiguration": {"QueueConfigurations": [DEAD]}}
+    stack.s3.put_bucket_notification_configuration(**dead, SkipDestinationValidation=True)
     with pytest.raises(ClientError):  # as S3 answers whoever writes back what is there
-        stack.s3.put_bucket_notification_configuration(
-            Bucket="s-bronze", NotificationConfiguration={"QueueConfigurations": [DEAD]}
-        )
+        stack.s3.put_bucket_notification_configuration(**dead)
     assert notices(sluice) == ("warn", "`sluice ops adopt-bucket`")
     sluice("ops adopt-bucket")
     assert notices(sluice)[0] == "ok"
-    assert DEAD["QueueArn"] in [
-        one["QueueArn"]
-        for one in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")["QueueConfigurations"]
-    ]
+    configuration = stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
+    assert QUEUE in [one["QueueArn"] for one in configuration["QueueConfigurations"]]
 
 
-def test_the_stacks_own_bucket_has_no_eventbridge_rule(stack, sluice):
-    cloudformation().outputs = {
-        **cloudformation().outputs,
-        "QueueUrl": SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"],
-    }
+def test_the_stacks_own_bucket_has_no_eventbridge_rule(stack, queue, sluice):
     stack.s3.put_bucket_notification_configuration(
         Bucket="s-bronze", NotificationConfiguration={"EventBridgeConfiguration": {}}
     )

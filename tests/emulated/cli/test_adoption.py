@@ -5,7 +5,6 @@ from emulation.stack import NOW
 from support.builders import note_commit
 
 from sluice.batch.outcome import COMMITTED, Outcome
-from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.services.requests import ADOPTION, ServiceError, ServiceReport
 
@@ -37,8 +36,7 @@ def lake(stack):
 
 
 def rule(stack, **settings):
-    made = TableRule(TABLE, ("id",), topic="orders", **settings)
-    stack.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration((made,)).to_json().encode())
+    stack.configure(TableRule(TABLE, ("id",), topic="orders", **settings))
 
 
 def properties(stack, text):

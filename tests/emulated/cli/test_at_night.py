@@ -8,7 +8,6 @@ import pytest
 from emulation.deployment import s3_body
 from emulation.stack import NOW, SHARED, cloudformation
 
-from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
@@ -59,14 +58,14 @@ class TestRuns:
         history.run_ended("run-2", "lapsed", "the job run is FAILED: no memory", 0, NOW + 230_000)
         history.run_started("run-3", "main", NOW + 300_000)
         item = stack.listed(stack.write("a"))
-        manifest = open_manifest("main", "run-1", NOW + 70_000, "c", {"crm.user": TablePart(CONFIG.to_dict(), (item,))})
+        manifest = stack.batch(CONFIG, item, at=NOW + 70_000)
         counts = {"objects": 1, "read": 42}
         outcome = Outcome(manifest.batch, "crm.user", COMMITTED, NOW + 90_000, "1", counts=counts, quarantined=())
         stack.put_documents(manifest, outcome)
         return stack
 
     @pytest.mark.parametrize(
-        ("since", "before", "found"),
+        ("since", "before", "runs"),
         [
             (90, 250, ["run-2", "run-1"]),
             (210, 220, ["run-2"]),
@@ -76,10 +75,10 @@ class TestRuns:
         ],
         ids=["overlapping", "within one", "while it starts", "still under way", "begun before"],
     )
-    def test_runs_are_found_by_the_time_at_which_they_were_under_way(self, three, sluice, since, before, found):
+    def test_runs_are_found_by_the_time_at_which_they_were_under_way(self, three, sluice, since, before, runs):
         times = (("--since", since), ("--before", before))
         given = [word for name, at in times if at is not None for word in (name, iso(NOW + at * 1000))]
-        assert [one["run"] for one in sluice.json("ops runs", *given)["runs"]] == found
+        assert [one["run"] for one in sluice.json("ops runs", *given)["runs"]] == runs
 
     def test_the_batches_of_runs_long_ago_are_counted_behind_any_number_of_newer_ones(self, stack, monkeypatch, sluice):
         monkeypatch.setattr("sluice_cli.ops.runs.MANIFESTS_READ", 1)
@@ -87,7 +86,7 @@ class TestRuns:
         for name, began in (("run-1", NOW), ("run-2", NOW + 3_600_000)):
             stack.ledger.history.run_started(name, "main", began, name)
             item = stack.listed(stack.write(name), admitted_at=began)
-            manifest = open_manifest("main", name, began, "c", {"crm.user": TablePart(CONFIG.to_dict(), (item,))})
+            manifest = replace(stack.batch(CONFIG, item, at=began), run=name)
             stack.put_documents(manifest)
             stack.ledger.history.run_ended(name, "released", None, 0, began + 1_000)
             put_at[manifest_key("main", manifest.batch)] = began
@@ -117,10 +116,10 @@ class TestLogs:
         return text
 
     @pytest.mark.parametrize(
-        "named", [[], ["run-1"], ["job-1"], ["run-"]], ids=["newest", "run", "job run", "beginning"]
+        "name", [[], ["run-1"], ["job-1"], ["run-"]], ids=["newest", "run", "job run", "beginning"]
     )
-    def test_a_runs_events_are_readable_and_have_times(self, logged, named, sluice):
-        assert sluice("ops logs", *named).out.splitlines() == [
+    def test_a_runs_events_are_readable_and_have_times(self, logged, name, sluice):
+        assert sluice("ops logs", *name).out.splitlines() == [
             "-- 2023-11-14 UTC, run run-1",
             "22:13:20.000 held arrivals=2",
             '22:13:21.500 ERROR part_failed table="a b"',
@@ -132,8 +131,8 @@ class TestLogs:
 
 class TestDeadLetters:
     def test_notices_are_listed_with_keys_and_the_state_of_each_object(self, stack, queues, sluice):
-        known, unknown = stack.admit(stack.write("a")), stack.write("b")
-        send(queues["DeadLetterQueueUrl"], s3_body(known), s3_body(unknown), "{}")
+        admitted, unknown = stack.admit(stack.write("a")), stack.write("b")
+        send(queues["DeadLetterQueueUrl"], s3_body(admitted), s3_body(unknown), "{}")
         answer = sluice.json("ops dlq list notices", code=1)["notices"]
         assert answer["messages"] == 3
         expected = {"a": items.PENDING, "b": None}

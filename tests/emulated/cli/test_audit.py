@@ -1,5 +1,8 @@
 """`sluice audit`: each object version is accounted for, each contradiction is found, unknown objects are admitted."""
 
+from functools import partialmethod
+from unittest.mock import Mock
+
 import pytest
 from emulation.merged_stack import BREAKAGES, TABLE, instant, merged_stack
 from emulation.stack import NOW, cloudformation
@@ -60,11 +63,9 @@ def test_an_object_in_two_batches_contradicts_nothing_else(merged, sluice):
 
 
 @pytest.fixture
-def unannounced(merged, tmp_path, sluice):
+def unannounced(merged, tables, sluice):
     """A change object that no notice announced, and one that the ledger lost though a batch merged it."""
-    path = tmp_path / "tables.yaml"
-    path.write_text("tables:\n  - {topic: crm.public.user, table: crm.user, record_key: id}\n")
-    sluice("config push", str(path))
+    sluice("config push", tables("tables:\n  - {topic: crm.public.user, table: crm.user, record_key: id}\n"))
     merged.lose_record(merged.first)
     body = avro_object(flattened({"id": "long"}), [change(id=1)])
     key = "topics/crm.public.user/partition=0/crm.public.user+0+0000000001.avro"
@@ -86,15 +87,12 @@ def test_repair_admits_what_no_notice_announced_and_leaves_what_a_batch_merged(m
 
 
 def test_an_object_that_cannot_be_admitted_stays_a_contradiction(merged, unannounced, invoked, monkeypatch, sluice):
-    def refuse(self, id, limit):
-        raise ConnectionError("no route")
-
-    monkeypatch.setattr(Objects, "head_bytes", refuse)
+    monkeypatch.setattr(Objects, "head_bytes", Mock(side_effect=ConnectionError("no route")))
     assert codes(sluice.json("audit --repair", code=1)) == {"unknown_object", "lost_record"} and invoked == []
 
 
 def test_a_batch_that_is_merged_during_the_audit_contradicts_nothing(merged, monkeypatch, sluice):
-    newest, timeline, page = PastBatches.newest, TimelineReader.timeline, Objects.version_page
+    newest, timeline = PastBatches.newest, TimelineReader.timeline
     begun, listed = [], []
 
     def then_opened(self, **how):
@@ -103,19 +101,17 @@ def test_a_batch_that_is_merged_during_the_audit_contradicts_nothing(merged, mon
         begun.append((merged.opened(identity), identity))
 
     def then_committed(self, table, **how):
-        found = timeline(self, table, **how)
-        listed.append(len(found.commits))
+        read = timeline(self, table, **how)
+        listed.append(len(read.commits))
         while begun:
             batch, identity = begun.pop()
             merged.commit_file(5, batch)
             merged.settled(batch, identity, at=5)
-        return found
+        return read
 
     monkeypatch.setattr(PastBatches, "newest", then_opened)
     monkeypatch.setattr(TimelineReader, "timeline", then_committed)
-    monkeypatch.setattr(
-        Objects, "version_page", lambda self, bucket, marker, prefix: page(self, bucket, marker, page_size=2)
-    )
+    monkeypatch.setattr(Objects, "version_page", partialmethod(Objects.version_page, page_size=2))
     assert sluice.json("audit")["committed"]["active"] == 4
     assert listed == [3, 4]  # the timeline is read again for the batch that came after it
 
@@ -137,10 +133,7 @@ def test_a_batch_that_is_opened_between_two_pages_contradicts_nothing(merged, mo
 def abandon(merged, identity):
     """A claim whose batch is not open, and has neither outcome nor pointer."""
     batch = merged.opened(identity)
-    merged.stack.dynamodb.delete_item(
-        TableName="s-ledger",
-        Key={name: {"S": value} for name, value in items.manifest_pointer_key("main", batch).items()},
-    )
+    merged.lose_item(items.manifest_pointer_key("main", batch))
     return batch
 
 

@@ -1,26 +1,22 @@
 """`sluice backfill`: history in the bucket is admitted once, at a pace, after an estimate, also after a break."""
 
 import pytest
-from support.builders import avro_object, flattened
+from support.builders import avro_object, failing_for, flattened
 
-from sluice.errors import SluiceError
 from sluice_aws.admission.admit import Admission
+from sluice_aws.errors import LedgerBusy
 from sluice_cli.ingest.backfill import Backfill
 from sluice_cli.ingest.workload import Throttle
 
-TABLES = """
-tables:
-  - {topic: crm.public.*, table: "crm.{1}", record_key: id}
-"""
+TABLES = 'tables: [{topic: crm.public.*, table: "crm.{1}", record_key: id}]'
 KEY = "topics/crm.public.{0}/crm.public.{0}+0+{1:010d}.avro"
 BODY = avro_object(flattened({"id": "long"}), [{"id": 1, "__lsn": 1}])
 
 
 @pytest.fixture
-def history(stack, tmp_path, invoked, sluice):
+def history(stack, tables, invoked, sluice):
     """A bucket with objects that no notice announced: of two tables, one without a rule, one that is no change."""
-    (tmp_path / "tables.yaml").write_text(TABLES)
-    sluice("config push tables.yaml")
+    sluice("config push", tables(TABLES))
     stack.old = [stack.write(KEY.format("user", number), BODY) for number in range(5)]
     stack.old += [stack.write(KEY.format("city", 1), BODY)]
     stack.write("topics/else/else+0+1.avro", BODY)
@@ -35,7 +31,7 @@ def states(stack, ids):
 def test_a_dry_run_estimates_objects_bytes_time_and_cost_and_changes_nothing(history, sluice):
     document = sluice.json("backfill --dry-run")
     assert (document["objects"], document["bytes"]) == (6, 6 * len(BODY))
-    assert {table: each["objects"] for table, each in document["tables"].items()} == {"crm.user": 5, "crm.city": 1}
+    assert {table: counts["objects"] for table, counts in document["tables"].items()} == {"crm.user": 5, "crm.city": 1}
     assert sorted(document["left"].values()) == [1, 1] and any("no rule" in reason for reason in document["left"])
     assert document["estimate"]["seconds"] >= 60 and document["estimate"]["usd"] > 0
     assert document["admitted"] == {} and states(history, history.old) == []
@@ -85,20 +81,10 @@ def test_an_interrupted_backfill_goes_on_behind_its_last_page(history, monkeypat
 
 
 def test_an_object_that_fails_is_named_and_tried_again_by_the_repetition(history, monkeypatch, sluice):
-    class Busy(SluiceError):
-        code = "ledger_busy"
-        retriable = True
-
-    admit = Admission.admit
-
-    def refuses(self, notice, configuration):
-        if "city" in notice.id.key:
-            raise Busy("The ledger is busy")
-        return admit(self, notice, configuration)
-
-    monkeypatch.setattr(Admission, "admit", refuses)
-    assert "could not be admitted: repeat the command" in sluice("backfill --yes", code=1).err
-    monkeypatch.setattr(Admission, "admit", admit)
+    refuses = failing_for(lambda notice: "city" in notice.id.key, LedgerBusy("It is busy"), Admission.admit)
+    with monkeypatch.context() as busy:
+        busy.setattr(Admission, "admit", refuses)
+        assert "could not be admitted: repeat the command" in sluice("backfill --yes", code=1).err
     sluice("backfill --yes")
     assert states(history, history.old) == ["pending"] * 6
 

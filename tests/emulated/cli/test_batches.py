@@ -13,10 +13,8 @@ from sluice.ledger.recovery import KnownTable, counts_of
 @pytest.fixture
 def batch(stack):
     """An open batch of two tables, which a dead run left; the second table killed another run, too."""
-    ids = [
-        stack.admit(stack.write(f"k{n}"), table=table) for n, table in enumerate(["crm.user", "crm.user", "crm.task"])
-    ]
-    ledger = stack.ledger
+    names, ledger = ["crm.user", "crm.user", "crm.task"], stack.ledger
+    ids = [stack.admit(stack.write(f"k{n}"), table=table) for n, table in enumerate(names)]
     stack.hold()
     listed = [stack.listed(one, "t") for one in ids]
     parts = {

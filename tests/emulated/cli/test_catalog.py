@@ -7,7 +7,6 @@ from emulation.aws import set_fields
 from emulation.stack import SHARED
 from support.silver_tables import put_tables
 
-from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.table import MOR
 from sluice.ledger.keys import table_key
@@ -16,11 +15,10 @@ from sluice.ledger.keys import table_key
 @pytest.fixture
 def moma(stack):
     """A stack with two tables of one database, one of them without a rule."""
-    rules = (
+    stack.configure(
         TableRule("moma.artists", ("id",), topic="moma.public.artists", partition_by=("nationality",)),
         TableRule("moma.works", ("id",), topic="moma.public.works", partition_by=("nationality",), table_type=MOR),
     )
-    stack.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration(rules).to_json().encode())
     for table in ("moma.artists", "moma.works", "crm.user"):
         stack.ledger.tables.pin(table, {"topic": table.replace(".", ".public.")})
     put_tables(stack.s3, "s-silver")
@@ -64,39 +62,31 @@ def test_a_database_is_created_once_for_all_its_tables(moma, sluice):
 def test_every_table_with_data_is_synced_and_one_that_fails_stops_no_other(moma, sluice):
     report = sluice.json("ops catalog sync", code=1)
     assert [table["table"] for table in report["tables"]] == ["moma.artists", "moma.works"]
-    assert [(failure["table"], failure["code"]) for failure in report["failed"]] == [
-        ("crm.user", "table_not_configured")
-    ]
+    (failure,) = report["failed"]
+    assert (failure["table"], failure["code"]) == ("crm.user", "table_not_configured")
 
 
 def test_a_table_of_other_partitions_is_dropped_by_the_command_that_the_sync_prints(moma, sluice):
     sluice("ops catalog sync moma.artists")
-    rules = (TableRule("moma.artists", ("id",), topic="moma.public.artists"),)
-    moma.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration(rules).to_json().encode())
+    moma.configure(TableRule("moma.artists", ("id",), topic="moma.public.artists"))
     step = sluice("ops catalog sync moma.artists", code=1).err.splitlines()[-1]
     drop, again = re.findall("`([^`]*)`", step)
-    words = drop.split()
-    options = dict(
-        zip(words[words.index("delete-table") + 1 :: 2], words[words.index("delete-table") + 2 :: 2], strict=True)
-    )
+    words = drop.partition("delete-table ")[2].split()
+    options = dict(zip(words[::2], words[1::2], strict=True))
     SHARED.client("glue").delete_table(DatabaseName=options["--database-name"], Name=options["--name"])
     sluice(*again.split()[1:])
 
 
 @pytest.mark.parametrize(("history", "name"), [(True, "artists_history"), ("log", "log")])
 def test_a_history_table_is_synced_shown_and_declared_as_its_table_is(moma, sluice, history, name):
-    key = {"partition_by": ("nationality",), "history": history}
-    rule = TableRule("moma.artists", ("id",), topic="moma.public.artists", **key)
-    configuration = Configuration((rule,)).to_json().encode()
-    moma.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=configuration)
+    settings = {"partition_by": ("nationality",), "history": history}
+    moma.configure(TableRule("moma.artists", ("id",), topic="moma.public.artists", **settings))
     for item in moma.s3.list_objects_v2(Bucket="s-silver", Prefix="moma/artists/")["Contents"]:
         body = moma.s3.get_object(Bucket="s-silver", Key=item["Key"])["Body"].read()
         key = item["Key"].replace("moma/artists/", f"moma/{name}/", 1)
         moma.s3.put_object(Bucket="s-silver", Key=key, Body=body.replace(b"moma.artists", f"moma.{name}".encode()))
-    assert [table["table"] for table in sluice.json("ops catalog sync moma.artists")["tables"]] == [
-        "moma.artists",
-        f"moma.{name}",
-    ]
+    synced = [table["table"] for table in sluice.json("ops catalog sync moma.artists")["tables"]]
+    assert synced == ["moma.artists", f"moma.{name}"]
     assert {entry["is"] for entry in sluice.json("ops catalog show", f"moma.{name}")["entries"]} == {"table", "view"}
     for engine in ("spark", "redshift", "athena"):
         shown = sluice("table ddl", f"moma.{name}", "--engine", engine).out

@@ -26,16 +26,6 @@ lanes: {side: {}}
 """
 
 
-@pytest.fixture
-def tables(tmp_path):
-    def written(text=TABLES):
-        path = tmp_path / "tables.yaml"
-        path.write_text(text)
-        return str(path)
-
-    return written
-
-
 @pytest.mark.parametrize("arguments", [["--stack", "s", "status"], ["status", "--stack", "s"]])
 def test_a_stack_is_named_before_or_after_the_verb(stack, monkeypatch, arguments, sluice):
     monkeypatch.delenv("SLUICE_STACK")
@@ -81,13 +71,12 @@ def test_wait_that_runs_out_of_time_fails_with_the_keys(stack, sluice, state):
 PINNED = {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": "crm.public.user"}
 PAUSED = TABLES.replace("table: crm.user}", "table: crm.user, paused: true}")
 WAITS = "and 1 object will wait\nnext step:"
-TWO_TOPICS = (
-    "defaults: {record_key: [id]}\ntables: [{topic_regex: '[a-z0-9]+[.]public[.](?P<t>user)', table: 'crm.{t}'}]"
-)
+USERS = "topic_regex: '[a-z0-9]+[.]public[.](?P<t>user)'"
+TWO_TOPICS = f"defaults: {{record_key: [id]}}\ntables: [{{{USERS}, table: 'crm.{{t}}'}}]"
 
 
 @pytest.mark.parametrize(
-    ("text", "rebuild", "described_why"),
+    ("text", "rebuild", "why"),
     [
         (PAUSED, False, f"crm.user is paused, {WAITS} Remove `paused`"),
         (TABLES.replace("crm.public.user", "crm.public.people"), False, "which no rule takes any longer"),
@@ -97,7 +86,7 @@ TWO_TOPICS = (
     ids=["paused", "without a rule", "being rebuilt", "another topic's"],
 )
 def test_a_blocked_table_ends_the_wait_at_once_with_its_keys_and_the_next_step(
-    stack, tables, sluice, text, rebuild, described_why
+    stack, tables, sluice, text, rebuild, why
 ):
     if rebuild:
         stack.ledger.lanes.pause("main")
@@ -109,7 +98,7 @@ def test_a_blocked_table_ends_the_wait_at_once_with_its_keys_and_the_next_step(
     stack.admit(stack.write("topics/x.avro"))
     out, err = sluice("wait --timeout 600", code=1)
     assert "pending\tcrm.user\t1 object\ttopics/x.avro" in out
-    assert described_why in err and "Not settled within" not in err
+    assert why in err and "Not settled within" not in err
     assert sluice.json("wait --timeout 600", code=1)["standing_tables"][0]["table"] == "crm.user"
 
 
@@ -187,7 +176,7 @@ def test_the_error_of_a_table_ends_with_the_objects_that_it_was_about(stack, slu
 
 
 def test_config_push_stores_canonical_json_and_its_history(stack, tables, sluice):
-    version = sluice.json("config push", tables())["version"]
+    version = sluice.json("config push", tables(TABLES))["version"]
     keys = ("config/tables.json", f"config/history/{version}.json")
     stored = [stack.s3.get_object(Bucket="s-artifacts", Key=key)["Body"].read() for key in keys]
     assert stored[0] == stored[1]
@@ -199,7 +188,7 @@ def test_config_push_makes_parked_objects_pending_and_starts_their_lane(stack, t
     other = stack.park(stack.write("o"), "elsewhere", reason="no rule takes this topic")
     place = {"table": "shop.orders", "topic": "shop.orders", "lane": "side"}
     coded = stack.admit(stack.write("r"), items.PARKED, reason="another one", code="another", **place)
-    done = sluice.json("config push", tables())
+    done = sluice.json("config push", tables(TABLES))
     assert (done["unparked"], done["moved"], done["ignored"], done["woken"]) == (1, 0, 0, ["side"])
     records = stack.ledger.objects.get([parked, other, coded])
     expected = {"p": "pending", "o": "parked", "r": "parked"}
@@ -210,23 +199,23 @@ def test_config_push_makes_parked_objects_pending_and_starts_their_lane(stack, t
 
 
 def test_pushing_the_same_configuration_again_changes_nothing_and_starts_nothing(stack, tables, invoked, sluice):
-    sluice("config push", tables())
+    sluice("config push", tables(TABLES))
     stack.admit(stack.write("a"))
     stack.ledger.lanes.wake("main")
-    document = sluice.json("config push", tables())
+    document = sluice.json("config push", tables(TABLES))
     assert (document["changed"], document["woken"], invoked) == (False, [], [])
 
 
 def test_a_changed_configuration_wakes_the_lanes_in_which_something_waits(stack, tables, invoked, sluice):
     stack.admit(stack.write("a"))
     stack.ledger.lanes.wake("main")
-    assert sluice.json("config push", tables())["woken"] == ["main"]
+    assert sluice.json("config push", tables(TABLES))["woken"] == ["main"]
     assert stack.ledger.lanes.get("main").arrivals == 2
 
 
 @pytest.mark.parametrize(("text", "again"), [(TABLES.replace("[id]", "[id], freshness: 5s"), True), (TABLES, False)])
 def test_a_push_that_changes_a_failed_table_has_it_tried_again_at_once(stack, tables, invoked, sluice, text, again):
-    sluice("config push", tables())
+    sluice("config push", tables(TABLES))
     stack.admit(stack.write("a"))
     stack.ledger.tables.record_error("crm.user", "no", NOW + 10**12)
     assert ("Back-off ended: crm.user\n" in sluice("config push", tables(text)).out) is again
@@ -258,7 +247,7 @@ def test_a_pushed_configuration_that_is_gone_stops_only_what_needs_one(stack, sl
     ],
 )
 def test_a_change_that_a_table_with_data_cannot_take_is_refused(stack, tables, sluice, text, refusal):
-    sluice("config push", tables())
+    sluice("config push", tables(TABLES))
     stack.ledger.tables.pin("crm.user", PINNED)
     before = stack.s3.get_object(Bucket="s-artifacts", Key="config/tables.json")["Body"].read()
     err = sluice("config push", tables(text), code=1).err
@@ -279,7 +268,7 @@ MOVED = TABLES.replace("table: crm.user}", "table: crm.user, lane: side}")
 
 
 def test_a_table_changes_lane_only_when_nothing_waits_and_both_lanes_are_paused(stack, tables, invoked, sluice):
-    sluice("config push", tables())
+    sluice("config push", tables(TABLES))
     stack.ledger.tables.pin("crm.user", PINNED)
     for lane in ("main", "side"):
         stack.ledger.lanes.wake(lane)
@@ -292,8 +281,7 @@ def test_a_table_changes_lane_only_when_nothing_waits_and_both_lanes_are_paused(
     step = "push without the move first, then `sluice resume main && sluice wait`, then push the move"
     said = sluice("config push", tables(MOVED), code=1).err
     assert f"has objects waiting in lane main and can't move to side: {step}" in said
-    claimed = stack.ledger.objects.get([waiting])[waiting]
-    assert stack.ledger.objects.quarantine_pending(claimed, "lost_before_read", "gone", NOW)
+    assert stack.ledger.objects.quarantine_pending(stack.record(waiting), "lost_before_read", "gone", NOW)
     sluice("config push", tables(MOVED))
 
 
@@ -301,7 +289,7 @@ RAISED = TABLES.replace("table: crm.user}", "table: crm.user, generation: 1}")
 
 
 def test_a_generation_rises_only_if_all_pending_objects_follow_a_restarted_log(stack, tables, invoked, sluice):
-    sluice("config push", tables())
+    sluice("config push", tables(TABLES))
     old = stack.admit(stack.write("a"), kafka_partition=0, offset=40)
     stack.admit(stack.write("b"), kafka_partition=0, offset=90)
     stack.admit(stack.write("c"), kafka_partition=0, offset=10, generation=0)  # keeps its own
@@ -313,14 +301,12 @@ def test_a_generation_rises_only_if_all_pending_objects_follow_a_restarted_log(s
     mark = {"generation": 0, "offset": 70, "kind": "postgres", "highest": "0000.1.1", "restarted_at": 80}
     set_fields(stack.ledger, items.table_key("crm.user"), table="crm.user", watch={"marks": {"0": mark}})
     assert "wait (1)" in sluice("config push", tables(RAISED), code=1).err
-    assert stack.ledger.objects.quarantine_pending(
-        stack.ledger.objects.get([old])[old], "lost_before_read", "gone", NOW
-    )
+    assert stack.ledger.objects.quarantine_pending(stack.record(old), "lost_before_read", "gone", NOW)
     sluice("config push", tables(RAISED), "--yes")
 
 
 def test_pending_objects_are_merged_under_a_raised_generation_on_request(stack, tables, invoked, sluice):
-    sluice("config push", tables())
+    sluice("config push", tables(TABLES))
     stack.admit(stack.write("a"))
     sluice("config push", tables(RAISED), code=1)
     sluice("config push", tables(RAISED), "--with-waiting", "--yes")
@@ -361,7 +347,7 @@ def test_doctor_finds_what_is_not_set_up_yet(stack, sluice):
 
 def test_doctor_fails_a_full_disk_of_the_local_stack(stack, monkeypatch, sluice, tmp_path):
     deployed_target = aws_stack.deployed_target
-    monkeypatch.setattr(aws_stack, "deployed_target", lambda *named: replace(deployed_target(*named), home=tmp_path))
+    monkeypatch.setattr(aws_stack, "deployed_target", lambda *given: replace(deployed_target(*given), home=tmp_path))
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=4096))
     disk = next(item for item in sluice.json("doctor", code=None) if item["about"] == "disk")
     assert disk["result"] == "fail" and disk["found"].startswith("4.0 KiB left") and "Free some space" in disk["advice"]
@@ -378,7 +364,7 @@ PROPERTIES = "crm/user/.hoodie/hoodie.properties"
 @pytest.fixture
 def went_back(stack, tables, sluice):
     """A table whose last commit in the ledger is gone from silver, which holds an earlier one."""
-    sluice("config push", tables())
+    sluice("config push", tables(TABLES))
     identity = stack.admit(stack.write("a"))
     claim(stack, identity)
     outcome = Outcome("b-1", "crm.user", COMMITTED, NOW, instant="20240501101500002")
@@ -389,21 +375,20 @@ def went_back(stack, tables, sluice):
 
 
 def test_doctor_fails_a_table_whose_last_commit_is_gone(went_back, sluice):
-    entry = {item["about"]: item for item in sluice.json("doctor", code=1)}["table crm.user"]
+    entry, _ = about_user(sluice)
     assert entry["result"] == "fail" and "20240501101500002 is gone" in entry["found"]
     assert "sluice table accept" in entry["advice"]
     went_back.s3.put_object(Bucket="s-silver", Key="crm/user/.hoodie/20240501101500002.commit", Body=b"")
-    assert "table crm.user" not in {item["about"] for item in sluice.json("doctor", code=None)}
+    assert about_user(sluice)[0] is None
 
 
 def test_doctor_fails_a_table_that_fails_again_and_again(stack, tables, sluice):
-    sluice("config push", tables())
+    sluice("config push", tables(TABLES))
     claim(stack, stack.admit(stack.write("a")))
     for number, result in ((1, "warn"), (2, "fail")):
         stack.ledger.tables.record_error("crm.user", "it broke\nwith a trace", None)
-        entry = {item["about"]: item for item in sluice.json("doctor", code=None)}["table crm.user"]
-        words = f"{number} failure{'s' if number > 1 else ''}: it broke"
-        assert (entry["result"], entry["found"]) == (result, words)
+        entry, _ = about_user(sluice)
+        assert (entry["result"], entry["found"]) == (result, f"{number} failure{'s' * (number - 1)}: it broke")
     sluice("doctor", code=1)
 
 
@@ -478,14 +463,14 @@ def test_doctor_fails_lifecycle_rules_that_take_files_of_tables_away(stack, tabl
 
 
 def test_taking_back_a_tables_pause_wakes_a_lane_that_nothing_woke_before(stack, tables, invoked, sluice):
-    sluice("config push", tables(TABLES.replace("table: crm.user}", "table: crm.user, paused: true}")))
+    sluice("config push", tables(PAUSED))
     stack.admit(stack.write("a"))
     assert [(lane["lane"], lane["pending"]["objects"]) for lane in sluice.json("status")["lanes"]] == [("main", 1)]
-    assert sluice.json("config push", tables())["woken"] == ["main"]
+    assert sluice.json("config push", tables(TABLES))["woken"] == ["main"]
 
 
 def test_objects_that_wait_for_another_topics_table_may_be_given_one_of_their_own(stack, tables, invoked, sluice):
-    sluice("config push", tables())
+    sluice("config push", tables(TABLES))
     stack.ledger.tables.pin("crm.user", PINNED)
     stack.admit(stack.write("a"), topic="db2.public.user")
     rules = "{topic: crm.public.user, table: crm.user}, {topic: db2.public.user, table: db2.user}"
@@ -495,7 +480,7 @@ def test_objects_that_wait_for_another_topics_table_may_be_given_one_of_their_ow
 
 
 def test_objects_that_wait_for_a_table_without_data_move_to_its_new_name(stack, tables, invoked, sluice):
-    sluice("config push", tables())
+    sluice("config push", tables(TABLES))
     waiting = stack.admit(stack.write("a"))
     stack.ledger.lanes.wake("main")
     renamed = tables(TABLES.replace("table: crm.user}", "table: crm.people}"))
@@ -505,4 +490,4 @@ def test_objects_that_wait_for_a_table_without_data_move_to_its_new_name(stack, 
     sluice("pause main")
     assert "1 pending object moved to another table or lane" in sluice("config push", renamed, "--yes").out
     assert stack.ledger.objects.get([waiting])[waiting].table == "crm.people"
-    assert sluice.json("config push", tables(), "--yes")["moved"] == 1
+    assert sluice.json("config push", tables(TABLES), "--yes")["moved"] == 1

@@ -2,14 +2,13 @@
 
 import json
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError
-from emulation.stack import NOW
+from botocore.exceptions import EndpointConnectionError
 from support.bad_input import plain_parquet
-from support.builders import in_a_terminal
+from support.builders import aws_error, in_a_terminal
 
-from sluice.batch.manifest import TablePart, open_manifest
 from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
 from sluice.schema.history import StoredColumns
@@ -22,6 +21,7 @@ TABLES = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table:
 MORE = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}, {topic: a, table: crm.a}]\n"
 PAUSED = TABLES.replace("crm.user}", "crm.user, paused: true}")
 PINNED = {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": "crm.public.user"}
+CONFIG = TableConfig("crm.user", "crm", "user", topic="crm.public.user", record_key=("id",))
 
 
 @pytest.fixture
@@ -58,9 +58,8 @@ def test_another_transform_is_no_change_in_place_but_asks_for_a_rebuild(stack, p
     push(day, verb="plan")
     wanted = "partition_by: day(seen_at) -> hour(seen_at): not in place, see `sluice rebuild table`"
     assert wanted in push(day.replace("day", "hour"), verb="plan", code=4).out
-    assert "or bucket(number), and not 'week(seen_at)'" in " ".join(
-        push(TABLES.replace("crm.user}", "crm.user, partition_by: week(seen_at)}"), verb="check", code=1).err.split()
-    )
+    refused = push(day.replace("day", "week"), verb="check", code=1).err
+    assert "or bucket(number), and not 'week(seen_at)'" in " ".join(refused.split())
 
 
 MISSPELT = TABLES.replace("crm.user}", "crm.user, columns: {mask: {emaill: 3}}}")
@@ -82,8 +81,7 @@ def test_a_misspelt_key_in_force_needs_a_yes_once_a_push_frees_objects(stack, pu
     misspelt = TABLES.replace("[id]", "[custmer_id]")
     push(misspelt.replace("crm.public.user", "crm.public.usr"))
     waits = stack.write("topics/crm.public.user/a.parquet", plain_parquet({"id": 1, "customer_id": 2}))
-    parked = {"table": None, "lane": None, "reason": "no rule", "format": "parquet"}
-    stack.admit(waits, items.PARKED, **parked)
+    stack.park(waits, format="parquet")
     before = in_force(stack)
     lacking = "! record_key: custmer_id is not a column of the objects that wait (did you mean customer_id?)"
     assert lacking in push(misspelt, verb="plan", code=3).out
@@ -119,9 +117,8 @@ def parked_of(stack, topic, number=1):
 def test_a_topic_that_no_object_has_is_warned_of_while_others_wait(stack, push, topic):
     parked_of(stack, "crm.public.user", 2)
     parked_of(stack, "hr.staff")
-    text = TABLES.replace("crm.public.user", f"'{topic}'").replace(
-        "crm.user", "'crm.{1}'" if "*" in topic else "crm.user"
-    )
+    table = "'crm.{1}'" if "*" in topic else "crm.user"
+    text = TABLES.replace("crm.public.user", f"'{topic}'").replace("crm.user", table)
     warning = f"topic {topic}: no object waits for it, and 3 objects of 2 topics wait without a table: "
     for verb, options in (("check", ["--waiting"]), ("plan", []), ("push", [])):
         err = push(text, *options, verb=verb, code=None).err
@@ -201,7 +198,7 @@ def test_a_raised_generation_names_the_parked_objects_that_it_frees(stack, push,
 
 
 def test_a_changed_mask_is_asked_about_once_rows_are_stored_or_on_their_way(stack, push):
-    masks = [TABLES.replace("crm.user}", f"crm.user, columns: {{mask: {{email: {kept}}}}}}}") for kept in range(4)]
+    masks = [TABLES.replace("crm.user}", f"crm.user, columns: {{mask: {{email: {end}}}}}}}") for end in range(4)]
     push(masks[0])
     assert "!" not in push(masks[1]).out
     claimed_by_a_run(stack, stack.admit(stack.write("a")))
@@ -212,9 +209,7 @@ def test_a_changed_mask_is_asked_about_once_rows_are_stored_or_on_their_way(stac
 
 def claimed_by_a_run(stack, identity):
     """A batch with the object, which a run has claimed and not settled."""
-    config = TableConfig("crm.user", "crm", "user", topic="crm.public.user", record_key=("id",))
-    part = TablePart(config.to_dict(), (stack.listed(identity),))
-    manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": part})
+    manifest = stack.batch(CONFIG, stack.listed(identity))
     stack.put_documents(manifest)
     stack.hold()
     stack.claim(manifest)
@@ -242,10 +237,9 @@ def test_a_fixed_setting_is_refused_while_the_first_batch_is_open(stack, push, n
 
 
 def test_a_position_is_refused_for_data_without_one(stack, push):
-    config = TableConfig("crm.user", "crm", "user", topic="crm.public.user", record_key=("id",))
     ordered = TABLES.replace("crm.user}", "crm.user, position: seen_at}")
     push(ordered)
-    assert stack.ledger.tables.pin("crm.user", config.pinned)
+    assert stack.ledger.tables.pin("crm.user", CONFIG.pinned)
     err = push(ordered, code=1).err
     assert "crm.user has data whose position is none and would become seen_at" in err
     assert "position: seen_at -> none: as the table's data has it" in push(TABLES).out
@@ -297,25 +291,18 @@ HASHED = TABLES.replace("crm.user}", "crm.user, columns: {hash: email, key: s/cu
 
 def test_a_new_hash_key_whose_secret_does_not_exist_is_warned_of(stack, push):
     said = push(HASHED, verb="plan", code=3).err
-    assert (
-        "warning: columns: there is no secret s/customers, and objects of crm.user wait until there is one: `aws"
-        in said
-    )
+    wait = "objects of crm.user wait until there is one: `aws"
+    assert f"warning: columns: there is no secret s/customers, and {wait}" in said
     assert 'secretsmanager create-secret --name s/customers --secret-string "$(openssl rand -hex 32)"`' in said
     assert "no secret" in push(HASHED).err
     assert "no secret" not in push(HASHED, verb="plan").err, "it is in force"
 
 
-@pytest.mark.parametrize("error", [None, "AccessDeniedException", EndpointConnectionError(endpoint_url="https://a")])
+@pytest.mark.parametrize(
+    "error", [None, aws_error("AccessDeniedException"), EndpointConnectionError(endpoint_url="https://a")]
+)
 def test_a_secret_that_exists_or_cannot_be_looked_at_is_not_warned_of(stack, push, monkeypatch, error):
-    def described(**_):
-        if isinstance(error, str):
-            raise ClientError({"Error": {"Code": error}}, "DescribeSecret")
-        if error is not None:
-            raise error
-
-    client, secrets = Target.client, SimpleNamespace(describe_secret=described)
-    monkeypatch.setattr(
-        Target, "client", lambda self, name: secrets if name == "secretsmanager" else client(self, name)
-    )
+    client, secrets = Target.client, SimpleNamespace(describe_secret=Mock(side_effect=error))
+    others = {"secretsmanager": secrets}
+    monkeypatch.setattr(Target, "client", lambda self, name: others.get(name) or client(self, name))
     assert "secret" not in push(HASHED).err

@@ -15,26 +15,22 @@ from sluice_cli.terminal.stack import chosen_target
 def ended(stack):
     """Two runs of the stack's application that have ended, and a job of another's."""
     emr = SHARED.client("emr-serverless")
-    application = emr.create_application(name="s", releaseLabel="emr-7.14.0", type="SPARK", clientToken="cost")[
-        "applicationId"
-    ]
-    cloudformation().outputs = {**cloudformation().outputs, "ApplicationId": application}
+    made = emr.create_application(name="s", releaseLabel="emr-7.14.0", type="SPARK", clientToken="cost")
+    cloudformation().outputs = {**cloudformation().outputs, "ApplicationId": made["applicationId"]}
+    request = {"applicationId": made["applicationId"], "executionRoleArn": "arn:aws:iam::123456789012:role/r"}
     for name in ("run-1", "run-2", "nightly-report"):
-        emr.start_job_run(
-            applicationId=application, clientToken=name, name=name, executionRoleArn="arn:aws:iam::123456789012:role/r"
-        )
-    return emr, application
+        emr.start_job_run(clientToken=name, name=name, **request)
+    return emr, made["applicationId"]
 
 
 def test_the_last_runs_are_listed_with_their_billed_usage(ended, sluice, monkeypatch):
     emr, application = ended
     bills = {"run-1": Billed("run-1", 1.0, 4.0, 0.0), "run-2": None}
-    monkeypatch.setattr(
-        "sluice_aws.lanes.job_runs.JobRuns.billed",
-        lambda self, job_run_id: bills[
-            emr.get_job_run(applicationId=application, jobRunId=job_run_id)["jobRun"]["name"]
-        ],
-    )
+
+    def billed(self, job_run_id):
+        return bills[emr.get_job_run(applicationId=application, jobRunId=job_run_id)["jobRun"]["name"]]
+
+    monkeypatch.setattr("sluice_aws.lanes.job_runs.JobRuns.billed", billed)
     answer = sluice.json("ops cost runs")
     usd = prices.BUNDLED.spark_usd("X86_64", vcpu_hours=1, memory_gb_hours=4)
     assert {one["run"]: one["usd"] for one in answer["runs"]} == {"run-1": pytest.approx(usd), "run-2": None}

@@ -11,11 +11,9 @@ LEDGER = "s-ledger"
 
 
 @pytest.fixture
-def merged(stack, invoked, tmp_path, monkeypatch, sluice):
+def merged(stack, invoked, tables, sluice):
     """A stack that has merged, configured, with its lane paused."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "tables.yaml").write_text("tables: [{topic: crm.public.user, table: crm.user, record_key: id}]")
-    sluice("config push tables.yaml --yes")
+    sluice("config push --yes", tables("tables: [{topic: crm.public.user, table: crm.user, record_key: id}]"))
     made = merged_into(stack)
     lanes = stack.ledger.lanes
     lanes.pause("main")
@@ -52,7 +50,7 @@ def test_a_ledger_that_is_restored_under_its_name_is_taken_up(merged, sluice):
     backup = dynamodb.create_backup(TableName=LEDGER, BackupName="ledger")["BackupDetails"]["BackupArn"]
     dynamodb.delete_table(TableName=LEDGER)
     dynamodb.restore_table_from_backup(TargetTableName=LEDGER, BackupArn=backup)
-    merged.stack.ledger.objects.forget(merged.stack.ledger.objects.get([merged.first])[merged.first])  # older than S3
+    merged.stack.ledger.objects.forget(merged.stack.record(merged.first))  # older than S3
     sluice("audit", code=1)
     merged.stack.ledger.history.put_checkpoint({"bucket": "s-bronze", "since": 10**15}, 0, "listing")
     sluice("rebuild ledger --yes")

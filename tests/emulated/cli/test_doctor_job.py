@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from emulation.stack import cloudformation
@@ -31,30 +32,18 @@ class Emr:
         self.looks += 1
         if self.report is not None:
             trial = self.started[0]["name"]
-            summary = replace(
-                self.report, trial=trial, **({} if self.looks > 1 else {"state": RUNNING, "doing": "mor: upsert"})
-            )
-            self.objects.put("s-silver", trial_report_key(trial), summary.to_json().encode())
-        return {
-            "jobRun": {
-                "name": self.started[0]["name"],
-                "state": self.state if self.looks > 1 else "RUNNING",
-                "stateDetails": "because",
-            }
-        }
+            state = {} if self.looks > 1 else {"state": RUNNING, "doing": "mor: upsert"}
+            report = replace(self.report, trial=trial, **state).to_json()
+            self.objects.put("s-silver", trial_report_key(trial), report.encode())
+        state = self.state if self.looks > 1 else "RUNNING"
+        return {"jobRun": {"name": self.started[0]["name"], "state": state, "stateDetails": "because"}}
 
     def cancel_job_run(self, **request):
         self.cancelled.append(request["jobRunId"])
 
     def get_application(self, applicationId):
-        return {
-            "application": {
-                "applicationId": applicationId,
-                "releaseLabel": self.label,
-                "type": "Spark",
-                "state": "STARTED",
-            }
-        }
+        about = {"releaseLabel": self.label, "type": "Spark", "state": "STARTED"}
+        return {"application": {"applicationId": applicationId, **about}}
 
 
 @pytest.fixture
@@ -74,11 +63,8 @@ def emr(stack, monkeypatch):
             "RELEASE": "abc123",
             "HUDI_JARS": "file:///h.jar",
         }
-        functions = type(
-            "Lambda",
-            (),
-            {"get_function_configuration": lambda self, FunctionName: {"Environment": {"Variables": names}}},
-        )()
+        described = {"Environment": {"Variables": names}}
+        functions = SimpleNamespace(get_function_configuration=lambda FunctionName: described)
         whole, others = Target.client, {"emr-serverless": emr, "lambda": functions}
         monkeypatch.setattr(Target, "client", lambda self, service: others.get(service) or whole(self, service))
         monkeypatch.setattr(engine_trial, "POLL_S", 0.0)
@@ -93,9 +79,11 @@ def test_one_job_is_started_followed_and_reported(emr, sluice):
     assert "job run 00f1: mor: upsert" in output.err
     by_about = {item["about"]: item for item in json.loads(output.out)}
     assert by_about["trial job"]["facts"]["trial"] == application.started[0]["name"] and len(application.started) == 1
-    assert {
-        by_about[about]["result"] for about in ("trial job", "engine", "job run id", "copy on write", "merge on read")
-    } == {"ok"}
+    named = ("trial job", "engine", "job run id", "copy on write", "merge on read")
+    assert {by_about[about]["result"] for about in named} == {"ok"}
+
+
+DIFFERS = TrialError("table_differs", "it differs")
 
 
 @pytest.mark.parametrize(
@@ -103,10 +91,7 @@ def test_one_job_is_started_followed_and_reported(emr, sluice):
     [
         (None, "FAILED before it reported anything. because"),
         (replace(GOOD, state=RUNNING, doing="cow: upsert"), "FAILED during: cow: upsert. because"),
-        (
-            replace(GOOD, state=FAILED, doing="cow: upsert", error=TrialError("table_differs", "it differs")),
-            "table_differs during: cow: upsert. it differs",
-        ),
+        (replace(GOOD, state=FAILED, doing="mor: read", error=DIFFERS), "table_differs during: mor: read. it differs"),
     ],
 )
 def test_a_failed_job_is_reported_with_the_place_of_its_log(emr, sluice, report, words):

@@ -9,11 +9,9 @@ from emulation.stack import NOW
 from support.builders import avro_object, change, flattened
 from support.silver_tables import SILVER_FOLDER, SilverFolder, kept_change, put_history
 
-from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount
 from sluice.batch.row_errors import BASE64, JSON_TEXT, RowError, from_lines, to_lines
 from sluice.changes.forgotten import hashed_text, key_hash
-from sluice.config.document import Configuration
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.table import TableConfig
@@ -47,8 +45,7 @@ def users(stack):
 
 
 def put_users(stack, *, aside, schema=None):
-    rule = TableRule(TABLE, ("id",), topic=TOPIC)
-    stack.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration((rule,)).to_json().encode())
+    stack.configure(TableRule(TABLE, ("id",), topic=TOPIC))
     stack.ledger.lanes.wake("main")
     stack.ledger.tables.pin(TABLE, {"topic": TOPIC})
     items = []
@@ -56,7 +53,7 @@ def put_users(stack, *, aside, schema=None):
         body = avro_object(flattened(COLUMNS), [change(lsn=number + 1, id=id, name="n")])
         identity = stack.write(OBJECT.format(number), body)
         items.append(stack.listed(identity, schema=schema, offset=number))
-    manifest = open_manifest("main", "run-1", NOW, "c", {TABLE: TablePart(CONFIG.to_dict(), tuple(items))})
+    manifest = stack.batch(CONFIG, *items)
     hash = items[0].id.hash
     counted = (RowErrorCount(hash, 2, {"null_record_key": 2}),)
     outcome = Outcome(manifest.batch, TABLE, COMMITTED, NOW, instant="20260101000000000", quarantined_rows=counted)
@@ -134,8 +131,8 @@ def test_a_dry_run_says_whether_the_table_has_the_row(users, tmp_path, monkeypat
     out = sluice("forget", TABLE, str(id), "--dry-run").out.splitlines()
     assert [line for line in out if line.startswith(("table:", "history:"))] == lines
     assert out[0].endswith(": dry run, nothing was removed") and "quarantine: 0 records of the row" in out
-    found = sluice.json("forget", TABLE, str(id), "--dry-run")["found"]
-    assert found == {"rows": int(id == 1), "history_rows": int(history)}
+    counts = sluice.json("forget", TABLE, str(id), "--dry-run")["found"]
+    assert counts == {"rows": int(id == 1), "history_rows": int(history)}
 
 
 def test_the_receipt_says_what_was_removed_and_the_ledger_has_no_key(users, monkeypatch, sluice):

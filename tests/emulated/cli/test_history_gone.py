@@ -10,6 +10,7 @@ from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.errors import TableWentBack
 from sluice.ledger.keys import table_key
 from sluice.ledger.recovery import KnownTable
+from sluice_aws.ledger import expressions as codec
 from sluice_aws.ledger.rebuilds import RebuildLedger
 
 TABLES = "tables:\n  - {topic: crm.public.user, table: crm.user, record_key: id, history: true}\n"
@@ -17,10 +18,9 @@ PINNED = {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic"
 
 
 @pytest.fixture
-def merged(stack, tmp_path, sluice):
+def merged(stack, tables, sluice):
     """A table with a history table, whose last commits the ledger has and silver holds."""
-    (tmp_path / "tables.yaml").write_text(TABLES)
-    sluice("config push", str(tmp_path / "tables.yaml"), "--yes")
+    sluice("config push --yes", tables(TABLES))
     made = Merged(stack)
     item = stack.admit(stack.write("a"))
     batch = made.opened(item)
@@ -76,22 +76,20 @@ def test_a_state_that_changed_since_it_was_judged_is_not_accepted(merged):
     assert tables.accept(TABLE, instant(2), None, seen=tables.get(TABLE))
 
 
-@pytest.mark.parametrize(("with_history", "known"), [(False, instant(1)), (True, None)])
-def test_a_rebuild_without_the_history_keeps_its_last_commit(merged, with_history, known):
+@pytest.mark.parametrize(("with_history", "expected"), [(False, instant(1)), (True, None)])
+def test_a_rebuild_without_the_history_keeps_its_last_commit(merged, with_history, expected):
     merged.ledger.lanes.pause("main")
     state = merged.ledger.lanes.get("main")
     assert merged.ledger.lanes.release("main", "run-1", state.arrivals, None, NOW)
     rebuilds: RebuildLedger = merged.ledger.rebuilds
     rebuilds.begin(TABLE, "main", {"to": "x", "history": with_history})
-    expected = (known, None)
-    assert (merged.ledger.tables.get(TABLE).history_instant, merged.ledger.tables.get(TABLE).last_instant) == expected
+    state = merged.ledger.tables.get(TABLE)
+    assert (state.history_instant, state.last_instant) == (expected, None)
 
 
 def test_a_lost_ledger_gets_the_last_commit_of_the_history_back(merged):
     outcome = Outcome("b", TABLE, COMMITTED, NOW, instant=instant(2), history_instant=instant(1))
-    known = KnownTable(last=outcome, committed=outcome, historied=outcome, pinned=PINNED)
-    merged.dynamodb.delete_item(
-        TableName="s-ledger", Key={name: {"S": value} for name, value in table_key(TABLE).items()}
-    )
-    assert merged.ledger.recovery.restore_table(TABLE, known, purge_floors={})
+    table = KnownTable(last=outcome, committed=outcome, historied=outcome, pinned=PINNED)
+    merged.dynamodb.delete_item(TableName="s-ledger", Key=codec.item(table_key(TABLE)))
+    assert merged.ledger.recovery.restore_table(TABLE, table, purge_floors={})
     assert merged.ledger.tables.get(TABLE).history_instant == instant(1)

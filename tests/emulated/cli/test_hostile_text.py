@@ -7,7 +7,6 @@ from emulation.stack import NOW
 from support.builders import avro_object
 from support.silver_tables import SILVER_FOLDER, SilverFolder
 
-from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount
 from sluice.batch.row_errors import RowError, to_lines
 from sluice.config.table import TableConfig
@@ -23,10 +22,7 @@ HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e\u2066\x7f\u2028\ufeff\U000e0041\b[bold]
 IN_KEYS = "".join(mark for mark in HOSTILE if mark >= " ")  # of others the emulator makes no XML
 TOPIC = f"crm.{IN_KEYS}"
 KEY = f"topics/{TOPIC}/partition=0/{TOPIC}+0+{{:010d}}.avro"
-TABLES = """
-tables:
-  - {topic: "crm.public.user", table: crm.user, record_key: [id]}
-"""
+TABLES = "tables: [{topic: crm.public.user, table: crm.user, record_key: id}]"
 CONFIG = TableConfig("crm.user", "crm", "user", topic="crm.public.user", record_key=("id",))
 SCHEMA = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "long"}, {"name": "__lsn", "type": "long"}]}
 # Verbs whose output needs more than an emulator of S3 and DynamoDB, or has nothing of others in it.
@@ -93,22 +89,19 @@ SAYS_IT = ("query", "wait", "history", "trace", "quarantine list", "quarantine s
 
 def verbs(command=None, path=()):
     """Every verb, by its words."""
-    for name, found in getattr(command or built(), "commands", {}).items():
-        yield from verbs(found, (*path, name)) if getattr(found, "commands", {}) else [" ".join((*path, name))]
+    for name, below in getattr(command or built(), "commands", {}).items():
+        yield from verbs(below, (*path, name)) if getattr(below, "commands", {}) else [" ".join((*path, name))]
 
 
 def test_every_verb_is_tried_or_listed():
-    tried = {
-        name for name in verbs() if any(command.partition(" --")[0] in (name, f"{name} wrong") for command in COMMANDS)
-    }
+    tried = {command.partition(" --")[0].removesuffix(" wrong") for command in COMMANDS}
     assert set(verbs()) - tried == ELSEWHERE
 
 
 @pytest.fixture
-def hostile(stack, tmp_path, monkeypatch, invoked, sluice):
+def hostile(stack, tmp_path, tables, monkeypatch, invoked, sluice):
     """A stack whose objects, reasons, rows and files have hostile text in them."""
-    (tmp_path / "tables.yaml").write_text(TABLES)
-    sluice("config push tables.yaml")
+    sluice("config push", tables(TABLES))
     (tmp_path / "wrong.yaml").write_text(f"tables:\n  - {{topic: {ascii(HOSTILE)[1:-1]!r}, table: 1}}\n{HOSTILE}: 1\n")
     (tmp_path / IN_KEYS).write_bytes(b"{}")
     body = avro_object(SCHEMA, [{"id": 1, "__lsn": 1}])
@@ -126,22 +119,14 @@ def hostile(stack, tmp_path, monkeypatch, invoked, sluice):
 
 def merged(stack, holed):
     """A batch with a quarantined row of an object."""
-    part = TablePart(CONFIG.to_dict(), (stack.listed(holed),))
-    manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": part})
+    manifest = stack.batch(CONFIG, stack.listed(holed))
     stack.hold()
     stack.claim(manifest)
     row = RowError(0, "null_record_key", HOSTILE, 70, None, "json", f'{{"id":"{HOSTILE}"}}', 11)
     key = rows_key(manifest.batch, "crm.user", holed.hash)
-    outcome = Outcome(
-        manifest.batch,
-        "crm.user",
-        COMMITTED,
-        NOW,
-        instant="20260101000000000",
-        counts={"read": 1, "quarantined_rows": 1},
-        quarantined=(),
-        quarantined_rows=(RowErrorCount(holed.hash, 1, {"null_record_key": 1}),),
-    )
+    rows = (RowErrorCount(holed.hash, 1, {"null_record_key": 1}),)
+    about = {"instant": "20260101000000000", "counts": {"read": 1, "quarantined_rows": 1}}
+    outcome = Outcome(manifest.batch, "crm.user", COMMITTED, NOW, quarantined_rows=rows, **about)
     stack.s3.put_object(Bucket="s-silver", Key=key, Body=to_lines([row]).encode())
     stack.put_documents(manifest, outcome)
     stack.settle(manifest, outcome, [holed])
@@ -157,7 +142,7 @@ def test_no_verb_prints_a_control_character(hostile, monkeypatch, capsys, termin
     monkeypatch.setenv("TERM", "dumb")  # rich's own sequences aside
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
-    found, silent = {}, set()
+    steered, silent = {}, set()
     for name, command in COMMANDS.items():
         for form in ([], ["--json"]):
             capsys.readouterr()
@@ -165,8 +150,8 @@ def test_no_verb_prints_a_control_character(hostile, monkeypatch, capsys, termin
             printed = "".join(capsys.readouterr())
             assert code in (0, 1, 2) and "Traceback" not in printed, (name, printed)
             if steering(printed):
-                found[(name, *form)] = steering(printed)
+                steered[(name, *form)] = steering(printed)
             whole = not (terminal and name == "history")  # which leaves out the middle of keys in a narrow terminal
             if name in SAYS_IT and whole and not form and "x9b" not in printed:  # folded in narrow columns
                 silent.add(name)
-    assert (found, silent) == ({}, set())
+    assert (steered, silent) == ({}, set())
