@@ -23,6 +23,7 @@ from sluice.config.document import Configuration
 from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
+from sluice.services.requests import ServiceError
 from sluice.silver_keys import manifest_key, outcome_key
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.ledger.table import LedgerTable
@@ -199,6 +200,15 @@ class Stack:
         batches = self.ledger.batches
         assert batches.open(manifest, manifest_key(manifest.lane, manifest.batch), "run-1", job)
         assert sorted(batches.claim(manifest)) == sorted(listed.id for listed in manifest.objects)
+
+    def serve(self, table, service, outcome):
+        """Have run-1 of main do a requested service, by its report, or fail at it, by its error."""
+        lanes, services = self.ledger.lanes, self.ledger.services
+        lanes.request_start("main", "run-1", NOW)
+        lanes.hold("main", "run-1", "job1", 1, NOW)
+        begun = services.start(services.get("main", table, service), "run-1", "job1", 2 * NOW)
+        end = services.fail if isinstance(outcome, ServiceError) else services.finish
+        return end(begun, "run-1", outcome, 2 * NOW)
 
     def settle(self, manifest, outcome, objects, at=NOW):
         """Have run-1 end the batch with the outcome of its only table."""

@@ -40,6 +40,13 @@ class TopicWorld:
             self.stack.s3.put_object(Bucket="s-silver", Key=key, Body=text.encode())
         return ended
 
+    def merged(self, n=2):
+        """Objects that backfill admitted and a run has merged."""
+        objects = self.write(n)
+        self.command("backfill", "--yes")
+        self.merge()
+        return objects
+
     def records(self, identity):
         records = self.stack.ledger.objects.versions(identity.bucket, identity.key)
         return {record.table: record for record in records}

@@ -43,15 +43,13 @@ def properties(stack, text):
     stack.s3.put_object(Bucket="lake", Key="crm/orders/.hoodie/hoodie.properties", Body=text.encode())
 
 
-def lane_does(stack, error=None):
-    """The lane's run adopts the rows, or fails."""
-    stack.ledger.lanes.request_start("main", "run-1", NOW)
-    stack.ledger.lanes.hold("main", "run-1", "job1", 1, NOW)
-    request = stack.ledger.services.start(stack.ledger.services.get("main", TABLE, ADOPTION), "run-1", "job1", 2 * NOW)
-    if error is not None:
-        return stack.ledger.services.fail(request, "run-1", error, 2 * NOW)
-    report = ServiceReport(rows=5, ms=1_500, instant="20240102", more={"read": 8, "known": 2, "below_purge_floor": 1})
-    return stack.ledger.services.finish(request, "run-1", report, 2 * NOW)
+ADOPTED = ServiceReport(rows=5, ms=1_500, instant="20240102", more={"read": 8, "known": 2, "below_purge_floor": 1})
+
+
+def lane_does(lake, monkeypatch, outcome):
+    """Have the lane's run adopt the rows as soon as it is asked to, or fail."""
+    supervise = "sluice_cli.terminal.services.supervise_now"
+    monkeypatch.setattr(supervise, lambda target: lake.serve(TABLE, ADOPTION, outcome))
 
 
 def test_the_other_table_is_described_and_its_adoption_requested(lake, invoked, sluice):
@@ -77,11 +75,11 @@ def test_a_trial_says_which_runs_refuse_the_version(lake, invoked, sluice):
 
 def test_waiting_ends_with_the_rows_or_with_the_reason(lake, invoked, monkeypatch, sluice):
     arguments = ["table", "adopt", TABLE, "--from", SOURCE, "--yes", "--wait", "5"]
-    monkeypatch.setattr("sluice_cli.terminal.services.supervise_now", lambda target: lane_does(lake))
+    lane_does(lake, monkeypatch, ADOPTED)
     out, err = sluice(*arguments)
     assert "shop.orders: 5 rows adopted of 8, 2 keys known already" in out and "1 row left out" in err
     refused = ServiceError("not_adoptable", "columns have other types: name is string, not bigint", retriable=False)
-    monkeypatch.setattr("sluice_cli.terminal.services.supervise_now", lambda target: lane_does(lake, refused))
+    lane_does(lake, monkeypatch, refused)
     assert "name is string, not bigint" in sluice(*arguments, code=1).err
 
 

@@ -73,25 +73,15 @@ def aside(stack):
 REMOVED = ServiceReport(rows=1, instant="2", more={"history_rows": 2, "older_files": 3, "marked": 1})
 
 
-def lane_does(stack, monkeypatch, error=None, report=REMOVED):
-    """Let the lane's run remove the row as soon as it is asked to, or fail."""
-
-    def done(target):
-        stack.ledger.lanes.request_start("main", "run-1", NOW)
-        stack.ledger.lanes.hold("main", "run-1", "job1", 1, NOW)
-        services = stack.ledger.services
-        begun = services.start(services.get("main", TABLE, FORGETTING), "run-1", "job1", 2 * NOW)
-        if error is not None:
-            services.fail(begun, "run-1", error, 2 * NOW)
-        else:
-            services.finish(begun, "run-1", report, 2 * NOW)
-
-    monkeypatch.setattr("sluice_cli.terminal.services.supervise_now", done)
+def lane_does(stack, monkeypatch, outcome=REMOVED):
+    """Have the lane's run remove the row as soon as it is asked to, or fail."""
+    supervise = "sluice_cli.terminal.services.supervise_now"
+    monkeypatch.setattr(supervise, lambda target: stack.serve(TABLE, FORGETTING, outcome))
 
 
 def test_a_row_that_the_table_never_had_is_nothing_to_remove(users, monkeypatch, sluice):
     none = ServiceReport(rows=0, instant=None, more={"history_rows": 0, "older_files": 0, "marked": 0})
-    lane_does(users, monkeypatch, report=none)
+    lane_does(users, monkeypatch, none)
     assert sluice("forget", TABLE, "99", "--yes").out.splitlines()[0].endswith(": nothing to remove")
     assert sluice.json("forget", TABLE, "99", "--yes")["state"] == "done"
 

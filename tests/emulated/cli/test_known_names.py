@@ -7,17 +7,13 @@ import pytest
 from sluice.ledger import keys as items
 from sluice_cli.tables import details, inspect
 
-TABLES = """
-tables:
-  - {topic: "crm.public.user", table: crm.user, record_key: id}
-  - {topic: "crm.public.*", table: "crm.{1}", record_key: id}
-"""
+USER, OTHERS = "{topic: crm.public.user, table: crm.user}", "{topic: crm.public.*, table: 'crm.{1}'}"
+TABLES = f"defaults: {{record_key: id}}\ntables: [{USER}, {OTHERS}]"
 
 
 @pytest.fixture
-def configured(stack, invoked, tmp_path, sluice):
-    (tmp_path / "tables.yaml").write_text(TABLES)
-    sluice("config push tables.yaml")
+def configured(stack, invoked, tables, sluice):
+    sluice("config push", tables(TABLES))
     stack.admit(stack.write("topics/crm.public.city/1"), items.PENDING, table="crm.city", topic="crm.public.city")
     stack.ledger.lanes.wake("main")
     return stack
@@ -105,9 +101,8 @@ def test_a_table_that_only_quarantine_knows_is_known(configured, sluice):
     assert sluice.json("quarantine list --table crm.old --code overlap")["entries"] == []
 
 
-def test_a_history_table_is_a_known_name(configured, sluice, tmp_path):
-    (tmp_path / "tables.yaml").write_text(f"defaults: {{history: true}}\n{TABLES}")
-    sluice("config push tables.yaml --yes")
+def test_a_history_table_is_a_known_name(configured, sluice, tables):
+    sluice("config push --yes", tables(TABLES.replace("record_key: id", "record_key: id, history: true")))
     sluice("history --table crm.user_history --json")
     assert "did you mean crm.user_history?" in sluice("history --table crm.user_histry", code=2).err
 

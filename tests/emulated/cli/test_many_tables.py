@@ -7,7 +7,6 @@ from emulation.aws import observing
 from support.builders import avro_object
 from support.silver_tables import table_files
 
-from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice_cli.main import run
 
@@ -22,9 +21,7 @@ SCHEMA = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "long
 @pytest.fixture
 def many(stack, tmp_path, invoked):
     """200 tables with data, 40 of which have objects waiting, and 40 topics that wait for a rule."""
-    rules = tuple(TableRule(table, ("id",), topic=topic) for topic, table in TABLES.items())
-    configuration = Configuration(rules)
-    stack.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=configuration.to_json().encode())
+    configuration = stack.configure(*(TableRule(table, ("id",), topic=topic) for topic, table in TABLES.items()))
     for topic, table in TABLES.items():
         stack.ledger.tables.pin(table, configuration.table_for_topic(topic).pinned)
     body = avro_object(SCHEMA, [{"id": 1, "__lsn": 1}])

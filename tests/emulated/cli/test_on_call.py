@@ -44,6 +44,7 @@ HOUR, DEAD = 3_600_000, 2**22 + 1  # a process id that Linux gives to none
 SHOWN = re.compile(r"`((?:sluice|aws) [^`]+)`")
 STATUS, PUSH = "sluice status", "sluice config push tables.yaml"
 RETRY = "sluice quarantine retry --code incompatible_schema --table public.orders"
+CANCEL = "aws emr-serverless cancel-job-run --application-id {application} --job-run-id {job}"
 
 
 class Shift:
@@ -75,7 +76,7 @@ class Shift:
         self.system.s3.put_object(Bucket="s-artifacts", Key=f"{folder}stdout.gz", Body=gzip.compress(line.encode()))
 
     def state(self, identity):
-        return self.ledger.objects.get([identity])[identity].state
+        return self.system.record(identity).state
 
     def lane(self):
         return self.ledger.lanes.get("main")
@@ -285,11 +286,7 @@ FAILURES = {
     "stuck lane": Failure(
         "OldestPendingAlarm",
         stuck_lane,
-        (
-            STATUS,
-            "sluice ops logs {run}",
-            "aws emr-serverless cancel-job-run --application-id {application} --job-run-id {job}",
-        ),
+        (STATUS, "sluice ops logs {run}", CANCEL),
         "without progress for 1 h",
         lambda shift, names: shift.lane().state == IDLE and shift.lane().backoff_until > epoch_ms(),
         {3: lambda shift: supervise({}, context(400_000))},
@@ -346,9 +343,8 @@ def test_a_dead_emulator_leads_to_a_new_start(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("SLUICE_HOME", str(tmp_path))
     buckets = {name: f"s-{name}" for name in ("bronze", "silver", "artifacts")}
     credentials = {"access_key_id": "x", "secret_access_key": "x"}
-    described = Description(
-        "s", REGION, address, address, buckets, "s-ledger", credentials, "00a", "r1", {"owner": DEAD}
-    )
+    process = {"owner": DEAD}
+    described = Description("s", REGION, address, address, buckets, "s-ledger", credentials, "00a", "r1", process)
     (tmp_path / "local.json").write_text(json.dumps(asdict(described)))
     assert run(["status"]) != 0
     assert "sluice local up" in capsys.readouterr().err

@@ -12,13 +12,9 @@ def world(stack, tmp_path, sluice, invoked):
     return TopicWorld(stack, tmp_path, sluice)
 
 
-def merged(world, n=2):
+def merged(world):
     world.push(BOTH)
-    objects = world.write(n)
-    admitted = world.command("backfill", "--yes")
-    assert admitted["admitted"] == {"pending": 2 * n}
-    world.merge()
-    return objects
+    return world.merged()
 
 
 def test_each_object_is_merged_once_into_each_table(world):
@@ -35,9 +31,7 @@ def test_each_object_is_merged_once_into_each_table(world):
 
 def test_a_further_table_of_objects_that_were_merged_gets_them_by_backfill(world):
     world.push(RAW)
-    objects = world.write()
-    world.command("backfill", "--yes")
-    world.merge()
+    objects = world.merged()
     plan = world.push(BOTH)["plan"]
     assert [(one["table"], one["kind"]) for one in plan["tables"]] == [("masked.user", "new")]
     assert world.command("wait")["settled"]  # these objects are nothing that a run could merge
@@ -113,9 +107,7 @@ def test_a_rule_that_goes_leaves_its_table_and_the_other_as_they_are(world):
     (table,) = pushed["plan"]["tables"]
     assert (table["table"], table["kind"]) == ("masked.user", "removed")
     assert table["risk"] == "objects of topic crm.user go only to crm.user from now on"
-    objects = world.write(3)
-    world.command("backfill", "--yes")
-    world.merge()
+    objects = world.merged(3)
     assert world.states(objects[2]) == [{"crm.user": "committed"}]
 
 

@@ -2,18 +2,18 @@
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from admit.handler import handler as admit
 from announce.handler import handler as announce
-from emulation.deployment import SCHEMA, context, failed_items, forget_processes, s3_body, sqs_event
+from emulation.deployment import SCHEMA, context, failed_items, forget_processes, s3_body, sqs_event, use_bus
 from emulation.operated_stack import merge, operated
 from emulation.stack import SHARED, cloudformation
 from reconcile.handler import handler as reconcile
 from support.builders import avro_object, halt
 
 from sluice.ledger import keys as items
-from sluice.objects import ObjectId
 from sluice_aws.ledger import expressions as codec
 from sluice_aws.stack import Target
 
@@ -22,11 +22,10 @@ KEY = "topics/shop.public.orders/partition=0/shop.public.orders+0+{:010d}.avro"
 
 
 @pytest.fixture
-def system(stack, monkeypatch, tmp_path, sluice):
+def system(stack, monkeypatch, tables, sluice):
     """The stack with its functions, configured."""
     with operated(stack, monkeypatch) as working:
-        (tmp_path / "tables.yaml").write_text(TABLES)
-        sluice("config push tables.yaml")
+        sluice("config push", tables(TABLES))
         yield working
 
 
@@ -48,9 +47,16 @@ def deliver(output="QueueUrl"):
     return failed
 
 
+def admitted(system, number=1):
+    """An object that admit has taken."""
+    identity = put(system, number)
+    assert failed_items(admit(sqs_event(s3_body(identity)), context())) == []
+    return identity
+
+
 def state_of(system, identity):
-    records = system.ledger.objects.get([identity]).get(identity)
-    return records.state if records else None
+    record = system.ledger.objects.get([identity]).get(identity)
+    return record.state if record else None
 
 
 def test_notifications_are_late(system, monkeypatch, sluice):
@@ -94,10 +100,9 @@ def test_the_configuration_is_broken(system, sluice, lost):
 
 
 def test_a_lane_has_halted(system, sluice):
-    assert failed_items(admit(sqs_event(s3_body(put(system, 1))), context())) == []
-    system.ledger.lanes.lapse(
-        "main", system.ledger.lanes.get("main").run_id, 1, job_run_id=system.ledger.lanes.get("main").job_run_id
-    )
+    admitted(system)
+    started = system.ledger.lanes.get("main")
+    system.ledger.lanes.lapse("main", started.run_id, 1, job_run_id=started.job_run_id)
     system.ledger.lanes.resume("main")
     halt(system.ledger, "main")
     (lane,) = sluice.json("status")["lanes"]
@@ -107,37 +112,19 @@ def test_a_lane_has_halted(system, sluice):
     assert system.ledger.lanes.get("main").state == "starting", "a run starts at once"
 
 
-class Bus:
-    """An event bus that is out of order until it is mended."""
-
-    def __init__(self):
-        self.taken, self.mended = [], False
-
-    def put_events(self, Entries):
-        if not self.mended:
-            refused = [{"ErrorCode": "InternalFailure", "ErrorMessage": "x"} for _ in Entries]
-            return {"FailedEntryCount": len(Entries), "Entries": refused}
-        self.taken += [json.loads(entry["Detail"])["id"] for entry in Entries]
-        return {"FailedEntryCount": 0, "Entries": [{"EventId": "1"} for _ in Entries]}
-
-
 def test_commits_are_not_announced(system, monkeypatch, sluice):
-    bus = Bus()
-    monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: bus))
-    identity = put(system, 1)
-    assert failed_items(admit(sqs_event(s3_body(identity)), context())) == []
-    batch = merge(system, "public.orders", identity)
+    batch = merge(system, "public.orders", admitted(system))
+    bus = use_bus(monkeypatch, refuse=[batch])
     stored = codec.item({**items.batch_key(batch), **system.ledger.batches.get(batch)})
     change = {"NewImage": stored, "OldImage": {**stored, "state": {"S": "claimed"}}, "SequenceNumber": "1"}
     assert failed_items(announce({"Records": [{"eventID": "1", "dynamodb": change}]}, context())) == ["1"]
-    send(
-        "UnannouncedQueueUrl",
-        json.dumps({"DDBStreamBatchInfo": {"approximateArrivalOfLastRecord": "2026-05-01T10:00:00Z"}}),
-    )
-    bus.mended = True
+    given_up = {"DDBStreamBatchInfo": {"approximateArrivalOfLastRecord": "2026-05-01T10:00:00Z"}}
+    send("UnannouncedQueueUrl", json.dumps(given_up))
+    use_bus(monkeypatch, bus)
+    forget_processes()
     sluice("ops dlq list events", code=1)
     sluice("ops dlq redrive events --json")
-    assert bus.taken == [batch], "reconcile announced it"
+    assert [detail["id"] for _, detail in bus] == [batch], "reconcile announced it"
     assert sluice.json("ops dlq redrive events")["left"] == 0
     sluice("ops dlq list")
 
@@ -160,9 +147,8 @@ def test_a_function_fails(system, capsys, sluice):
     with pytest.raises(Exception, match="configuration") as raised:
         reconcile({}, context(400_000))
     logged = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
-    assert [line["code"] for line in logged if line.get("message") == "invocation_failed"] == [
-        "configuration_unreadable"
-    ]
+    codes = [line["code"] for line in logged if line.get("message") == "invocation_failed"]
+    assert codes == ["configuration_unreadable"]
     failure = {"requestContext": {"requestId": "42"}, "responsePayload": {"errorMessage": str(raised.value)}}
     send("UnreconciledQueueUrl", json.dumps(failure))  # as Lambda does after two retries
     assert "request 42: " in sluice("ops dlq list calls", code=1).out
@@ -173,26 +159,21 @@ def test_a_function_fails(system, capsys, sluice):
 
 
 def test_data_is_missing(system, sluice):
-    identity = put(system, 1)
-    assert failed_items(admit(sqs_event(s3_body(identity)), context())) == []
+    identity = admitted(system)
     system.s3.delete_object(Bucket="s-bronze", Key=identity.key, VersionId=identity.version)
     assert reconcile({}, context(400_000))["lost"] == 1
     assert "lost_before_read" in sluice("quarantine list --json").out
-    again = put(system, 1)  # the source sends the changes again
-    assert failed_items(admit(sqs_event(s3_body(again)), context())) == []
-    sluice("quarantine discard --yes", ObjectId("s-bronze", identity.key, identity.version).hash)
+    again = admitted(system)  # the source sends the changes again
+    sluice("quarantine discard --yes", identity.hash)
     assert (state_of(system, identity), state_of(system, again)) == ("ignored", "pending")
 
 
-def test_objects_wait_for_a_pause_to_end(system, tmp_path, sluice):
-    (tmp_path / "tables.yaml").write_text(TABLES.replace("record_key: id", "record_key: id, paused: true"))
-    sluice("config push tables.yaml --yes")
+def test_objects_wait_for_a_pause_to_end(system, tables, sluice):
+    sluice("config push --yes", tables(TABLES.replace("record_key: id", "record_key: id, paused: true")))
     forget_processes()
-    identity = put(system, 1)
-    assert failed_items(admit(sqs_event(s3_body(identity)), context())) == []
+    admitted(system)
     assert "public.orders is paused" in sluice("wait --timeout 0", code=1).err
-    (tmp_path / "tables.yaml").write_text(TABLES)
-    sluice("config push tables.yaml")
+    sluice("config push", tables(TABLES))
     assert system.ledger.lanes.get("main").state == "starting"
 
 
@@ -200,25 +181,11 @@ def test_a_redrive_that_is_cut_off_loses_no_message(system, monkeypatch, sluice)
     """It sends first: a message is at no moment in neither queue."""
     identity = put(system, 1)
     send("DeadLetterQueueUrl", s3_body(identity))
-    client = Target.client
-    calls = []
-
-    class CutOff:
-        def __init__(self, sqs):
-            self.sqs = sqs
-
-        def __getattr__(self, name):
-            if name in ("send_message", "delete_message"):
-                if calls:
-                    raise ConnectionError("cut off")
-                calls.append(name)
-            return getattr(self.sqs, name)
-
+    client, sqs = Target.client, SHARED.client("sqs")
+    cut_off = Mock(wraps=sqs, **{"delete_message.side_effect": ConnectionError("cut off")})
     with monkeypatch.context() as patched:
-        patched.setattr(
-            Target, "client", lambda self, name: CutOff(client(self, name)) if name == "sqs" else client(self, name)
-        )
+        patched.setattr(Target, "client", lambda self, name: cut_off if name == "sqs" else client(self, name))
         with pytest.raises(ConnectionError):
             sluice("ops dlq redrive notices", code=None)
-    assert calls == ["send_message"]
+    assert cut_off.send_message.call_count == 1
     assert deliver() == [] and state_of(system, identity) == "pending"

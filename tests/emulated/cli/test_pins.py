@@ -49,7 +49,7 @@ def cases():
 
     What only shows shares a stack with all that begins with the same word; what changes something has one of its own.
     """
-    found, part, names = {}, "", set()
+    by_test, part, names = {}, "", set()
     for line in (PINS / "lines").read_text().splitlines():
         if line.startswith("["):
             part = line.strip("[]")
@@ -59,8 +59,8 @@ def cases():
                 assert name not in names, f"two command lines share a name: {line}"
                 names.add(name)
                 test = line.split()[0] if part in SHARE_A_STACK else name_of(line + end)
-                found.setdefault(test, {})[name] = line + given, columns
-    return found
+                by_test.setdefault(test, {})[name] = line + given, columns
+    return by_test
 
 
 def name_of(line):
@@ -73,9 +73,8 @@ CASES = cases()
 def leaves(command, path=()):
     """The verbs of the command that have no verbs below them, as they are typed."""
     below = getattr(command, "commands", None)
-    return (
-        [" ".join(path)] if below is None else [leaf for name in below for leaf in leaves(below[name], (*path, name))]
-    )
+    own = [" ".join(path)]
+    return own if below is None else [leaf for name in below for leaf in leaves(below[name], (*path, name))]
 
 
 @pytest.fixture(scope="module")
@@ -117,13 +116,13 @@ def printed(line, texts, capsys):
     out, err = capsys.readouterr()
     parts = [("stdout", as_lines(out)), ("stderr", err)]
     parts += [(word, Path(word).read_text()) for word in words if word not in before and Path(word).is_file()]
-    found = f"$ sluice {line}\nexit code {code}\n"
+    record = f"$ sluice {line}\nexit code {code}\n"
     for name, text in parts:
         shown = "\n".join(unstyled(text))
-        found += f"--- {name}\n{shown}\n" if shown else ""
+        record += f"--- {name}\n{shown}\n" if shown else ""
     for this, stands_for in texts:
-        found = found.replace(this, stands_for)
-    return found
+        record = record.replace(this, stands_for)
+    return record
 
 
 def as_lines(text):
@@ -137,16 +136,17 @@ def as_lines(text):
 @pytest.mark.parametrize("test", CASES)
 def test_a_verb_prints_what_was_recorded(test, case, capsys):
     clock, names, texts = case
-    found = {}
+    records = {}
     for name, (line, columns) in CASES[test].items():
         clock.start_ids(2_000_000)
         with pytest.MonkeyPatch.context() as patch:
             if columns is not None:
                 to_a_terminal(patch, columns)
-            found[name] = "\n".join(printed(command, texts, capsys) for command in line.format_map(names).split(" && "))
+            commands = line.format_map(names).split(" && ")
+            records[name] = "\n".join(printed(command, texts, capsys) for command in commands)
         if WRITES:
-            (PINS / f"{name}.txt").write_text(found[name])
-    assert found == {name: (PINS / f"{name}.txt").read_text() for name in found}
+            (PINS / f"{name}.txt").write_text(records[name])
+    assert records == {name: (PINS / f"{name}.txt").read_text() for name in records}
 
 
 def test_every_verb_is_pinned_or_an_exception_with_a_reason():

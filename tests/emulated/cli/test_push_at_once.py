@@ -1,5 +1,7 @@
 """`sluice config push` beside another push, and what is there when it is cut off."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from sluice_aws.s3.configuration import CONFIGURATION_KEY, HISTORY_PREFIX, ConfigStore
@@ -14,14 +16,13 @@ BUCKET = "s-artifacts"
 @pytest.fixture
 def files(stack, tmp_path, invoked, sluice):
     """A table with data, and three files that could be pushed."""
-    named = {}
-    for name, generation, freshness in (("first", 0, "1m"), ("raise", 1, "1m"), ("slower", 0, "10m")):
-        named[name] = tmp_path / f"{name}.yaml"
-        named[name].write_text(T.format(g=generation, f=freshness))
-    sluice("config push", str(named["first"]))
+    by_name = {name: tmp_path / f"{name}.yaml" for name in ("first", "raise", "slower")}
+    for path, generation, freshness in zip(by_name.values(), (0, 1, 0), ("1m", "1m", "10m"), strict=True):
+        path.write_text(T.format(g=generation, f=freshness))
+    sluice("config push", str(by_name["first"]))
     pinned = {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": "crm.public.user"}
     stack.ledger.tables.pin("crm.user", pinned)
-    return named
+    return by_name
 
 
 def in_force(stack):
@@ -33,10 +34,10 @@ def pushed_meanwhile(monkeypatch, file):
     whole, once = pushing._planned, [file]
 
     def planned(*given):
-        found = whole(*given)
+        plan = whole(*given)
         if once:
             assert run(["config", "push", str(once.pop()), "--yes"]) == 0
-        return found
+        return plan
 
     monkeypatch.setattr(pushing, "_planned", planned)
 
@@ -56,13 +57,9 @@ def test_a_push_of_a_configuration_that_nobody_can_read_mends_it(stack, files, s
 
 
 def test_a_configuration_is_in_force_only_once_its_copy_is_kept(stack, files, monkeypatch, sluice):
-    kept = set(Objects(stack.s3).keys(BUCKET, HISTORY_PREFIX))
+    copies = set(Objects(stack.s3).keys(BUCKET, HISTORY_PREFIX))
     before = in_force(stack).version
-
-    def unwritable(*given, **named):
-        raise OSError("the network is gone")
-
-    monkeypatch.setattr(Objects, "put", unwritable)
+    monkeypatch.setattr(Objects, "put", Mock(side_effect=OSError("the network is gone")))
     with pytest.raises(OSError):
         sluice("config push", str(files["slower"]), "--yes", code=None)
-    assert (in_force(stack).version, set(Objects(stack.s3).keys(BUCKET, HISTORY_PREFIX))) == (before, kept)
+    assert (in_force(stack).version, set(Objects(stack.s3).keys(BUCKET, HISTORY_PREFIX))) == (before, copies)

@@ -11,7 +11,6 @@ from support.builders import avro_object, avro_record, in_a_terminal
 
 from sluice.admission.routing import classify
 from sluice.admission.verdict import NO_CONFIGURATION
-from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
 from sluice.batch.row_errors import RowError, to_lines
 from sluice.changes.log_restart import LOG_RESTARTED
@@ -25,20 +24,15 @@ from sluice_aws.admission.reassign import Unparked, unpark
 from sluice_aws.ledger.rebuilds import RebuildLedger
 from sluice_cli.main import run
 
-TABLES = """
-defaults: {record_key: [id]}
-tables:
-  - {topic: "crm.public.user", table: crm.user}
-"""
+TABLES = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}]\n"
 KEY = "topics/crm.public.user/partition=0/crm.public.user+0+{:010d}.avro"
 SCHEMA = avro_record({"id": "long", "__op": "string", "__lsn": "long"})
 CONFIG = TableConfig("crm.user", "crm", "user", topic="crm.public.user", record_key=("id",))
 
 
 @pytest.fixture
-def configured(stack, invoked, tmp_path, sluice):
-    (tmp_path / "tables.yaml").write_text(TABLES)
-    sluice("config push tables.yaml")
+def configured(stack, invoked, tables, sluice):
+    sluice("config push", tables(TABLES))
     invoked.clear()
     return stack
 
@@ -47,8 +41,14 @@ def put(stack, n, body=None):
     return stack.write(KEY.format(n), body or avro_object(SCHEMA, [{"id": n, "__op": "c", "__lsn": n}]))
 
 
-def record_of(stack, identity):
-    return stack.ledger.objects.get([identity])[identity]
+def refused(stack, n, **more):
+    """An object that admission quarantined."""
+    return stack.admit(put(stack, n), items.QUARANTINED, **{"code": "not_avro", "reason": "no", **more})
+
+
+def untaken(stack, n, topic="other"):
+    """An object that no rule takes."""
+    return stack.park(put(stack, n), topic, reason="no rule takes this topic")
 
 
 def states_of(stack, *objects):
@@ -64,26 +64,24 @@ def settled(stack, objects, *, bad=(), rows=None, parked=(), attempt=0):
     """A batch of these objects, merged by a run: `bad` ones quarantined, `parked` ones as of a log that began again,
     `rows` by object set aside.
     """
-    rows = rows or {}
-    part = TablePart(CONFIG.to_dict(), tuple(stack.listed(item, attempt=attempt) for item in objects))
-    manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": part})
+    manifest = stack.batch(CONFIG, *(stack.listed(item, attempt=attempt) for item in objects))
     stack.hold()
     stack.claim(manifest)
-    kept = []
-    for identity, entry in rows.items():
+    counted = []
+    for identity, entry in (rows or {}).items():
         key = rows_key(manifest.batch, "crm.user", identity.hash)
         stack.s3.put_object(Bucket="s-silver", Key=key, Body=to_lines(entry).encode())
         codes = {code: sum(row.code == code for row in entry) for code in {row.code for row in entry}}
-        kept.append(RowErrorCount(identity.hash, len(entry), codes))
+        counted.append(RowErrorCount(identity.hash, len(entry), codes))
     outcome = Outcome(
         manifest.batch,
         "crm.user",
         COMMITTED,
         NOW,
         instant="20260101000000000",
-        counts={"read": 3, "quarantined_rows": sum(count.rows for count in kept)},
+        counts={"read": 3, "quarantined_rows": sum(count.rows for count in counted)},
         quarantined=tuple(ObjectError(item.hash, "corrupt_object", "it ends inside a block") for item in bad),
-        quarantined_rows=tuple(kept),
+        quarantined_rows=tuple(counted),
         parked=tuple(ObjectError(item.hash, LOG_RESTARTED, "the positions are of another kind") for item in parked),
         parked_generation=0 if parked else None,
     )
@@ -172,14 +170,14 @@ def good_again(configured):
     damaged = {"code": "corrupt_object", "reason": "It ends inside a block"}
     bad = configured.admit(put(configured, 1, b"bad"), items.QUARANTINED, sequencer="A2", etag="bad", **damaged)
     again = configured.admit(put(configured, 1), sequencer="A3", etag="good")
-    assert record_of(configured, again).state == items.SUPERSEDED
+    assert configured.record(again).state == items.SUPERSEDED
     return bad, again
 
 
 @pytest.mark.parametrize("others", [0, 1], ids=["all-merged", "one-missing"])
 def test_a_discard_says_whose_changes_will_be_missing(configured, good_again, monkeypatch, others, sluice):
     for n in range(others):
-        configured.admit(put(configured, 5 + n), items.QUARANTINED, code="not_avro", reason="no")
+        refused(configured, 5 + n)
     asked = in_a_terminal(monkeypatch, True)
     sluice("quarantine discard --all")
     missing = "A newer version is merged: nothing will be missing."
@@ -196,7 +194,7 @@ def test_a_retried_object_keeps_its_age_and_goes_to_another_batch(configured, in
 
     retried = sluice.json("quarantine retry", bad.hash[:12], "--note", "release 2 reads it")["retried"]
     assert [entry["id"] for entry in retried] == [bad.hash]
-    record, expected = record_of(configured, bad), ("pending", 1, NOW, None, None, None)
+    record, expected = configured.record(bad), ("pending", 1, NOW, None, None, None)
     assert facts(record, "state attempt admitted_at batch code listed_at") == expected
     (waiting,) = configured.ledger.pending.oldest("main", 10)
     assert (waiting.id, waiting.attempt, waiting.table, waiting.schema) == (bad, 1, "crm.user", record.schema)
@@ -208,7 +206,7 @@ def test_a_retried_object_keeps_its_age_and_goes_to_another_batch(configured, in
     assert decision.by.startswith("arn:aws:")
 
     after = settled(configured, [bad], attempt=1)
-    record = record_of(configured, bad)
+    record = configured.record(bad)
     assert (record.state, record.batch, record.code) == ("committed", after, None) and after != before
     assert totals(configured) == {"objects": 1}
     sluice("wait --strict --timeout 0")
@@ -220,7 +218,7 @@ def test_an_object_is_retried_for_its_rows_and_counted_once(configured, invoked,
     batch = settled(configured, [holed], rows={holed: [a_row(0), a_row(1)]})
     assert totals(configured)["quarantined_rows"] == 2
     sluice("quarantine retry --code null_record_key")
-    record = record_of(configured, holed)
+    record = configured.record(holed)
     assert (record.state, record.quarantined_rows, record.attempt) == ("pending", 0, 1)
     (waiting,) = configured.ledger.pending.oldest("main", 10)
     expected = (True, rows_key(batch, "crm.user", holed.hash))
@@ -236,32 +234,29 @@ def test_unmerged_rows_are_known_until_a_batch_reports_them_again(configured, in
     sluice("quarantine retry", holed.hash)
     settled(configured, [holed], bad=[holed], attempt=1)  # the whole object this time: the same rows are still missing
     sluice("quarantine retry", holed.hash)
-    record = record_of(configured, holed)
+    record = configured.record(holed)
     assert (record.merged, record.rows_aside) == (True, rows_key(first, "crm.user", holed.hash))
     third = settled(configured, [holed], rows={holed: [a_row(1)]}, attempt=2)
     sluice("quarantine retry", holed.hash)
-    assert record_of(configured, holed).rows_aside == rows_key(third, "crm.user", holed.hash)
+    assert configured.record(holed).rows_aside == rows_key(third, "crm.user", holed.hash)
 
 
-def test_rows_are_retried_under_the_generation_of_their_object(configured, invoked, tmp_path, sluice):
+def test_rows_are_retried_under_the_generation_of_their_object(configured, invoked, tables, sluice):
     holed, other = configured.admit(put(configured, 1)), configured.admit(put(configured, 2))
     batch = settled(configured, [holed, other], rows={holed: [a_row(1)], other: [a_row(0)]})
-    (tmp_path / "tables.yaml").write_text(TABLES.replace("table: crm.user}", "table: crm.user, generation: 2}"))
-    sluice("config push tables.yaml --yes")
+    sluice("config push --yes", tables(TABLES.replace("table: crm.user}", "table: crm.user, generation: 2}")))
 
     assert f"the manifest of its batch {batch} is gone" in sluice("quarantine retry", holed.hash, "--json", code=1).out
-    listed = configured.listed(holed), configured.listed(other)
-    part = TablePart(replace(CONFIG, generation=1).to_dict(), listed)
-    manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": part})
+    manifest = configured.batch(replace(CONFIG, generation=1), configured.listed(holed), configured.listed(other))
     assert manifest.batch == batch
     configured.put_documents(manifest)
     sluice("quarantine retry", holed.hash)
 
-    record = record_of(configured, holed)
+    record = configured.record(holed)
     (waiting,) = configured.ledger.pending.oldest("main", 10)
     assert (record.generation, waiting.generation, waiting.id) == (1, 1, holed)
     # Another table has none of its rows: what that merges is merged as new.
-    record = record_of(configured, other)
+    record = configured.record(other)
     decision = Decision(other, "retried", NOW, "sluice quarantine retry", "me", record.state, batch=record.batch)
     assert configured.ledger.quarantine.retry(record, replace(record, table="crm.people", generation=1), decision)
     (waiting,) = [item for item in configured.ledger.pending.oldest("main", 10) if item.table == "crm.people"]
@@ -271,7 +266,7 @@ def test_rows_are_retried_under_the_generation_of_their_object(configured, invok
 def test_a_retried_object_that_is_still_unusable_stays_quarantined(configured, invoked, sluice):
     damaged = put(configured, 1, b"Obj\x01garbage")
     garbage = configured.admit(damaged, items.QUARANTINED, code="corrupt_object", reason="damaged")
-    lost = configured.admit(put(configured, 2), items.QUARANTINED, code="lost_before_read", reason="gone")
+    lost = refused(configured, 2, code="lost_before_read", reason="gone")
     configured.s3.delete_object(Bucket="s-bronze", Key=lost.key, VersionId=lost.version)
     left = {entry["key"]: entry["because"] for entry in sluice.json("quarantine retry --all", code=1)["left"]}
     assert set(left) == {garbage.key, lost.key} and "gone" in left[lost.key]
@@ -298,20 +293,20 @@ def test_a_discarded_object_is_ignored_and_its_record_names_the_command(configur
 def test_no_higher_generation_admits_a_discarded_object_of_a_restarted_log(configured, invoked, sluice):
     good, odd, behind = (configured.admit(put(configured, n)) for n in range(3))
     batch = settled(configured, [good, odd, behind], parked=[odd, behind])
-    untaken = configured.admit(put(configured, 7), items.PARKED, None, topic="other", reason="no rule takes this topic")
+    parked = untaken(configured, 7)
     assert sluice.json("quarantine list")["entries"] == []
     entries = {entry["key"]: entry for entry in sluice.json("quarantine list --code log_restarted")["entries"]}
     assert set(entries) == {odd.key, behind.key}
     expected = ("parked", ["log_restarted"], batch, NOW)
     assert facts(entries[odd.key], "kind codes batch parked_at") == expected
-    expected = {odd.key: ["log_restarted"], behind.key: ["log_restarted"], untaken.key: []}
-    parked = sluice.json("quarantine list --parked")["entries"]
-    assert {entry["key"]: entry["codes"] for entry in parked} == expected
-    assert untaken.hash[:12] not in sluice("quarantine list --parked --table crm.user").out
+    expected = {odd.key: ["log_restarted"], behind.key: ["log_restarted"], parked.key: []}
+    entries = sluice.json("quarantine list --parked")["entries"]
+    assert {entry["key"]: entry["codes"] for entry in entries} == expected
+    assert parked.hash[:12] not in sluice("quarantine list --parked --table crm.user").out
 
     before = totals(configured)
     sluice("quarantine discard --yes", odd.hash[:12], "--note", "not of this connector")
-    record = record_of(configured, odd)
+    record = configured.record(odd)
     assert (record.state, record.rule, record.code) == ("ignored", "discarded", "log_restarted")
     assert totals(configured) == {**before, "objects_discarded": 1}
     assert (before["objects"], before["objects_quarantined"]) == (1, 0)
@@ -324,21 +319,17 @@ def test_no_higher_generation_admits_a_discarded_object_of_a_restarted_log(confi
 
 
 def test_what_waits_for_a_rule_is_discarded_only_where_it_is_named(configured, sluice):
-    untaken = configured.admit(put(configured, 1), items.PARKED, None, topic="other", reason="no rule takes this topic")
-    bad = configured.admit(put(configured, 2), items.QUARANTINED, code="not_avro", reason="no")
+    parked, bad = untaken(configured, 1), refused(configured, 2)
     sluice("quarantine discard --yes --all")
-    assert (record_of(configured, untaken).state, record_of(configured, bad).state) == ("parked", "ignored")
-    assert "kind      parked" in sluice("quarantine show", untaken.hash[:8]).out
-    sluice("quarantine discard --yes", untaken.key)
-    assert record_of(configured, untaken).rule == "discarded"
+    assert (configured.record(parked).state, configured.record(bad).state) == ("parked", "ignored")
+    assert "kind      parked" in sluice("quarantine show", parked.hash[:8]).out
+    sluice("quarantine discard --yes", parked.key)
+    assert configured.record(parked).rule == "discarded"
 
 
 def test_parked_objects_are_discarded_by_topic_and_all_at_once(configured, sluice):
-    def park(n, topic):
-        return configured.admit(put(configured, n), items.PARKED, None, topic=topic, reason="no rule takes this topic")
-
-    of_one, of_other = [park(n, "scratch") for n in range(3)], park(3, "other")
-    bad = configured.admit(put(configured, 4), items.QUARANTINED, code="not_avro", reason="no", topic="scratch")
+    of_one, of_other = [untaken(configured, n, "scratch") for n in range(3)], untaken(configured, 3)
+    bad = refused(configured, 4, topic="scratch")
     assert "error: Nothing is chosen\n" in sluice("quarantine discard --parked", code=2).err
     listed = sluice.json("quarantine list --parked --topic scratch")["entries"]
     assert {entry["key"] for entry in listed} == {item.key for item in of_one}
@@ -353,18 +344,18 @@ def test_parked_objects_are_discarded_by_topic_and_all_at_once(configured, sluic
 
 def test_a_parked_object_that_was_freed_meanwhile_is_not_discarded(configured):
     waiting = configured.admit(put(configured, 1), items.PARKED, None, reason="no rule takes this topic")
-    stale = record_of(configured, waiting)
+    stale = configured.record(waiting)
     assert configured.ledger.objects.unpark(stale, CONFIG, NOW + 1)
     decision = Decision(waiting, "discarded", NOW, "sluice", "me", "parked")
     assert not configured.ledger.quarantine.discard(stale, decision)
     assert not configured.ledger.quarantine.retry(stale, stale, decision)
-    assert record_of(configured, waiting).state == "pending"
+    assert configured.record(waiting).state == "pending"
     assert configured.ledger.quarantine.decisions_about(waiting) == []
 
 
 def test_two_commands_about_one_entry_decide_once(configured, sluice):
-    bad = configured.admit(put(configured, 1), items.QUARANTINED, code="not_avro", reason="no")
-    stale = record_of(configured, bad)
+    bad = refused(configured, 1)
+    stale = configured.record(bad)
     sluice("quarantine discard --yes", bad.key)
     retried = Decision(bad, "retried", NOW, "sluice", "me", "quarantined")
     assert not configured.ledger.quarantine.retry(stale, stale, retried)
@@ -374,7 +365,7 @@ def test_two_commands_about_one_entry_decide_once(configured, sluice):
 
 @pytest.mark.parametrize("arguments", [["retry"], ["discard"], ["show", "abcdef012345"], ["retry", "ab"]])
 def test_a_choice_of_nothing_is_a_wrong_command_line(configured, sluice, arguments):
-    configured.admit(put(configured, 1), items.QUARANTINED, code="not_avro", reason="no")
+    refused(configured, 1)
     sluice("quarantine", *arguments, code=2)
 
 
@@ -403,13 +394,12 @@ def test_status_and_wait_count_quarantined_rows(configured, sluice):
 def test_status_counts_what_admission_quarantined_and_names_the_lane_of_a_table(configured, sluice, has_data):
     good, bad = configured.admit(put(configured, 1)), configured.admit(put(configured, 2))
     settled(configured, [good, bad], bad=[bad])
-    configured.admit(put(configured, 3), items.QUARANTINED, code="not_avro", reason="no")
+    refused(configured, 3)
     if has_data:
         configured.ledger.tables.pin("crm.user", CONFIG.pinned)
     (table,) = sluice.json("status")["tables"]
     assert table["quarantined"] == {"objects": 2, "rows": 0}
-    assert table["pending"]["objects"] == 0
-    assert table["lane"] == "main"
+    assert (table["pending"]["objects"], table["lane"]) == (0, "main")
 
 
 def test_no_verb_lets_an_objects_key_steer_the_terminal_or_break_a_line(configured, sluice, monkeypatch):
@@ -417,15 +407,9 @@ def test_no_verb_lets_an_objects_key_steer_the_terminal_or_break_a_line(configur
     key = "topics/crm.public.user/<b>&amp; %2B+é=\u202e\ttab\nline 'q\" $(x).avro"
     configured.admit(configured.write(key), items.QUARANTINED, code="not_avro", reason=f"no: \x1b[2J {key}")
     waiting = configured.admit(configured.write(key + "2"))
-    for arguments, code in (
-        (["wait --timeout 0"], 1),
-        (["status"], 0),
-        (["quarantine show", key], 0),
-        (["history"], 0),
-        (["quarantine list"], 0),
-        (["trace", waiting.key], 0),
-    ):
-        printed = sluice(*arguments, code=code).out
+    keys = ["quarantine show", key], ["trace", waiting.key]
+    for arguments in (["wait --timeout 0"], ["status"], ["history"], ["quarantine list"], *keys):
+        printed = sluice(*arguments, code=int("wait" in arguments[0])).out
         shown = [line for line in printed.splitlines() if "(x).avro" in line]
         assert shown and all("line 'q\" $(x).avro" in line for line in shown), arguments
         assert arguments == ["quarantine list"] or not {"\x1b", "\u202e"} & set(printed), arguments
@@ -433,7 +417,7 @@ def test_no_verb_lets_an_objects_key_steer_the_terminal_or_break_a_line(configur
 
 @pytest.mark.parametrize("answer", [False, True], ids=["no", "yes"])
 def test_a_discard_in_a_terminal_says_what_goes_and_asks_once(configured, monkeypatch, sluice, answer):
-    bad = [configured.admit(put(configured, n), items.QUARANTINED, code="not_avro", reason="no") for n in range(2)]
+    bad = [refused(configured, n) for n in range(2)]
     asked = in_a_terminal(monkeypatch, answer)
     sluice("quarantine discard --all", code=0 if answer else 1)
     assert asked == ["Discard 2 entries (2 objects) of crm.user? Their changes will be missing from the tables."]
@@ -508,13 +492,10 @@ def test_a_decision_that_is_made_while_a_rebuild_counts_is_counted(configured, s
     ],
     ids=["by its folders", "no format", "no folder", "no topic of Kafka's"],
 )
-def test_no_step_of_a_parked_object_leads_to_a_proposal_that_discover_lacks(
-    stack, tmp_path, sluice, monkeypatch, key, proposed
-):
+def test_no_step_of_a_parked_object_leads_to_a_proposal_that_discover_lacks(stack, sluice, monkeypatch, key, proposed):
     monkeypatch.setattr("sluice_cli.ingest.wait.JUST_BEFORE_MS", 10**13)
-    reason = classify(key, 9).reason
     identity = stack.write(key, b'{"id": 1, "name": "a"}\n' if proposed else b"a line of a text\n")
-    waits = stack.park(identity, None, reason=reason)
+    waits = stack.park(identity, None, reason=classify(key, 9).reason)
     assert bool(sluice.json("config discover", code=None)["proposals"]) is proposed
     for verb in ("status", "wait", f"trace {shlex.quote(key)}"):
         said = "".join(sluice(*shlex.split(verb), code=None))
@@ -525,25 +506,21 @@ def test_no_step_of_a_parked_object_leads_to_a_proposal_that_discover_lacks(
 
 
 OTHER_RULE = "defaults: {record_key: [id]}\ntables: [{topic: hr.staff, table: hr.staff}]\n"
-OWN_RULE = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}]\n"
 TAKEN = "crm.user takes it now, and a `sluice config push` of the same file makes it pending"
 
 
 @pytest.mark.parametrize(
-    ("tables", "why", "unruled"),
+    ("rules", "why", "unruled"),
     [
         pytest.param(None, NO_CONFIGURATION, True, id="none pushed"),
         pytest.param(OTHER_RULE, "no rule of tables.yaml takes this topic", True, id="no rule"),
-        pytest.param(OWN_RULE, TAKEN, False, id="a rule"),
+        pytest.param(TABLES, TAKEN, False, id="a rule"),
     ],
 )
-def test_a_parked_object_has_the_reason_of_the_rules_in_force(
-    stack, tmp_path, sluice, monkeypatch, tables, why, unruled
-):
+def test_a_parked_object_has_the_reason_of_the_rules_in_force(stack, tables, sluice, monkeypatch, rules, why, unruled):
     monkeypatch.setattr("sluice_cli.ingest.wait.JUST_BEFORE_MS", 10**13)
-    if tables is not None:
-        (tmp_path / "tables.yaml").write_text(tables)
-        sluice("config push tables.yaml")
+    if rules is not None:
+        sluice("config push", tables(rules))
     key = "topics/crm.public.user/partition=0/crm.public.user+0+0000000000.avro"
     waits = stack.park(stack.write(key), reason=NO_CONFIGURATION)
     shown = {}

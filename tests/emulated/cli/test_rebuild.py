@@ -22,24 +22,20 @@ from sluice_cli.main import run
 from sluice_cli.tables.rebuild_plan import obstacles_of_lanes
 
 TABLE, TOPIC = "crm.user", "crm.public.user"
-TABLES = f"""
-tables:
-  - {{topic: {TOPIC}, table: {TABLE}, record_key: KEY, generation: 1}}
-"""
+TABLES = f"tables: [{{topic: {TOPIC}, table: {TABLE}, record_key: KEY, generation: 1}}]"
 
 
-def push(sluice, tmp_path, key="id", code=0):
-    path = tmp_path / "tables.yaml"
-    path.write_text(TABLES.replace("KEY", key))
-    return sluice("config push", str(path), code=code)
+@pytest.fixture
+def push(tables, sluice):
+    """Push the rule with this key."""
+    return lambda key="id", code=0: sluice("config push --yes", tables(TABLES.replace("KEY", key)), code=code)
 
 
 class Merged:
     """A table that two batches made, the first under generation 0, and what else there is of its topic."""
 
-    def __init__(self, stack, tmp_path, sluice):
-        push(sluice, tmp_path)
-        self.stack = stack
+    def __init__(self, stack):
+        self.stack, self.record = stack, stack.record
         self.old, self.new = (stack.admit(stack.write(key), items.COMMITTED) for key in ("old", "new"))
         self.waits = stack.admit(stack.write("waits"))
         self.bad = stack.admit(stack.write("bad"), items.QUARANTINED, code="not_avro", reason="not Avro")
@@ -58,25 +54,19 @@ class Merged:
         self.stack.put_documents(manifest, Outcome(batch, TABLE, COMMITTED, at, instant=batch))
 
     def silver(self):
-        return {
-            entry["Key"]
-            for entry in self.stack.s3.list_objects_v2(Bucket="s-silver")["Contents"]
-            if "/manifests/" not in entry["Key"] and "/outcomes/" not in entry["Key"]
-        }
-
-    def record(self, identity):
-        return self.stack.ledger.objects.get([identity])[identity]
+        keys = [entry["Key"] for entry in self.stack.s3.list_objects_v2(Bucket="s-silver")["Contents"]]
+        return {key for key in keys if "/manifests/" not in key and "/outcomes/" not in key}
 
 
 @pytest.fixture
-def merged(stack, tmp_path, sluice):
-    return Merged(stack, tmp_path, sluice)
+def merged(stack, push):
+    push()
+    return Merged(stack)
 
 
 @pytest.mark.parametrize("catalog", ["", ", catalog: off"])
-def test_a_rebuild_names_what_other_partitions_must_drop_in_glue(merged, tmp_path, sluice, catalog):
-    (tmp_path / "tables.yaml").write_text(TABLES.replace("KEY", f"id{catalog}"))
-    sluice("config push --yes", str(tmp_path / "tables.yaml"))
+def test_a_rebuild_names_what_other_partitions_must_drop_in_glue(merged, push, sluice, catalog):
+    push(f"id{catalog}")
     merged.stack.ledger.lanes.pause("main", "test")
     drop = sluice.json("rebuild table", TABLE, "--dry-run")["drop_in_glue"]
     assert ("aws glue delete-table" in (drop or "")) is not bool(catalog)
@@ -126,8 +116,8 @@ def test_an_unfinished_batch_and_its_lane_are_one_obstacle_with_its_steps(state,
 def test_a_rebuild_looks_for_archived_objects_before_it_moves_anything(merged, sluice):
     s3 = merged.stack.s3
 
-    def stored(key, kept, state=items.COMMITTED):
-        put = s3.put_object(Bucket="s-bronze", Key=key, Body=b"x", StorageClass=kept)
+    def stored(key, storage_class, state=items.COMMITTED):
+        put = s3.put_object(Bucket="s-bronze", Key=key, Body=b"x", StorageClass=storage_class)
         return merged.stack.admit(ObjectId("s-bronze", key, put["VersionId"]), state)
 
     cold, warm = stored("cold", "GLACIER"), stored("warm", "GLACIER_IR")
@@ -158,15 +148,15 @@ def test_an_object_is_archived_until_it_is_restored(answer, archived):
     assert Objects(s3).is_archived(ObjectId("b", "k", "v")) is archived
 
 
-def test_a_rebuild_moves_the_data_and_makes_every_object_pending_as_it_was_merged(merged, tmp_path, invoked, sluice):
+def test_a_rebuild_moves_the_data_and_makes_every_object_pending_as_it_was_merged(merged, push, invoked, sluice):
     ledger = merged.stack.ledger
-    assert "sluice rebuild table" in push(sluice, tmp_path, key="uid", code=1).err
+    assert "sluice rebuild table" in push("uid", code=1).err
     ledger.lanes.pause("main")
     sluice("rebuild table", TABLE, code=2)  # nobody to ask
-    kept = sluice.json("rebuild table", TABLE, "--yes")["kept_in"].removeprefix("s3://s-silver/")
+    folder = sluice.json("rebuild table", TABLE, "--yes")["kept_in"].removeprefix("s3://s-silver/")
     moved = ("table/.hoodie/hoodie.properties", "table/a.parquet", "stored.json", "rebuild.json", "finished.json")
-    assert merged.silver() == {"crm/user_2/b.parquet", *(kept + name for name in moved)}
-    noted = merged.stack.s3.get_object(Bucket="s-silver", Key=f"{kept}rebuild.json")["Body"].read()
+    assert merged.silver() == {"crm/user_2/b.parquet", *(folder + name for name in moved)}
+    noted = merged.stack.s3.get_object(Bucket="s-silver", Key=f"{folder}rebuild.json")["Body"].read()
     assert json.loads(noted)["table"] == TABLE
     state = ledger.tables.get(TABLE)
     assert (state.pinned, state.purge_floors, state.rebuild) == (None, {}, None)
@@ -178,7 +168,7 @@ def test_a_rebuild_moves_the_data_and_makes_every_object_pending_as_it_was_merge
     }
     states = [merged.record(identity).state for identity in (merged.old, merged.new, merged.bad, merged.other)]
     assert states == ["pending", "pending", "quarantined", "committed"]
-    push(sluice, tmp_path, key="uid")
+    push("uid")
     sluice("resume main")
 
 
@@ -194,7 +184,7 @@ def interrupted(monkeypatch, owner, method, *options):
 
 
 @pytest.fixture
-def kept(merged):
+def historied(merged):
     """The same with a history table, and its lane paused."""
     for name in HISTORY:
         merged.stack.s3.put_object(Bucket="s-silver", Key=name, Body=b"x")
@@ -202,17 +192,17 @@ def kept(merged):
     return merged
 
 
-def test_a_rebuild_leaves_the_history_table_which_may_hold_more_than_bronze(kept, sluice):
+def test_a_rebuild_leaves_the_history_table_which_may_hold_more_than_bronze(historied, sluice):
     sluice("rebuild table", TABLE, "--yes")
-    assert set(HISTORY) <= kept.silver()
+    assert set(HISTORY) <= historied.silver()
 
 
-def test_a_rebuild_that_was_begun_with_its_history_table_moves_that_too(kept, monkeypatch, sluice):
+def test_a_rebuild_that_was_begun_with_its_history_table_moves_that_too(historied, monkeypatch, sluice):
     assert sluice.json("rebuild table", TABLE, "--history", "--dry-run")["history"] is True
     interrupted(monkeypatch, Mover, "_copy", "--history")
     moved = sluice.json("rebuild table", TABLE, "--yes")["kept_in"].removeprefix("s3://s-silver/")
     wanted = {"history/.hoodie/hoodie.properties", "history/a.parquet", "history_stored.json", "table/a.parquet"}
-    assert {f"{moved}{name}" for name in wanted} <= kept.silver() and not set(HISTORY) & kept.silver()
+    assert {f"{moved}{name}" for name in wanted} <= historied.silver() and not set(HISTORY) & historied.silver()
 
 
 def test_a_rebuild_allows_objects_of_another_table_and_refuses_lost_records(merged, sluice):
@@ -273,7 +263,7 @@ def test_a_rebuilt_table_merges_objects_by_generation_lowest_first():
         assert simulated.states(first + second + later) == {"committed": 4}
         stored = simulated.documents.stored
         manifests = [Manifest.from_json(text) for key, text in stored.items() if "/manifests/" in key]
-        manifests.sort(key=lambda found: found.created_at)
-        merged = [(found.tables["shop.orders"].config["generation"], len(found.objects)) for found in manifests]
+        manifests.sort(key=lambda manifest: manifest.created_at)
+        merged = [(batch.tables["shop.orders"].config["generation"], len(batch.objects)) for batch in manifests]
         assert merged == [(1, 3), (0, 2), (1, 2)]
-        assert len({found.batch for found in manifests}) == 3
+        assert len({manifest.batch for manifest in manifests}) == 3

@@ -17,10 +17,9 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def merged(stack, tmp_path, invoked, sluice):
+def merged(stack, tables, invoked, sluice):
     """Lane main is running, held by run-1, and has merged one object."""
-    (tmp_path / "tables.yaml").write_text(TABLES)
-    sluice("config push", str(tmp_path / "tables.yaml"), "--yes")
+    sluice("config push --yes", tables(TABLES))
     made = Merged(stack)
     _, (made.first,) = made.merge("first", at=2)
     return made
@@ -31,9 +30,9 @@ def released(stack):
     return stack.ledger.lanes.release("main", "run-1", state.arrivals, None, NOW)
 
 
-def commits(stack, merged, late):
-    """The run's next batch, opened, committed and settled."""
-    batch = merged.opened(late)
+def commits(merged, late, batch=None):
+    """The run's next batch, opened unless it was, committed and settled."""
+    batch = batch or merged.opened(late)
     merged.commit_file(3, batch)
     merged.settled(batch, late, at=3)
 
@@ -43,10 +42,10 @@ def while_planned(monkeypatch, also):
     whole, still = rebuilding.plan_replay, [also]
 
     def slowly(*given, **more):
-        found = whole(*given, **more)
+        plan = whole(*given, **more)
         if still:
             still.pop()()
-        return found
+        return plan
 
     monkeypatch.setattr(rebuilding, "plan_replay", slowly)
 
@@ -60,9 +59,7 @@ def test_a_run_that_ends_while_the_rebuild_is_planned_is_an_obstacle(
     sluice("pause main")  # asks the run to end after its batch
 
     def ends():
-        own = batch or merged.opened(late)
-        merged.commit_file(3, own)
-        merged.settled(own, late, at=3)
+        commits(merged, late, batch)
         assert released(stack)
 
     while_planned(monkeypatch, ends)
@@ -83,7 +80,7 @@ def test_a_lane_that_ran_while_the_rebuild_was_planned_is_refused(stack, merged,
         stack.ledger.lanes.request_start("main", "run-1", NOW)
         stack.ledger.lanes.hold("main", "run-1", "job", 1, NOW)
         stack.ledger.lanes.pause("main")
-        commits(stack, merged, late)
+        commits(merged, late)
         assert released(stack)
 
     while_planned(monkeypatch, runs)

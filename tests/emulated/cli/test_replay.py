@@ -8,27 +8,22 @@ from sluice.batch.manifest import Manifest, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.ledger import keys as items
 from sluice_aws.ledger.rebuilds import RebuildLedger
-from sluice_cli.main import run
 
 TABLE, TOPIC = "crm.user", "crm.public.user"
-TABLES = """
-tables:
-  - {topic: crm.public.*, table: "crm.{1}", record_key: id, generation: GENERATION}
-"""
+RULE = '{topic: crm.public.*, table: "crm.{1}", record_key: id, generation: %s}'
 
 
-def push(tmp_path, generation=0):
-    path = tmp_path / "tables.yaml"
-    path.write_text(TABLES.replace("GENERATION", str(generation)))
-    assert run(["config", "push", str(path), "--yes", "--with-waiting"]) == 0
+@pytest.fixture
+def push(tables, sluice):
+    """Push the rule of this generation."""
+    return lambda generation: sluice("config push --yes --with-waiting", tables(f"tables: [{RULE % generation}]"))
 
 
 class Committed:
     """Two tables with committed objects, and one object in every other state."""
 
-    def __init__(self, stack, tmp_path):
-        push(tmp_path)
-        self.stack = stack
+    def __init__(self, stack):
+        self.stack, self.record = stack, stack.record
         self.first, self.second = (self.committed(f"topics/{TOPIC}/{n}", "b-1") for n in (1, 2))
         self.other = self.committed("topics/crm.public.city/1", "b-2", table="crm.city", topic="crm.public.city")
         for state in (items.PENDING, items.QUARANTINED, items.PARKED, items.SUPERSEDED, items.IGNORED):
@@ -52,16 +47,14 @@ class Committed:
         self.stack.put_documents(manifest, outcome)
         set_fields(self.stack.ledger, items.batch_key(batch), batch=batch, lane="main")
 
-    def record(self, id):
-        return self.stack.ledger.objects.get([id])[id]
-
     def states(self):
         return [self.record(id).state for id in (self.first, self.second, self.other)]
 
 
 @pytest.fixture
-def committed(stack, tmp_path, invoked):
-    return Committed(stack, tmp_path)
+def committed(stack, push, invoked):
+    push(0)
+    return Committed(stack)
 
 
 def test_a_superseded_object_is_merged_where_its_whole_key_is_named(committed, sluice):
@@ -76,7 +69,7 @@ def test_a_superseded_object_is_merged_where_its_whole_key_is_named(committed, s
 
 def test_a_dry_run_says_what_would_be_merged_and_why_the_rest_is_left(committed, sluice):
     document = sluice.json("ops replay --all --dry-run")
-    assert {table: each["objects"] for table, each in document["tables"].items()} == {TABLE: 2, "crm.city": 1}
+    assert {table: counts["objects"] for table, counts in document["tables"].items()} == {TABLE: 2, "crm.city": 1}
     assert document["replayed"] == 0 and committed.states() == ["committed"] * 3
     assert sorted(document["left"]) == [
         "a committed version has the same bytes: `--prefix` with the whole key merges it all the same",
@@ -117,15 +110,15 @@ def test_a_replayed_object_is_in_its_lane_again_with_another_attempt(committed, 
     assert committed.stack.ledger.lanes.get("main").arrivals > arrivals and ("s-supervise", "Event") in invoked
 
 
-def test_an_object_keeps_the_generation_that_it_was_merged_under(committed, tmp_path, sluice):
-    push(tmp_path, generation=3)
+def test_an_object_keeps_the_generation_that_it_was_merged_under(committed, push, sluice):
+    push(3)
     committed.batch("b-2", committed.other, generation=2, table="crm.city")
     sluice("ops replay --all --yes")
     assert [committed.record(id).generation for id in (committed.first, committed.other)] == [0, 2]
 
 
-def test_an_object_whose_generation_is_unknown_is_left(committed, tmp_path, sluice):
-    push(tmp_path, generation=3)
+def test_an_object_whose_generation_is_unknown_is_left(committed, push, sluice):
+    push(3)
     assert list(sluice.json("ops replay --table crm.city --yes")["left"]) == [
         "the manifest of its batch is gone: the generation of its rows is unknown"
     ]
@@ -135,13 +128,8 @@ def test_an_object_whose_generation_is_unknown_is_left(committed, tmp_path, slui
 def test_an_object_with_rows_in_quarantine_is_left_to_their_retry(committed, sluice):
     committed.set(committed.first, quarantined_rows=1)
     committed.set(committed.second, discarded_rows=1)
-    assert (
-        sum(
-            "or discarded" in reason and number or 0
-            for reason, number in sluice.json("ops replay --table", TABLE, "--yes")["left"].items()
-        )
-        == 2
-    )
+    left = sluice.json("ops replay --table", TABLE, "--yes")["left"]
+    assert sum(number for reason, number in left.items() if "or discarded" in reason) == 2
 
 
 def test_a_batch_without_a_manifest_and_an_object_that_is_gone_are_said(committed, sluice):
@@ -159,8 +147,8 @@ def merging(committed, monkeypatch, instant=None, aside=None, **counts):
     """Have a run merge what is replayed as batch b-9. `aside` are fields that it sets on the first object."""
     replayed = RebuildLedger.replay
 
-    def merges(self, records, *rest, **named):
-        done = replayed(self, records, *rest, **named)
+    def merges(self, records, *rest, **more):
+        done = replayed(self, records, *rest, **more)
         committed.batch("b-9", *(record.id for record in records), instant=instant, **counts)
         for record in records:
             committed.set(record.id, state=items.COMMITTED, batch="b-9")
@@ -186,10 +174,8 @@ def test_waiting_says_what_was_quarantined_and_what_history_got(committed, monke
     for id in (committed.first, committed.second):
         committed.set(id, quarantined_rows=None, row_codes=None)
     said = sluice("ops replay --table", TABLE, "--yes", "--wait").out
-    assert (
-        f"{TABLE}: no row changed; 40 changes committed to its history table; "
-        "3 rows quarantined (1 null_record_key, 2 unexpected_value)\n" in said
-    )
+    rows = "3 rows quarantined (1 null_record_key, 2 unexpected_value)"
+    assert f"{TABLE}: no row changed; 40 changes committed to its history table; {rows}\n" in said
     assert "nothing changed" not in said and "sluice quarantine list" in said
 
 

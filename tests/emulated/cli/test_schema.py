@@ -23,9 +23,9 @@ def test_a_schema_seen_once_is_stored_once(stack, history):
     again = SchemaHistory(Objects(stack.s3), "s-silver")
     for written in (history, again, again):
         written.note(judged(OLD, at=9, batch="b-9"))
-    (kept,) = again.schemas(TABLE)
-    assert [verdict.at for verdict in kept.judged] == [1]
-    assert stack.s3.head_object(Bucket="s-silver", Key=seen_key(TABLE, kept.fingerprint))["LastModified"] == first
+    (schema,) = again.schemas(TABLE)
+    assert [verdict.at for verdict in schema.judged] == [1]
+    assert stack.s3.head_object(Bucket="s-silver", Key=seen_key(TABLE, schema.fingerprint))["LastModified"] == first
 
 
 def test_admission_looks_at_a_tables_columns_once_a_minute(stack, history):
@@ -46,9 +46,8 @@ def test_admission_looks_at_a_tables_columns_once_a_minute(stack, history):
 
 
 @pytest.fixture
-def remembered(stack, history, tmp_path, sluice):
-    (tmp_path / "tables.yaml").write_text(TABLES)
-    sluice("config push tables.yaml")
+def remembered(stack, history, tables, sluice):
+    sluice("config push", tables(TABLES))
     store = SchemaStore(Objects(stack.s3), "s-silver")
     for at, (schema, stored) in enumerate(((OLD, None), (NEW, STORED), (BAD, STORED)), 1):
         store.keep(schema)

@@ -5,7 +5,6 @@ from emulation.stack import NOW
 from support.builders import note_commit
 
 from sluice.batch.outcome import COMMITTED, Outcome
-from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.services import Pace, ServicePolicy
 from sluice.services.requests import ServiceReport
@@ -17,24 +16,11 @@ POLICY = ServicePolicy(compaction=Pace(commits=2))
 @pytest.fixture
 def served(stack):
     """A merge-on-read table with two commits."""
-    rule = TableRule(TABLE, ("id",), topic="orders", table_type="mor", services=POLICY)
-    stack.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration((rule,)).to_json().encode())
+    stack.configure(TableRule(TABLE, ("id",), topic="orders", table_type="mor", services=POLICY))
     stack.ledger.lanes.wake("main")
     stack.ledger.tables.pin(TABLE, {"topic": "orders"})
     note_commit(stack.ledger, Outcome("b", TABLE, COMMITTED, instant="20240101", committed_at=NOW), {"commits": 2})
     return stack
-
-
-def lane_does(stack, service, error=None):
-    """The lane's run does what was asked for, or fails at it."""
-    stack.ledger.lanes.request_start("main", "run-1", NOW)
-    stack.ledger.lanes.hold("main", "run-1", "job1", 1, NOW)
-    begun = stack.ledger.services.start(stack.ledger.services.get("main", TABLE, service), "run-1", "job1", 2 * NOW)
-    if error is not None:
-        return stack.ledger.services.fail(begun, "run-1", error, 2 * NOW)
-    return stack.ledger.services.finish(
-        begun, "run-1", ServiceReport(4, 1, 4_096, 1_024, 10, 1_500, "20240102"), 2 * NOW
-    )
 
 
 def test_a_service_requested_by_hand_ignores_the_policy_and_wakes_the_lane(served, invoked, sluice):
@@ -46,21 +32,16 @@ def test_a_service_requested_by_hand_ignores_the_policy_and_wakes_the_lane(serve
 
 
 def test_without_a_name_all_that_concern_the_table_are_asked_for(served, invoked, sluice):
-    assert [entry["service"] for entry in sluice.json("ops services run", TABLE)["services"]] == [
-        "archival",
-        "cleaning",
-        "compaction",
-    ]
+    requested = sluice.json("ops services run", TABLE)["services"]
+    assert [entry["service"] for entry in requested] == ["archival", "cleaning", "compaction"]
 
 
 def test_iceberg_metadata_is_written_again_only_by_name(served, invoked, sluice):
-    rule = TableRule(TABLE, ("id",), topic="orders", iceberg=True)
-    served.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration((rule,)).to_json().encode())
+    served.configure(TableRule(TABLE, ("id",), topic="orders", iceberg=True))
     served.ledger.tables.pin(TABLE, {"topic": "orders"})
     for arguments, services in (([], ["archival", "cleaning"]), (["-s", "iceberg"], ["iceberg"])):
-        assert [
-            entry["service"] for entry in sluice.json("ops services run", TABLE, *arguments)["services"]
-        ] == services
+        requested = sluice.json("ops services run", TABLE, *arguments)["services"]
+        assert [entry["service"] for entry in requested] == services
 
 
 @pytest.mark.parametrize(
@@ -81,7 +62,7 @@ def test_what_cannot_be_asked_for_is_a_wrong_command_line(served, invoked, sluic
 def test_waiting_ends_with_the_report_or_with_failure(served, invoked, sluice):
     sluice("ops services run", TABLE, "-s", "compaction", code=None)
     sluice("ops services run", TABLE, "-s", "compaction", "--wait", "0")
-    lane_does(served, "compaction")
+    served.serve(TABLE, "compaction", ServiceReport(4, 1, 4_096, 1_024, 10, 1_500, "20240102"))
     assert "compaction\tdone" in (out := sluice("ops services list", TABLE).out)
     assert "4 files of 4.0 KiB -> 1 file of 1.0 KiB, 10 rows, 1.5 s" in out
 

@@ -12,22 +12,19 @@ from sluice.lane.machine import IDLE, PAUSED
 from sluice_cli.ops import standstill as standstill_command
 
 ROOT = Path(__file__).resolve().parents[3]
+ROLE = "arn:aws:iam::123456789012:role/r"
 
 
 @pytest.fixture
 def emr(stack, monkeypatch):
     monkeypatch.setattr(standstill_command, "POLL_S", 0.0)
     client = SHARED.client("emr-serverless")
-    application = client.create_application(name="s", releaseLabel="emr-7.14.0", type="SPARK", clientToken="t")[
-        "applicationId"
-    ]
-    cloudformation().outputs = {**cloudformation().outputs, "ApplicationId": application}
-    client.start_application(applicationId=application)
+    made = client.create_application(name="s", releaseLabel="emr-7.14.0", type="SPARK", clientToken="t")
+    stack.application = made["applicationId"]
+    cloudformation().outputs = {**cloudformation().outputs, "ApplicationId": stack.application}
+    client.start_application(applicationId=stack.application)
     # One that is over: the emulator doesn't know applications that never had one.
-    client.start_job_run(
-        applicationId=application, clientToken="t", executionRoleArn="arn:aws:iam::123456789012:role/r"
-    )
-    stack.application = application
+    client.start_job_run(applicationId=stack.application, clientToken="t", executionRoleArn=ROLE)
     return client
 
 
@@ -61,11 +58,8 @@ def test_a_standstill_begun_on_one_machine_is_ended_on_another(stack, emr, invok
         machine.mkdir()
     monkeypatch.chdir(first)
     sluice("standstill begin")  # the deployment fails
-    assert (
-        stack.ledger.lanes.get("main").state,
-        stack.ledger.lanes.paused_for_standstill(),
-        list(first.iterdir()),
-    ) == (PAUSED, ["main"], [])
+    lanes = stack.ledger.lanes
+    assert (lanes.get("main").state, lanes.paused_for_standstill(), list(first.iterdir())) == (PAUSED, ["main"], [])
     for verb in ("status", "doctor"):
         shown = "".join(sluice(verb, code=None))
         assert "paused for a standstill" in shown and "sluice resume" not in shown, shown
@@ -92,12 +86,8 @@ def test_a_lane_paused_or_resumed_by_hand_meanwhile_is_left_unchanged(stack, emr
 def test_an_application_from_outside_the_stack_keeps_running_during_a_standstill(stack, emr, invoked, sluice):
     cloudformation().parameters = {"ApplicationId": stack.application, "MaximumCpu": "16 vCPU"}
     stack.ledger.lanes.wake("main")
-    emr.start_job_run(
-        applicationId=stack.application,
-        clientToken="other",
-        name="nightly-report",
-        executionRoleArn="arn:aws:iam::123456789012:role/r",
-    )
+    request = {"applicationId": stack.application, "executionRoleArn": ROLE}
+    emr.start_job_run(clientToken="other", name="nightly-report", **request)
     emrserverless_backends[DEFAULT_ACCOUNT_ID][emr.meta.region_name].job_runs[stack.application][-1].state = "RUNNING"
     deployed = ["--before-deploy", str(ROOT / "template.yaml"), "--parameter-overrides", "MaximumCpu='32 vCPU'"]
     sluice("standstill begin", *deployed)

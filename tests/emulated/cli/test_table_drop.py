@@ -1,6 +1,7 @@
 """`sluice table drop`: what goes and what stays, what it waits for, and the way back from bronze."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from driving.lane import LANE
@@ -31,22 +32,16 @@ def dropping(world):
     world.objects.append(world.stack.write("topics/crm.user/crm.user+0+9.avro", BODY))
     world.command("backfill", "--yes")
     world.stack.ledger.tables.pin("crm.user", {"topic": "crm.user", "record_key": ["id"]})
-    for name in (
-        "crm/user/.hoodie/hoodie.properties",
-        "crm/user/a.parquet",
-        "crm/user_2/b.parquet",
-        stored_key("crm.user"),
-    ):
+    names = ("crm/user/.hoodie/hoodie.properties", "crm/user/a.parquet", "crm/user_2/b.parquet", stored_key("crm.user"))
+    for name in names:
         world.stack.s3.put_object(Bucket="s-silver", Key=name, Body=b"data")
     world.push(KEPT)
     return world
 
 
 def silver(world):
-    records = world.stack.s3.list_objects_v2(Bucket="s-silver").get("Contents", [])
-    return {
-        entry["Key"] for entry in records if not entry["Key"].startswith(("_sluice/manifests/", "_sluice/outcomes/"))
-    }
+    keys = [entry["Key"] for entry in world.stack.s3.list_objects_v2(Bucket="s-silver").get("Contents", [])]
+    return {key for key in keys if not key.startswith(("_sluice/manifests/", "_sluice/outcomes/"))}
 
 
 def test_without_yes_it_shows_what_would_go_and_changes_nothing(dropping, sluice):
@@ -90,9 +85,7 @@ def test_the_last_table_goes_with_an_empty_list_of_rules(world, sluice):
         refused = sluice(f"config {verb} tables.yaml", code=1).err
         assert "`tables` is empty, and 2 rules are in force" in refused
     world.push(RAW)
-    objects = world.write()
-    world.command("backfill", "--yes")
-    world.merge()
+    objects = world.merged()
     world.stack.ledger.tables.pin("crm.user", {"topic": "crm.user", "record_key": ["id"]})
     for text, code in (("", 1), ("tables:\n", 1), ("tables: []\n", 2)):  # the last asks, and nobody answers
         Path("tables.yaml").write_text(text)
@@ -127,11 +120,8 @@ def test_a_table_that_a_rule_makes_or_a_run_works_on_stays(dropping, sluice):
 
 @pytest.mark.parametrize("broken", [(Mover, "remove"), (DropLedger, "objects"), (DropLedger, "table")])
 def test_an_interrupted_drop_ends_when_it_is_repeated(dropping, monkeypatch, broken, sluice):
-    def dies(*_, **__):
-        raise ConnectionError("on purpose")
-
     with monkeypatch.context() as cut:
-        cut.setattr(*broken, dies)
+        cut.setattr(*broken, Mock(side_effect=ConnectionError("on purpose")))
         with pytest.raises(ConnectionError):
             sluice("table drop crm.user --yes", code=None)
     dropping.command("table", "drop", "crm.user", "--yes")
@@ -142,9 +132,7 @@ def test_an_interrupted_drop_ends_when_it_is_repeated(dropping, monkeypatch, bro
 
 def test_a_table_of_a_rule_with_also_goes_alone(world):
     world.push(BOTH)
-    objects = world.write()
-    world.command("backfill", "--yes")
-    world.merge()
+    objects = world.merged()
     world.stack.ledger.tables.pin("masked.user", {"topic": "crm.user", "record_key": ["id"]})
     world.push(RAW)
     assert world.command("table", "drop", "masked.user", "--yes")["objects"] == 2
@@ -160,7 +148,6 @@ def test_entries_of_the_catalog_go_where_they_are_the_tables_own(dropping):
     glue.create_database(DatabaseInput={"Name": "crm"})
     for name, owner in (("user", "crm.user"), ("user_all", "crm.user"), ("other", "crm.other")):
         glue.create_table(DatabaseName="crm", TableInput={"Name": name, "Parameters": {"sluice.table": owner}})
-    kept = dropping.command("table", "drop", "crm.user", "--keep-catalog")
-    assert kept["catalog"] == []
+    assert dropping.command("table", "drop", "crm.user", "--keep-catalog")["catalog"] == []
     assert dropping.command("table", "drop", "crm.user", "--yes")["catalog"] == ["crm.user", "crm.user_all"]
     assert [table["Name"] for table in glue.get_tables(DatabaseName="crm")["TableList"]] == ["other"]
