@@ -169,6 +169,17 @@ class SimulatedLane:
             self.ledger.lanes.wake(LANE)
         return arrived
 
+    def arriving(self, seconds: float, *tables: str) -> list[ObjectId]:
+        """Objects that arrive at a second of the clock, one of each table; listed once they have."""
+        arrived: list[ObjectId] = []
+
+        def arrive() -> None:
+            for table in tables or ("shop.orders",):
+                arrived.extend(self.put(table))
+
+        self.clock.at(seconds, arrive)
+        return arrived
+
     def _files(self, _: ObjectId, prefix: str) -> dict[ObjectId, int]:
         return {id: at for id, at in self.bronze.items() if id.key.startswith(prefix)}
 
@@ -241,8 +252,11 @@ class SimulatedLane:
             self.lapse(identity)
         raise AssertionError("the lane never comes to rest")
 
+    def record(self, identity: ObjectId) -> Any:
+        return self.ledger.objects.get([identity])[identity]
+
     def state_of(self, identity: ObjectId) -> str:
-        return self.ledger.objects.get([identity])[identity].state
+        return self.record(identity).state
 
     def states(self, identities: list[ObjectId]) -> dict[str, int]:
         return dict(Counter(record.state for record in self.ledger.objects.get(identities).values()))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from driving.lane import emulated_dynamodb
 from emulation.aws import emulated_aws, emulated_session
 from emulation.catalog import EmulatedCatalog, new_catalog
 from emulation.deployment import Deployment, new_deployment
@@ -16,6 +17,13 @@ def emulated() -> Iterator[Any]:
     """A DynamoDB client of an emulator that is empty at first: each test makes its tables and deletes them."""
     with emulated_aws():
         yield emulated_session("eu-central-1").client("dynamodb")
+
+
+@pytest.fixture
+def client() -> Iterator[Any]:
+    """A DynamoDB client of an emulator that has an empty ledger."""
+    with emulated_dynamodb() as made:
+        yield made
 
 
 @pytest.fixture

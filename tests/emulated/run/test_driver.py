@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import boto3
 import pytest
@@ -32,23 +33,12 @@ from sluice_spark.run.hold import job_run_id_from, job_run_id_of_application
 from sluice_spark.run.spark_engine import SparkMerger
 
 NAMES = "--ledger ledger --silver silver --artifacts artifacts --bronze bronze"
-TOLD = f"--lane main --run run-1 --region eu-central-1 {NAMES}".split()
+GIVEN = f"--lane main --run run-1 --region eu-central-1 {NAMES}".split()
 
 
 def test_the_command_line_is_what_the_start_request_writes():
-    assert parse(TOLD) == Arguments(
-        "main",
-        "run-1",
-        "eu-central-1",
-        "ledger",
-        "silver",
-        "artifacts",
-        "bronze",
-        job_run_id=None,
-        attempt=1,
-        tables_at_once=2,
-        poll_seconds=0.1,
-    )
+    names = ("main", "run-1", "eu-central-1", "ledger", "silver", "artifacts", "bronze")
+    assert parse(GIVEN) == Arguments(*names, job_run_id=None, attempt=1, tables_at_once=2, poll_seconds=0.1)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +46,7 @@ def test_the_command_line_is_what_the_start_request_writes():
 )
 def test_a_wrong_command_line_is_refused_with_the_usage(wrong, capsys):
     with pytest.raises(SystemExit) as refused:
-        parse(TOLD + wrong if wrong else [])
+        parse(GIVEN + wrong if wrong else [])
     assert refused.value.code == 2 and "usage: ingest.py" in capsys.readouterr().err
 
 
@@ -104,25 +94,16 @@ def test_a_refused_driver_ends_well_and_stops_the_spark_that_starts_beside_it(mo
         session = SimpleNamespace(client=client)
         monkeypatch.setattr("sluice_aws.clients.boto3", SimpleNamespace(Session=lambda **_: session))
         environment = {"SERVERLESS_EMR_JOB_ID": "00abc", "AWS_ENDPOINT_URL": "http://127.0.0.1:4566"}
-        status = drive(parse(TOLD), environment, out, spark)
+        status = drive(parse(GIVEN), environment, out, spark)
     assert (status, stopped, addresses) == (EXIT_OK, [True], {"http://127.0.0.1:4566"})
     assert [json.loads(line)["event"] for line in out.getvalue().splitlines()] == ["run_began", "hold_refused"]
 
 
 def test_a_driver_that_does_not_know_its_job_run_holds_nothing():
-    class Context:
-        applicationId = "local-1"
-
-    class Session:
-        sparkContext = Context()
-
-        def stop(self):
-            stopped.append(True)
-
-    stopped, out = [], io.StringIO()
+    session, out = Mock(**{"sparkContext.applicationId": "local-1"}), io.StringIO()
     with pytest.raises(UnknownJobRun):
-        drive(parse(TOLD), {}, out, SparkProcess(Session))
-    assert stopped and json.loads(out.getvalue())["code"] == "unknown_job_run"
+        drive(parse(GIVEN), {}, out, SparkProcess(lambda: session))
+    assert session.stop.called and json.loads(out.getvalue())["code"] == "unknown_job_run"
 
 
 def test_an_event_is_one_line_of_json_with_the_run_on_it():
@@ -199,26 +180,20 @@ def test_required_spark_settings_name_no_file_system():
 
 
 @pytest.mark.parametrize(
-    "submitted, kept",
+    "submitted, before",
     [({}, ""), ({"spark.executor.extraJavaOptions": "-Duser.timezone=UTC"}, "-Duser.timezone=UTC ")],
     ids=["none", "time zone"],
 )
-def test_executors_do_not_attach_to_their_own_jvm(submitted, kept):
-    assert executor_java_options(submitted) == f"{kept}-Djol.skipDynamicAttach=true -Djol.skipHotspotSAAttach=true"
+def test_executors_do_not_attach_to_their_own_jvm(submitted, before):
+    assert executor_java_options(submitted) == f"{before}-Djol.skipDynamicAttach=true -Djol.skipHotspotSAAttach=true"
 
 
 def test_spark_is_made_once_in_a_thread_of_its_own_and_stopped_only_if_it_was_made():
-    made = []
-
-    class Session:
-        stopped = 0
-
-        def stop(self):
-            Session.stopped += 1
+    made, session = [], Mock()
 
     def create():
         made.append(threading.current_thread())
-        return Session()
+        return session
 
     process = SparkProcess(create)
     process.stop()
@@ -226,14 +201,11 @@ def test_spark_is_made_once_in_a_thread_of_its_own_and_stopped_only_if_it_was_ma
     assert process.session().result() is process.session().result()
     assert len(made) == 1 and made[0] is not threading.main_thread() and process.ready()
     process.stop()
-    assert Session.stopped == 1
+    assert session.stop.call_count == 1
 
 
 def test_a_session_that_cannot_be_made_fails_whoever_needs_it():
-    def create():
-        raise RuntimeError("no Java")
-
-    process = SparkProcess(create)
+    process = SparkProcess(Mock(side_effect=RuntimeError("no Java")))
     with pytest.raises(RuntimeError, match="no Java"):
         process.session().result()
     assert not process.ready()
@@ -270,12 +242,8 @@ def test_a_warm_up_neither_starts_executors_nor_keeps_those_of_a_burst(monkeypat
     warm = []
     monkeypatch.setattr(spark_engine, "warm_python_workers", warm.append)
     monkeypatch.setattr(spark_engine, "WARM_EVERY_S", 0.0)
-    jvm = SimpleNamespace(
-        sc=lambda: SimpleNamespace(getExecutorMemoryStatus=lambda: SimpleNamespace(size=lambda: 1 + running))
-    )
-    session = SimpleNamespace(
-        conf={"spark.dynamicAllocation.minExecutors": least}, sparkContext=SimpleNamespace(_jsc=jvm), stop=lambda: None
-    )
+    session = Mock(conf={"spark.dynamicAllocation.minExecutors": least})
+    session.sparkContext._jsc.sc().getExecutorMemoryStatus().size.return_value = 1 + running
     process = SparkProcess(lambda: session)
     process.session().result()
     merger = SparkMerger(process, None, RunLog(io.StringIO(), lambda: 17))
@@ -284,55 +252,50 @@ def test_a_warm_up_neither_starts_executors_nor_keeps_those_of_a_burst(monkeypat
     assert warm == [session] * warmed
 
 
-def test_manifests_and_outcomes_come_back_from_s3_as_they_were_put():
-    config = TableConfig("shop.orders", "shop", "orders", topic="shop.orders", record_key=("id",))
-    manifest = open_manifest(LANE, "run-1", 1, "c1", {"shop.orders": TablePart(config.to_dict())})
-    outcome = Outcome(
-        manifest.batch,
-        "shop.orders",
-        "committed",
-        2,
-        instant="20260101",
-        counts={"read": 1},
-        quarantined=(ObjectError("h", "corrupt", "because"),),
-    )
+@pytest.fixture
+def s3():
     with mock_aws():
-        s3 = boto3.client("s3", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
-        s3.create_bucket(Bucket="silver")
-        store = ManifestStore(Objects(s3), "silver")
-        key = store.put_manifest(manifest, lambda: True)
-        assert key == f"_sluice/manifests/main/{manifest.batch}.json"
-        assert store.manifest(key) == manifest and store.manifest("_sluice/manifests/main/other.json") is None
-        store.put_outcome(outcome)
-        assert store.outcome(manifest.batch, "shop.orders") == outcome
-        assert store.outcome("b-other", "shop.orders") is None
-        s3.put_object(Bucket="silver", Key=key, Body=b"{}")
-        with pytest.raises(UnreadableManifest):
-            store.manifest(key)
+        client = boto3.client("s3", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+        client.create_bucket(Bucket="silver")
+        yield client
 
 
-def test_a_run_without_its_lane_replaces_no_manifest_of_its_successor():
+def manifest_of(run):
     config = TableConfig("shop.orders", "shop", "orders", topic="shop.orders", record_key=("id",))
-    late, other, newer = (
-        open_manifest(LANE, run, 1, "c1", {"shop.orders": TablePart(config.to_dict())})
-        for run in ("run-1", "run-2", "run-3")
-    )
+    return open_manifest(LANE, run, 1, "c1", {"shop.orders": TablePart(config.to_dict())})
+
+
+def test_manifests_and_outcomes_come_back_from_s3_as_they_were_put(s3):
+    manifest, errors = manifest_of("run-1"), (ObjectError("h", "corrupt", "because"),)
+    about = {"instant": "20260101", "counts": {"read": 1}, "quarantined": errors}
+    outcome = Outcome(manifest.batch, "shop.orders", "committed", 2, **about)
+    store = ManifestStore(Objects(s3), "silver")
+    key = store.put_manifest(manifest, lambda: True)
+    assert key == f"_sluice/manifests/main/{manifest.batch}.json"
+    assert store.manifest(key) == manifest and store.manifest("_sluice/manifests/main/other.json") is None
+    store.put_outcome(outcome)
+    assert store.outcome(manifest.batch, "shop.orders") == outcome
+    assert store.outcome("b-other", "shop.orders") is None
+    s3.put_object(Bucket="silver", Key=key, Body=b"{}")
+    with pytest.raises(UnreadableManifest):
+        store.manifest(key)
+
+
+def test_a_run_without_its_lane_replaces_no_manifest_of_its_successor(s3):
+    late, other, newer = map(manifest_of, ("run-1", "run-2", "run-3"))
     assert late.batch == other.batch == newer.batch
-    with mock_aws():
-        s3 = boto3.client("s3", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
-        s3.create_bucket(Bucket="silver")
-        store = ManifestStore(Objects(s3), "silver")
-        key = store.put_manifest(other, lambda: True)
-        assert store.put_manifest(late, lambda: False) is None
-        assert store.manifest(key) == other
-        looks = iter([True, False])
+    store = ManifestStore(Objects(s3), "silver")
+    key = store.put_manifest(other, lambda: True)
+    assert store.put_manifest(late, lambda: False) is None
+    assert store.manifest(key) == other
+    looks = iter([True, False])
 
-        def frozen_behind_its_look():
-            held = next(looks)
-            if held:
-                assert store.put_manifest(newer, lambda: True) == key
-            return held
+    def frozen_behind_its_look():
+        held = next(looks)
+        if held:
+            assert store.put_manifest(newer, lambda: True) == key
+        return held
 
-        assert store.put_manifest(late, frozen_behind_its_look) is None
-        assert store.manifest(key) == newer
-        assert store.put_manifest(newer, lambda: False) == key  # its own, again
+    assert store.put_manifest(late, frozen_behind_its_look) is None
+    assert store.manifest(key) == newer
+    assert store.put_manifest(newer, lambda: False) == key  # its own, again

@@ -33,13 +33,12 @@ class Driven:
         configured = configuration(linger_s=2)
         deployment.s3.put_object(Bucket=ARTIFACTS, Key="config/tables.json", Body=configured.to_json().encode())
         self.simulated = SimulatedLane(deployment.dynamodb, configured, ledger_table=LEDGER)
-        named = deployment.land(key(0), avro())
-        etag = deployment.s3.head_object(Bucket=BRONZE, Key=named.key)["ETag"].strip('"')
-        self.landed = [named, ObjectId(BRONZE, named.key, f"etag:{etag}")]
+        id = deployment.land(key(0), avro())
+        etag = deployment.s3.head_object(Bucket=BRONZE, Key=id.key)["ETag"].strip('"')
+        self.landed = [id, ObjectId(BRONZE, id.key, f"etag:{etag}")]
         self.simulated.merger.during[TABLE] = self._tasks
-        names = job_names(
-            deployment.application, region=REGION, ledger=LEDGER, bronze=BRONZE, silver=SILVER, artifacts=ARTIFACTS
-        )
+        places = {"bronze": BRONZE, "silver": SILVER, "artifacts": ARTIFACTS}
+        names = job_names(deployment.application, region=REGION, ledger=LEDGER, **places)
         policy = job_run_policy(lane_prefixes(configured, LANE), lane=LANE, partition="aws", silver=SILVER)
         self.role = Role("JobRole", names, without, within=policy)
         self.deaths = []
@@ -80,9 +79,8 @@ def live(deployment, without=None):
     driven.run()
     simulated.put("shop.items", 1)
     simulated.merger.before["shop.items"].append(ValueError("its objects are given back"))
-    simulated.ledger.services.request(
-        LANE, TABLE, PURGE, request="q", requested_by="test", now=simulated.clock.now_ms()
-    )
+    about = {"requested_by": "test", "now": simulated.clock.now_ms()}
+    simulated.ledger.services.request(LANE, TABLE, PURGE, request="q", **about)
     driven.run()
     return driven
 
@@ -116,11 +114,9 @@ def dumping(deployment, without=None):
     for name in (FOLDER, GENERATION):
         for file, form in (("a.csv", "csv"), ("_SUCCESS", "marker")):
             id = deployment.land(f"{name}/1/{file}", b"id\n1\n")
-            at = simulated.clock.now_ms()
-            known = {"table": f"shop.{name}", "lane": LANE, "topic": name, "format": form}
-            simulated.ledger.objects.admit(
-                AdmittedObject(id, PENDING, at, size=5, modified_at=objects.arrival(id), **known)
-            )
+            at, modified_at = simulated.clock.now_ms(), objects.arrival(id)
+            facts = {"table": f"shop.{name}", "lane": LANE, "topic": name, "format": form, "modified_at": modified_at}
+            simulated.ledger.objects.admit(AdmittedObject(id, PENDING, at, size=5, **facts))
     simulated.ledger.lanes.wake(LANE)
     driven.run(files=partial(files_beside, objects))
     return driven

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
+from driving.lane import LANE, SimulatedLane, configuration
 
 from sluice_spark.errors import NoBundle, SparkDied
 from sluice_spark.run.loop import LOST, RELEASED
 
 TABLE = "shop.orders"
-
-
-@pytest.fixture
-def client() -> Iterator[Any]:
-    with emulated_dynamodb() as made:
-        yield made
 
 
 @pytest.fixture

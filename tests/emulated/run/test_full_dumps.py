@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
+from driving.lane import LANE, SimulatedLane, configuration
 
 from sluice.config.rules.snapshot import FOLDER, GENERATION, MARKER, OBJECT, SnapshotRule
 from sluice.config.rules.table_rule import TableRule
@@ -25,9 +24,8 @@ class World:
 
     def __init__(self, client: Any, dumps: str, most_deleted: int = 50, marker: str = MARKER, **lane: Any) -> None:
         snapshot = SnapshotRule(dumps, marker, most_deleted)
-        self.rule = TableRule(
-            TABLE, record_key=("id",), topic="prices", freshness_s=0, key_pattern="drop/.*", snapshot=snapshot
-        )
+        settings: Any = {"topic": "prices", "freshness_s": 0, "key_pattern": "drop/.*"}
+        self.rule = TableRule(TABLE, record_key=("id",), snapshot=snapshot, **settings)
         self.lane = SimulatedLane(client, configuration(rules=[self.rule], linger_s=2, **lane))
 
     def put(self, key: str, at: int, *, admit: bool = True) -> ObjectId:
@@ -41,11 +39,14 @@ class World:
 
     def admit(self, id: ObjectId, state: str = items.PENDING, cohort: str | None = None) -> None:
         lane = self.lane
-        known = {"table": TABLE, "lane": LANE, "topic": "prices", "modified_at": lane.bronze[id], "cohort": cohort}
-        form = "marker" if id.key.endswith("_SUCCESS") else "csv"
-        lane.ledger.objects.admit(
-            AdmittedObject(id, state, lane.clock.now_ms(), size=9, format=form, via="s3", code="corrupt", **known)
-        )
+        facts = {"table": TABLE, "lane": LANE, "topic": "prices", "modified_at": lane.bronze[id], "cohort": cohort}
+        facts |= {
+            "size": 9,
+            "format": "marker" if id.key.endswith("_SUCCESS") else "csv",
+            "via": "s3",
+            "code": "corrupt",
+        }
+        lane.ledger.objects.admit(AdmittedObject(id, state, lane.clock.now_ms(), **facts))
         lane.ledger.lanes.wake(LANE)
 
     def run(self) -> None:
@@ -54,16 +55,8 @@ class World:
     @property
     def replacing(self) -> list[tuple[str, str]]:
         """The objects that brought a truncate, in the order of their batches, and from where on."""
-        batches = sorted(
-            (m for m in self.lane.documents.some_of(LANE, 99)), key=lambda manifest: (manifest.created_at, manifest.run)
-        )
+        batches = sorted(self.lane.documents.some_of(LANE, 99), key=lambda batch: (batch.created_at, batch.run))
         return [(item.key, item.replaces) for batch in batches for item in batch.objects if item.replaces is not None]
-
-
-@pytest.fixture()
-def client() -> Iterator[Any]:
-    with emulated_dynamodb() as made:
-        yield made
 
 
 def place(at: int) -> str:
@@ -115,7 +108,7 @@ def test_a_marker_is_refused_that_can_not_become_complete(client: Any, trouble: 
     good = world.put("2/a.csv", SECOND + DAY)
     ends = world.put("1/_SUCCESS", SECOND + 9_000)
     world.run()
-    record = world.lane.ledger.objects.get([ends])[ends]
+    record = world.lane.record(ends)
     assert (record.state, record.code) == ("quarantined", "dump_incomplete")
     assert ("drop/1/a.csv is quarantined" if trouble == "quarantined" else "has no files") in (record.reason or "")
     assert world.lane.state_of(good) == "committed" and not world.replacing
@@ -214,5 +207,5 @@ def test_a_marker_that_is_merged_alone_does_not_wait(client: Any) -> None:
     ends = world.put("1/_SUCCESS", SECOND + 9_000, admit=False)
     world.admit(ends, cohort="1-1-0")
     world.run()
-    record = world.lane.ledger.objects.get([ends])[ends]
+    record = world.lane.record(ends)
     assert (record.state, record.code) == ("quarantined", "dump_incomplete")

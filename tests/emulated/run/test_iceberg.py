@@ -2,6 +2,7 @@
 
 import io
 import json
+from unittest.mock import Mock
 
 import fastavro
 import pytest
@@ -54,9 +55,8 @@ def test_a_version_names_each_file_by_its_key_and_hides_the_deleted_row(silver):
     assert snapshot["summary"]["total-records"] == "6" and snapshot["summary"]["total-position-deletes"] == "1"
     name = f"files-{followed.instant}-1.avro"
     entries = [entry["data_file"] for entry in fastavro.reader(io.BytesIO(body(silver, name).read()))]
-    keys = [
-        item["Key"] for item in silver.list_objects_v2(Bucket="lake", Prefix="moma/artists/nationality")["Contents"]
-    ]
+    listed = silver.list_objects_v2(Bucket="lake", Prefix="moma/artists/nationality")["Contents"]
+    keys = [item["Key"] for item in listed]
     paths = {entry["file_path"] for entry in entries}
     assert paths < {f"s3://lake/{key}" for key in keys} and any("Côte%2Fd Ivoire%3Dx" in path for path in paths)
     (place,) = (field["id"] for field in metadata["schemas"][0]["fields"] if field["name"] == "nationality")
@@ -83,8 +83,7 @@ def test_a_driver_that_lost_its_lane_shows_no_older_commit_after_a_newer_one(sil
     newer = f"{int(seen.newest.time) + 1}.commit"
     silver.put_object(Bucket="lake", Key=f"moma/artists/.hoodie/{newer}", Body=b"")
 
-    def taken_over():
-        raise LaneLost("The lane was taken over")
+    taken_over = Mock(side_effect=LaneLost("The lane was taken over"))
 
     def taken_over_meanwhile():
         iceberg_of(silver).follow(timeline_of(silver), TYPES, now_ms=0)
@@ -120,6 +119,6 @@ def test_metadata_of_a_copied_table_names_the_files_of_the_copy(silver):
     timeline = timeline_of(silver, "copy")
     followed = copied.follow(timeline, TYPES, now_ms=0)
     assert (followed.version, followed.added, followed.deletes) == (2, 4, 1)
-    named = silver.get_object(Bucket="copy", Key="moma/artists/.hoodie/iceberg/metadata/v2.metadata.json")
-    assert b"s3://lake" not in named["Body"].read()
+    metadata = silver.get_object(Bucket="copy", Key="moma/artists/.hoodie/iceberg/metadata/v2.metadata.json")
+    assert b"s3://lake" not in metadata["Body"].read()
     assert copied.follow(timeline, TYPES, now_ms=0) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
+from driving.lane import LANE, SimulatedLane, configuration
 from driving.mortality import Killed
 
 from sluice.lane.machine import HALTED, IDLE
@@ -14,18 +14,8 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture
-def client():
-    with emulated_dynamodb() as made:
-        yield made
-
-
-@pytest.fixture
 def simulated(client):
     return SimulatedLane(client, configuration(linger_s=0))
-
-
-def record_of(simulated, identity):
-    return simulated.ledger.objects.get([identity])[identity]
 
 
 @pytest.mark.parametrize(
@@ -39,9 +29,8 @@ def test_the_object_that_kills_its_run_is_quarantined_and_the_rest_is_merged(sim
     poison = objects[place]
     simulated.merger.poison[poison] = death
     died = simulated.live_on(60)
-    assert simulated.states(objects) == {"committed": 11, "quarantined": 1}
-    assert simulated.states(others) == {"committed": 3}
-    assert (record_of(simulated, poison).code, record_of(simulated, poison).state) == ("kills_its_run", "quarantined")
+    assert simulated.states(objects + others) == {"committed": 14, "quarantined": 1}
+    assert (simulated.record(poison).code, simulated.record(poison).state) == ("kills_its_run", "quarantined")
     assert simulated.tables.times_committed() == {item: 1 for item in [*objects, *others] if item != poison}
     assert died <= 7
     lane = simulated.ledger.lanes.get(LANE)
@@ -53,7 +42,7 @@ def test_one_object_that_kills_its_run_is_quarantined_before_its_lane_halts(simu
     (poison,) = simulated.put("shop.orders")
     simulated.merger.poison[poison] = SparkDied("Java heap space")
     assert simulated.live_on(10) == 4
-    assert record_of(simulated, poison).code == "kills_its_run"
+    assert simulated.record(poison).code == "kills_its_run"
     assert simulated.ledger.lanes.get(LANE).state == IDLE
 
 
@@ -114,13 +103,13 @@ def test_a_retried_object_that_killed_its_run_is_merged_alone(simulated):
     objects = simulated.put("shop.orders", 3)
     simulated.merger.poison[objects[0]] = SparkDied("Java heap space")
     simulated.live_on(20)
-    aside = record_of(simulated, objects[0])
+    aside = simulated.record(objects[0])
     decision = Decision(objects[0], "retried", simulated.clock.now_ms(), "sluice", "me", aside.state)
     assert simulated.ledger.quarantine.retry(aside, aside, decision)
     more = simulated.put("shop.orders", 2)
     assert simulated.live_on(10) == 1
     assert simulated.states(more) == {"committed": 2}
-    assert record_of(simulated, objects[0]).code == "kills_its_run"
+    assert simulated.record(objects[0]).code == "kills_its_run"
 
 
 def test_the_object_that_fails_its_merge_is_quarantined_and_the_rest_is_merged(simulated):
@@ -128,9 +117,8 @@ def test_the_object_that_fails_its_merge_is_quarantined_and_the_rest_is_merged(s
     simulated.merger.poison[objects[3]] = ValueError("whatever this object does to Spark")
     others = simulated.put("shop.customers", 2)
     assert simulated.live_on(40) == 0
-    assert simulated.states(objects) == {"committed": 9, "quarantined": 1}
-    assert simulated.states(others) == {"committed": 2}
-    aside = record_of(simulated, objects[3])
+    assert simulated.states(objects + others) == {"committed": 11, "quarantined": 1}
+    aside = simulated.record(objects[3])
     assert aside.code == "fails_its_merge" and "whatever this object does" in aside.reason
     assert simulated.tables.times_committed() == {item: 1 for item in [*objects, *others] if item != objects[3]}
 
@@ -157,5 +145,5 @@ def test_a_part_that_was_given_up_is_quarantined_by_the_next_run(simulated):
     assert simulated.live_on(5) == 0
     assert simulated.states(objects) == {"quarantined": 3}
     expected = ("given_up", "me: it hangs. Once the cause is fixed: `sluice quarantine retry --code given_up`")
-    assert (record_of(simulated, objects[0]).code, record_of(simulated, objects[0]).reason) == expected
+    assert (simulated.record(objects[0]).code, simulated.record(objects[0]).reason) == expected
     assert simulated.states(others) == {"committed": 2}

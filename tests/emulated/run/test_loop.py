@@ -4,7 +4,7 @@ from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
-from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb, two_threads
+from driving.lane import LANE, SimulatedLane, configuration, two_threads
 from driving.mortality import Killed, Mortality
 
 from sluice.batch.manifest import Manifest
@@ -22,10 +22,11 @@ from sluice_spark.run.hold import RunIdentity
 from sluice_spark.run.loop import LOST, REFUSED, RELEASED
 
 
-@pytest.fixture
-def client():
-    with emulated_dynamodb() as made:
-        yield made
+def of_rule(**settings):
+    """A configuration of one rule, for all topics of shop unless these settings say otherwise."""
+    return configuration(
+        rules=[TableRule(**{"table": "shop.{1}", "topic": "shop.*", "record_key": ("id",), **settings})]
+    )
 
 
 @pytest.fixture
@@ -61,11 +62,8 @@ def test_a_second_attempt_of_the_same_job_run_is_refused(simulated):
 
 
 def test_what_arrives_while_a_run_lingers_is_merged_by_the_same_run(simulated):
-    first = simulated.put()
-    late = []
-    simulated.clock.at(30, lambda: late.extend(simulated.put("shop.customers")))
-    end = simulated.run()
-    assert end.batches == 2
+    first, late = simulated.put(), simulated.arriving(30, "shop.customers")
+    assert simulated.run().batches == 2
     assert simulated.states(first + late) == {"committed": 2}
 
 
@@ -85,10 +83,11 @@ def test_arrivals_during_a_merge_form_one_batch_however_many_notices_announce_th
     assert len(simulated.tables.commits) == 4
 
 
-def test_a_run_lingers_as_configured_after_its_last_batch(simulated):
+def test_a_run_lingers_as_configured_after_its_last_batch_and_keeps_workers_warm(simulated):
     simulated.put()
     simulated.run()
     assert 60 <= simulated.clock.seconds < 62
+    assert simulated.merger.calls.count("keep_warm") >= 10
 
 
 def test_an_idle_run_queries_pending_objects_only_after_a_new_arrival(simulated):
@@ -116,19 +115,15 @@ def test_an_arrival_between_the_last_look_and_the_release_is_not_lost(simulated)
         return release(*arguments)
 
     simulated.ledger.lanes.release = arrives_first
-    end = simulated.run()
-    assert end.batches == 2
+    assert simulated.run().batches == 2
     assert simulated.states(late) == {"committed": 1}
     assert len(simulated.events("release_refused")) == 1
 
 
 def test_objects_that_wait_for_freshness_keep_the_run_alive_until_they_are_due(client):
     simulated = SimulatedLane(client, configuration(freshness_s=100))
-    early = simulated.put()
-    late = []
-    simulated.clock.at(10, lambda: late.extend(simulated.put()))
-    end = simulated.run()
-    assert end.batches == 2
+    early, late = simulated.put(), simulated.arriving(10)
+    assert simulated.run().batches == 2
     assert simulated.states(early + late) == {"committed": 2}
     assert simulated.clock.seconds >= 100
     settled = [event["at"] for event in simulated.events("part_settled")]
@@ -137,9 +132,7 @@ def test_objects_that_wait_for_freshness_keep_the_run_alive_until_they_are_due(c
 
 def test_what_a_full_batch_left_does_not_wait_for_freshness(client):
     simulated = SimulatedLane(client, configuration(freshness_s=7_200, batch_objects=2))
-    backlog = simulated.put(n=7)
-    late = []
-    simulated.clock.at(30, lambda: late.extend(simulated.put()))
+    backlog, late = simulated.put(n=7), simulated.arriving(30)
     assert simulated.run().batches == 4
     assert simulated.states(backlog) == {"committed": 7}
     assert simulated.states(late) == {"pending": 1}
@@ -177,8 +170,7 @@ def test_what_comes_during_the_first_load_of_a_table_does_not_wait_for_freshness
 def test_a_freshness_of_hours_keeps_no_run_alive_and_the_schedule_starts_the_next(client):
     simulated = SimulatedLane(client, configuration(freshness_s=7_200))
     simulated.put()
-    late = []
-    simulated.clock.at(10, lambda: late.extend(simulated.put()))
+    late = simulated.arriving(10)
     assert simulated.run().how == RELEASED
     assert 60 <= simulated.clock.seconds < 75  # it lingered, and no longer
     due_at = simulated.ledger.tables.get("shop.orders").last_commit_at + 7_200_000
@@ -197,15 +189,12 @@ def test_what_comes_due_soon_keeps_the_run_alive_no_longer_than_for_itself(clien
     ]
     simulated = SimulatedLane(client, configuration(rules=rules))
     simulated.put("shop.orders"), simulated.put("shop.customers")
-    late = []
-    simulated.clock.at(10, lambda: late.extend(simulated.put("shop.orders") + simulated.put("shop.customers")))
+    late = simulated.arriving(10, "shop.orders", "shop.customers")
     assert simulated.run().how == RELEASED
     assert simulated.states(late) == {"committed": 1, "pending": 1}
     assert 110 <= simulated.clock.seconds < 190
-    assert (
-        simulated.ledger.lanes.get(LANE).due_at
-        == simulated.ledger.tables.get("shop.customers").last_commit_at + 7_200_000
-    )
+    committed_at = simulated.ledger.tables.get("shop.customers").last_commit_at
+    assert simulated.ledger.lanes.get(LANE).due_at == committed_at + 7_200_000
 
 
 def test_a_run_at_its_maximum_age_writes_when_what_waits_is_due(client):
@@ -220,15 +209,13 @@ def test_a_run_at_its_maximum_age_writes_when_what_waits_is_due(client):
 
 
 def test_a_run_ends_without_claiming_when_its_lane_gets_another_table(client):
-    before = configuration(rules=[TableRule("shop.orders", ("id",), topic="shop.orders", freshness_s=0)])
+    before = of_rule(table="shop.orders", topic="shop.orders", freshness_s=0)
     simulated = SimulatedLane(client, before)
-    merged = simulated.put()
-    late = []
+    merged, late = simulated.put(), []
 
     def pushed():
-        simulated.file.content = Configuration(
-            before.rules + (TableRule("shop.customers", ("id",), topic="shop.customers"),), before.lanes
-        )
+        more = TableRule("shop.customers", ("id",), topic="shop.customers")
+        simulated.file.content = Configuration((*before.rules, more), before.lanes)
         late.extend(simulated.put("shop.customers") + simulated.put())  # of a table that the run knows, too
 
     simulated.clock.at(10, pushed)
@@ -401,14 +388,11 @@ def test_a_table_that_cannot_even_be_resolved_stays_claimed_and_stops_no_other(s
     orders, customers = simulated.put("shop.orders"), simulated.put("shop.customers")
     simulated.merger.before["shop.orders"].append(ValueError("broken"))
     simulated.merger.resolving["shop.orders"].append(ValueError("no timeline"))
-    more = []
-    simulated.clock.at(2, lambda: more.extend(simulated.put("shop.orders") + simulated.put("shop.customers")))
-    end = simulated.run()
-    assert simulated.states(customers) == {"committed": 1}
-    assert simulated.states(orders + more) == {"committed": 3}
+    more = simulated.arriving(2, "shop.orders", "shop.customers")
+    assert simulated.run().batches == 3
+    assert simulated.states(customers + orders + more) == {"committed": 4}
     of_orders = [objects for _, table, objects in simulated.tables.commits if table == "shop.orders"]
     assert of_orders[0] == frozenset(orders)  # its own batch first, when its back-off was over
-    assert end.batches == 3
 
 
 def test_an_unresolved_part_is_left_to_the_next_run_with_the_lane_due_then(client):
@@ -449,16 +433,8 @@ def test_a_table_is_pinned_to_what_its_first_commit_was_written_with(simulated):
 
 def test_a_changed_key_of_a_table_with_data_is_refused_and_its_objects_wait(simulated):
     simulated.put()
-    simulated.clock.at(
-        5,
-        lambda: setattr(
-            simulated.file,
-            "content",
-            configuration(rules=[TableRule(table="shop.{1}", record_key=("other",), topic="shop.*", freshness_s=0)]),
-        ),
-    )
-    late = []
-    simulated.clock.at(6, lambda: late.extend(simulated.put("shop.orders") + simulated.put("shop.customers")))
+    simulated.clock.at(5, lambda: setattr(simulated.file, "content", of_rule(record_key=("other",), freshness_s=0)))
+    late = simulated.arriving(6, "shop.orders", "shop.customers")
     assert simulated.run().how == RELEASED
     assert simulated.states(late) == {"pending": 1, "committed": 1}
     assert "sluice rebuild table" in simulated.ledger.tables.get("shop.orders").last_error
@@ -467,34 +443,22 @@ def test_a_changed_key_of_a_table_with_data_is_refused_and_its_objects_wait(simu
 
 
 def test_objects_of_a_tables_second_topic_wait_with_a_warning_and_the_table_goes_on(simulated):
-    simulated.file.content = configuration(
-        rules=[TableRule(table="shop.{t}", record_key=("id",), topic_regex=r"[a-z]+\.(?P<t>orders)", freshness_s=0)]
-    )
+    regex = r"[a-z]+\.(?P<t>orders)"
+    simulated.file.content = of_rule(table="shop.{t}", topic=None, topic_regex=regex, freshness_s=0)
     first = simulated.put()
     simulated.run()
     other, more = simulated.put(topic="archive.orders"), simulated.put()
     simulated.run()
     assert (simulated.states(first + more), simulated.states(other)) == ({"committed": 2}, {"pending": 1})
-    assert (
-        "archive.orders wait for shop.orders, which topic shop.orders feeds"
-        in simulated.ledger.tables.get("shop.orders").last_error
-    )
+    error = simulated.ledger.tables.get("shop.orders").last_error
+    assert "archive.orders wait for shop.orders, which topic shop.orders feeds" in error
     assert simulated.ledger.lanes.get(LANE).due_at is None
 
 
 def test_a_changed_configuration_is_used_by_the_next_batch(simulated):
     simulated.put()
-    simulated.clock.at(
-        5,
-        lambda: setattr(
-            simulated.file,
-            "content",
-            configuration(
-                rules=[TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=0, time_travel_h=1)]
-            ),
-        ),
-    )
-    simulated.clock.at(6, lambda: simulated.put())
+    simulated.clock.at(5, lambda: setattr(simulated.file, "content", of_rule(time_travel_h=1, freshness_s=0)))
+    simulated.clock.at(6, simulated.put)
     simulated.run()
     assert [config["time_travel_h"] for config in simulated.merger.merged_with.values()] == [168, 1]
 
@@ -502,17 +466,14 @@ def test_a_changed_configuration_is_used_by_the_next_batch(simulated):
 def test_a_broken_configuration_changes_nothing_and_is_reported_once(simulated):
     orders = simulated.put()
     simulated.clock.at(5, lambda: setattr(simulated.file, "content", SluiceError("not a configuration")))
-    simulated.clock.at(6, lambda: orders.extend(simulated.put()))
-    simulated.clock.at(12, lambda: orders.extend(simulated.put()))
+    second, third = simulated.arriving(6), simulated.arriving(12)
     simulated.run()
-    assert simulated.states(orders) == {"committed": 3}
+    assert simulated.states(orders + second + third) == {"committed": 3}
     assert len(simulated.events("configuration_broken")) == 1
 
 
 def test_objects_of_a_table_that_another_lane_has_now_are_not_claimed(client):
-    simulated = SimulatedLane(
-        client, configuration(rules=[TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", lane="big")])
-    )
+    simulated = SimulatedLane(client, of_rule(lane="big"))
     orders = simulated.put()
     assert simulated.run().batches == 0
     assert simulated.states(orders) == {"pending": 1}
@@ -568,9 +529,7 @@ def test_an_object_rerouted_before_its_claim_is_merged_into_its_new_table(simula
 
             def claim_behind_a_reroute(manifest):
                 port.batches.claim = claim
-                simulated.file.content = configuration(
-                    rules=[TableRule(table="shop.orders_v2", record_key=("id",), topic="shop.orders")]
-                )
+                simulated.file.content = of_rule(table="shop.orders_v2", topic="shop.orders")
                 record = port.objects.get([moved])[moved]
                 now_of = simulated.file.content.table_for_topic("shop.orders")
                 assert port.objects.reroute(record, now_of, simulated.clock.now_ms())
@@ -582,9 +541,8 @@ def test_an_object_rerouted_before_its_claim_is_merged_into_its_new_table(simula
 
     assert simulated.loop(identity, around=reroutes_first).run().how == RELEASED
     assert simulated.state_of(moved) == "committed"
-    assert [(table, objects) for _, table, objects in simulated.tables.commits] == [
-        ("shop.orders_v2", frozenset({moved}))
-    ]
+    ((_, table, objects),) = simulated.tables.commits
+    assert (table, objects) == ("shop.orders_v2", frozenset({moved}))
     assert simulated.ledger.tables.get("shop.orders").last_commit_at is None
 
 
@@ -592,9 +550,7 @@ def test_the_configuration_of_a_taken_over_batch_is_the_one_it_was_claimed_under
     simulated.put()
     simulated.merger.before["shop.orders"].append(KeyboardInterrupt())
     simulated.die(KeyboardInterrupt)
-    simulated.file.content = configuration(
-        rules=[TableRule(table="shop.{1}", record_key=("other",), topic="shop.*", freshness_s=0)]
-    )
+    simulated.file.content = of_rule(record_key=("other",), freshness_s=0)
     simulated.run()
     (config,) = simulated.merger.merged_with.values()
     assert config["record_key"] == ("id",) or config["record_key"] == ["id"]
@@ -628,9 +584,8 @@ def test_every_batch_records_where_its_time_went(simulated):
     simulated.put()
     simulated.run()
     (event,) = simulated.events("profile")
-    assert {"pending", "plan", "manifest", "open", "claim", "merge", "outcome", "settle", "close", "wall"} <= set(
-        event["seconds"]
-    )
+    stages = "pending plan manifest open claim merge outcome settle close wall".split()
+    assert set(stages) <= set(event["seconds"])
     assert event["batch"] and event["run"] == "run-1" and event["oldest_waited_s"] >= 0
 
 
@@ -639,12 +594,6 @@ def test_a_batch_takes_no_more_than_its_budget_and_the_rest_follows(client):
     orders = simulated.put(n=5)
     assert simulated.run().batches == 3
     assert simulated.states(orders) == {"committed": 5}
-
-
-def test_workers_are_kept_warm_while_a_run_lingers(simulated):
-    simulated.put()
-    simulated.run()
-    assert simulated.merger.calls.count("keep_warm") >= 10
 
 
 def test_a_run_gives_signs_of_life_while_it_waits_and_none_while_a_batch_hangs(client):

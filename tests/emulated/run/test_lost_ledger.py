@@ -1,7 +1,7 @@
 """The record that an object was committed lives as long as the object: a lost ledger can be rebuilt from S3."""
 
 import pytest
-from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
+from driving.lane import LANE, SimulatedLane, configuration
 from emulation.ledger_table_schema import create_ledger_table
 from support.builders import note_commit
 
@@ -14,10 +14,9 @@ from sluice_spark.run.loop import RELEASED
 MANIFESTS = "_sluice/manifests/"
 
 
-@pytest.fixture()
-def simulated():
-    with emulated_dynamodb() as client:
-        yield SimulatedLane(client, configuration(linger_s=2))
+@pytest.fixture
+def simulated(client):
+    return SimulatedLane(client, configuration(linger_s=2))
 
 
 def rebuilt(listing: list[ObjectId], documents: dict[str, str]) -> dict[ObjectId, tuple[str, str | None]]:
@@ -25,34 +24,20 @@ def rebuilt(listing: list[ObjectId], documents: dict[str, str]) -> dict[ObjectId
 
     What no outcome tells of is to be merged: pending.
     """
-    found: dict[ObjectId, tuple[str, str | None]] = dict.fromkeys(listing, ("pending", None))
+    states: dict[ObjectId, tuple[str, str | None]] = dict.fromkeys(listing, ("pending", None))
     for text in (text for key, text in documents.items() if key.startswith(MANIFESTS)):
         manifest = Manifest.from_json(text)
         for table, part in manifest.tables.items():
-            outcome = (
-                Outcome.from_json(documents[f"{manifest.batch}/{table}"])
-                if f"{manifest.batch}/{table}" in documents
-                else None
-            )
-            if outcome is not None:
-                bad = {error.object for error in outcome.quarantined}
-                found.update(
-                    {
-                        item.id: ("quarantined" if item.id.hash in bad else "committed", manifest.batch)
-                        for item in part.objects
-                    }
-                )
-    return found
+            if (document := documents.get(f"{manifest.batch}/{table}")) is not None:
+                bad = {error.object for error in Outcome.from_json(document).quarantined}
+                for item in part.objects:
+                    states[item.id] = "quarantined" if item.id.hash in bad else "committed", manifest.batch
+    return states
 
 
 def test_a_lost_ledger_can_be_rebuilt_from_listing_manifests_and_outcomes(simulated):
-    orders, customers, lines = (
-        simulated.put("shop.orders", 3),
-        simulated.put("shop.customers", 2),
-        simulated.put("shop.lines", 2),
-    )
-    listing = orders + customers + lines
-    simulated.merger.quarantined = frozenset({orders[1]})  # one bad object
+    listing = simulated.put("shop.orders", 3) + simulated.put("shop.customers", 2) + simulated.put("shop.lines", 2)
+    simulated.merger.quarantined = frozenset({listing[1]})  # one bad object
     # A part whose objects return, and go into another batch.
     simulated.merger.before["shop.customers"].append(ValueError("once"))
     simulated.merger.no_change = frozenset({"shop.lines"})  # a part without a commit
@@ -99,10 +84,8 @@ def test_a_ledger_that_knows_of_its_manifests_pauses_no_lane(simulated):
     create_ledger_table(simulated._client, "rebuilt")
     rebuilt_lane = SimulatedLane(simulated._client, configuration(), ledger_table="rebuilt")
     rebuilt_lane.documents = simulated.documents
-    (outcome,) = [
-        Outcome.from_json(text) for key, text in simulated.documents.stored.items() if "manifests/" not in key
-    ]
-    note_commit(rebuilt_lane.ledger, outcome, {})
+    (outcome,) = [text for key, text in simulated.documents.stored.items() if "manifests/" not in key]
+    note_commit(rebuilt_lane.ledger, Outcome.from_json(outcome), {})
     more = rebuilt_lane.put("shop.orders")
     rebuilt_lane.run()
     assert rebuilt_lane.states(more) == {"committed": 1}

@@ -5,41 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
+from driving.lane import LANE, SimulatedLane, configuration
 from driving.mortality import Killed, Mortality
 
 from sluice.lane.machine import HALT_AFTER_FAILURES, IDLE
 from sluice.services.requests import COMPACTION, DONE, FAILED, PURGE, REQUESTED
-from sluice_spark.errors import LaneLost, SparkDied
+from sluice_spark.errors import LaneLost, ServiceNotForTable, SparkDied
 from sluice_spark.run.loop import LOST, RELEASED
 
 ORDERS, CUSTOMERS = "shop.orders", "shop.customers"
 
 
 @pytest.fixture
-def simulated():
-    with emulated_dynamodb() as client:
-        made = SimulatedLane(client, configuration())
-        made.put(ORDERS)
-        made.put(CUSTOMERS)
-        made.run()
-        made.merger.calls.clear()
-        made.tables.commits.clear()
-        yield made
+def simulated(client):
+    made = SimulatedLane(client, configuration())
+    made.put(ORDERS), made.put(CUSTOMERS)
+    made.run()
+    made.merger.calls.clear(), made.tables.commits.clear()
+    return made
 
 
 def ask(simulated, table=ORDERS, service=COMPACTION, *, wait_s=86_400, request=None):
     request = request or f"q-{table}-{service}-{simulated.clock.seconds}"
-    return simulated.ledger.services.request(
-        LANE,
-        table,
-        service,
-        request=request,
-        requested_by="test",
-        now=simulated.clock.now_ms(),
-        min_interval_ms=0,
-        max_wait_ms=wait_s * 1000,
-    )
+    times = {"now": simulated.clock.now_ms(), "min_interval_ms": 0, "max_wait_ms": wait_s * 1000}
+    return simulated.ledger.services.request(LANE, table, service, request=request, requested_by="test", **times)
 
 
 def state(simulated, table=ORDERS, service=COMPACTION):
@@ -131,10 +120,8 @@ def test_services_that_a_run_leaves_at_its_end_are_due_to_the_next_run_at_once(s
     ask(simulated)
     simulated.merger.slices[ORDERS] = 2
     simulated.run()
-    lane = simulated.ledger.lanes.get(LANE)
     assert (state(simulated).state, state(simulated).slices) == (REQUESTED, 1)
-    assert lane.due_at is not None
-    assert lane.due_at <= simulated.clock.now_ms()
+    assert 0 < simulated.ledger.lanes.get(LANE).due_at <= simulated.clock.now_ms()
     simulated.run()
     assert state(simulated).state == DONE and state(simulated).failures == 0
 
@@ -147,7 +134,7 @@ def test_a_failed_service_backs_off_blocks_no_batch_and_gives_its_reason(simulat
     simulated.run()
     done = state(simulated)
     assert (done.state, done.failures, done.error) == (DONE, 0, None)
-    assert [call for call in worked(simulated)].count(f"merge {ORDERS}") == 3 + 1
+    assert worked(simulated).count(f"merge {ORDERS}") == 3 + 1
     failed = simulated.events("service_failed")
     assert [event["state"] for event in failed] == [REQUESTED, REQUESTED]
     assert failed[1]["retry_at"] > failed[0]["retry_at"]
@@ -164,8 +151,6 @@ def test_a_lane_with_a_service_in_back_off_is_released_and_due_when_it_is_over(s
 
 
 def test_a_service_that_no_repetition_helps_is_given_up_and_ingest_goes_on(simulated):
-    from sluice_spark.errors import ServiceNotForTable
-
     ask(simulated, service=PURGE)
     simulated.merger.serving[ORDERS] = [ServiceNotForTable("not for this table", service=PURGE, table=ORDERS)]
     arrived = simulated.put(ORDERS)
@@ -188,13 +173,9 @@ def test_a_service_waits_for_a_paused_table_and_is_dropped_for_another_lanes_tab
     held = simulated.file.content
     simulated.file.content = replace(held, rules=tuple(replace(rule, paused=True) for rule in held.rules))
     simulated.run()
-    assert state(simulated).state == REQUESTED
-    assert simulated.ledger.lanes.get(LANE).due_at is None
-    assert worked(simulated) == []
-    assert (state(simulated, "shop.never_committed").state, state(simulated, "shop.never_committed").error.code) == (
-        FAILED,
-        "no_data",
-    )
+    assert (state(simulated).state, simulated.ledger.lanes.get(LANE).due_at, worked(simulated)) == (REQUESTED, None, [])
+    dropped = state(simulated, "shop.never_committed")
+    assert (dropped.state, dropped.error.code) == (FAILED, "no_data")
     simulated.file.content = held
     simulated.ledger.lanes.wake(LANE)
     simulated.run()
@@ -239,11 +220,8 @@ def test_wherever_a_run_dies_a_later_run_does_its_services(simulated):
     ask(simulated, request="q-0")
     simulated.merger.slices[ORDERS] = 2
     simulated.loop(simulated.start(), around=steps.around).run()
-    serving = [
-        at
-        for at, step in enumerate(steps.steps, 1)
-        if "serve" in step or "transact_write" in step or "put_item" in step
-    ]
+    work = ("serve", "transact_write", "put_item")
+    serving = [at for at, step in enumerate(steps.steps, 1) if any(part in step for part in work)]
     assert sum(steps.steps[at - 1] == "merger.serve_table" for at in serving) == 2 < len(serving)
     for turn, dies_at in enumerate(serving, 1):
         simulated.merger.slices[ORDERS] = 2
@@ -255,9 +233,7 @@ def test_wherever_a_run_dies_a_later_run_does_its_services(simulated):
             simulated.loop(identity, around=mortality.around).run()
         except (Killed, LaneLost):
             simulated.lapse(identity)
-        simulated.merger.slices[ORDERS] = (
-            min(simulated.merger.slices[ORDERS], 2) if simulated.merger.slices[ORDERS] > 0 else 1
-        )
+        simulated.merger.slices[ORDERS] = max(1, min(simulated.merger.slices[ORDERS], 2))
         simulated.run()
         simulated.clock.advance(60_000)
         if state(simulated).open:
