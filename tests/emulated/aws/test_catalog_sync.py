@@ -3,11 +3,13 @@
 import dataclasses
 import json
 import time
+from itertools import chain, repeat
+from unittest.mock import DEFAULT, Mock
 
 import pytest
 from botocore.exceptions import ClientError
 from emulation.catalog import ARTIST, SILVER, artists
-from support.builders import avro_record
+from support.builders import avro_record, aws_error
 
 from sluice.catalog.partitions import CREATE_BATCH
 from sluice.catalog.tables import ATHENA_NATIVE
@@ -20,10 +22,10 @@ from sluice_aws.errors import CatalogDenied, IcebergBehind
 DEMONSTRATION = CatalogRule(tables="{table}", views=None)  # names the tables as the published demonstration has them
 
 
-def synced(catalog):
+def synced(catalog, **more):
     """A table whose first commit, in one partition, is in the catalog."""
     config = artists()
-    catalog.commit(config, 1, partitions=["nationality=German"])
+    catalog.commit(config, 1, partitions=["nationality=German"], **more)
     catalog.sync.sync(config)
     return config
 
@@ -35,10 +37,8 @@ def of_columns(table, attribute="Type"):
 
 def spark_fields(table):
     parameters = table["Parameters"]
-    text = "".join(
-        parameters[f"spark.sql.sources.schema.part.{number}"]
-        for number in range(int(parameters["spark.sql.sources.schema.numParts"]))
-    )
+    numbers = range(int(parameters["spark.sql.sources.schema.numParts"]))
+    text = "".join(parameters[f"spark.sql.sources.schema.part.{number}"] for number in numbers)
     return {field["name"]: (field["type"], field["nullable"]) for field in json.loads(text)["fields"]}
 
 
@@ -96,10 +96,8 @@ def test_the_column_of_a_transform_is_a_partition_key_of_its_type(catalog):
 
 
 def test_default_names_are_those_of_the_design(catalog):
-    for kind, expected in (
-        ("cow", ["artists", "artists_all"]),
-        (MOR, ["artists_all_ro", "artists_all_rt", "artists_ro", "artists_rt"]),
-    ):
+    of_mor = ["artists_all_ro", "artists_all_rt", "artists_ro", "artists_rt"]
+    for kind, expected in (("cow", ["artists", "artists_all"]), (MOR, of_mor)):
         config = artists(kind, partition_by=(), catalog=CatalogRule(database=f"lake_{kind}_{{database}}"))
         catalog.commit(config, 1, action="commit")
         catalog.process().sync(config)
@@ -149,40 +147,34 @@ def added(catalog, table):
     return len({tuple(partition["Values"]) for call in sent for partition in call["PartitionInputList"]})
 
 
-@pytest.mark.long
-def test_two_thousand_partitions_take_thirty_calls_and_no_change_takes_two(catalog):
-    config = artists()
+def calls_of_the_first_sync(catalog, config, *tables):
+    """The calls of a sync that finds 2,000 partitions; the next one changes nothing, in two calls and a second."""
     catalog.commit(config, 1, partitions=[f"nationality=n{number:04d}" for number in range(2000)])
     # With it missing there is one call less: it is made, and no name is asked for alone.
     catalog.glue.create_database(DatabaseInput={"Name": "moma"})
     catalog.counting()
     catalog.sync.sync(config)
-    assert added(catalog, "artists_all") == 2000
-    first = catalog.counting()
-    assert first["BatchCreatePartition"] == 20 and sum(first.values()) <= 30, first
-    again = catalog.process()
+    assert [added(catalog, table) for table in tables] == [2000] * len(tables)
+    first, again = catalog.counting(), catalog.process()
     catalog.counting()
     began = time.perf_counter()
     assert again.sync(config).nothing
     assert time.perf_counter() - began < 1
     assert catalog.counting() == {"GetTables": 1, "ListObjectsV2": 1}
+    return first
+
+
+@pytest.mark.long
+def test_two_thousand_partitions_take_thirty_calls_and_no_change_takes_two(catalog):
+    first = calls_of_the_first_sync(catalog, artists(), "artists_all")
+    assert first["BatchCreatePartition"] == 20 and sum(first.values()) <= 30, first
 
 
 @pytest.mark.whole
 def test_each_merge_on_read_table_takes_at_most_thirty_calls_and_no_change_two(catalog):
-    config = artists(MOR)
-    catalog.commit(config, 1, partitions=[f"nationality=n{number:04d}" for number in range(2000)])
-    catalog.glue.create_database(DatabaseInput={"Name": "moma"})
-    catalog.counting()
-    catalog.sync.sync(config)
-    assert [added(catalog, f"artists_all_{name}") for name in ("ro", "rt")] == [2000, 2000]
-    first = catalog.counting()
+    first = calls_of_the_first_sync(catalog, artists(MOR), "artists_all_ro", "artists_all_rt")
     assert first["BatchCreatePartition"] == 2 * 2000 / CREATE_BATCH, "Glue takes so many to a call"
     assert sum(first.values()) <= 53 and sum(first.values()) / 2 <= 30, first
-    again = catalog.process()
-    catalog.counting()
-    assert again.sync(config).nothing
-    assert catalog.counting() == {"GetTables": 1, "ListObjectsV2": 1}
 
 
 def test_a_commit_in_known_partitions_changes_what_was_synced_and_nothing_else(catalog):
@@ -193,7 +185,7 @@ def test_a_commit_in_known_partitions_changes_what_was_synced_and_nothing_else(c
     expected = {"GetTables": 1, "ListObjectsV2": 1, "GetObject": 1, "BatchGetPartition": 1, "UpdateTable": 1}
     assert catalog.counting() == expected
     assert plan.instant == second == catalog.table("moma", "artists_all")["Parameters"]["last_commit_time_sync"]
-    assert [len(change.described) for change in (plan.tables[0].change,)] == [1] and plan.views == ()
+    assert len(plan.tables[0].change.described) == 1 and plan.views == ()
 
 
 def test_partitions_are_added_and_emptied_ones_dropped_by_what_commits_say(catalog):
@@ -256,10 +248,7 @@ def test_columns_are_added_and_widened_and_partitions_get_the_new_types(catalog)
 
 
 def test_a_users_properties_comments_columns_and_description_survive_every_change(catalog):
-    config = artists()
-    docs = {"name": "as the source has it\nin two lines", "birth_year": "y" * 300}
-    catalog.commit(config, 1, partitions=["nationality=German"], docs=docs)
-    catalog.sync.sync(config)
+    config = synced(catalog, docs={"name": "as the source has it\nin two lines", "birth_year": "y" * 300})
     comments = of_columns(catalog.table("moma", "artists_all"), "Comment")
     expected = ("as the source has it in two lines", 255, "Whether the source deleted the row")
     assert (comments["name"], len(comments["birth_year"]), comments["__deleted"]) == expected
@@ -271,13 +260,8 @@ def test_a_users_properties_comments_columns_and_description_survive_every_chang
         comments={"name": "The name"},
         columns=[{"Name": "mine", "Type": "int"}],
     )
-    catalog.edit(
-        "moma",
-        "artists",
-        parameters={"comment": "Living artists"},
-        description="Ask us",
-        comments={"name": "As painted"},
-    )
+    by_user = {"parameters": {"comment": "Living artists"}, "comments": {"name": "As painted"}}
+    catalog.edit("moma", "artists", description="Ask us", **by_user)
     catalog.commit(config, 2, [*ARTIST, ("died", "int")], ["nationality=German"], docs={"name": "another"})
     catalog.sync.sync(config)
     table, view = catalog.table("moma", "artists_all"), catalog.table("moma", "artists")
@@ -294,26 +278,10 @@ def test_a_users_properties_comments_columns_and_description_survive_every_chang
 
 def test_the_sources_comments_are_synced_with_the_columns_and_read_once(catalog):
     config = artists()
-    schema = avro_record(
-        {
-            "before": [
-                "null",
-                {
-                    "type": "record",
-                    "name": "Value",
-                    "fields": [
-                        {"name": "artist_id", "type": {"type": "int", "connect.doc": "Who it is"}},
-                        {"name": "name", "type": ["null", "string"], "doc": "As signed"},
-                    ],
-                },
-            ],
-            "after": ["null", "Value"],
-            "op": "string",
-            "source": "string",
-        },
-        name="Envelope",
-    )
-    named = catalog.keep_schema(config, schema)
+    value = avro_record({"artist_id": {"type": "int", "connect.doc": "Who it is"}, "name": ["null", "string"]})
+    value["fields"][1]["doc"] = "As signed"
+    sides = {"before": ["null", value], "after": ["null", "Value"], "op": "string", "source": "string"}
+    assert catalog.keep_schema(config, avro_record(sides, name="Envelope"))
     catalog.commit(config, 1, partitions=["nationality=German"])
     catalog.sync.sync(config)
     for name in ("artists_all", "artists"):
@@ -322,17 +290,13 @@ def test_the_sources_comments_are_synced_with_the_columns_and_read_once(catalog)
     catalog.commit(config, 2, partitions=["nationality=German"])
     catalog.counting()
     catalog.sync.sync(config)
-    assert catalog.counting()["GetObject"] == 1 and named
+    assert catalog.counting()["GetObject"] == 1
 
 
 def test_manual_changes_of_synced_properties_are_reverted(catalog):
     config = synced(catalog)
-    catalog.edit(
-        "moma",
-        "artists_all",
-        parameters={"spark.sql.sources.provider": "parquet", "spark.sql.sources.schema.part.7": "}"},
-        types={"birth_year": "string"},
-    )
+    wrong = {"spark.sql.sources.provider": "parquet", "spark.sql.sources.schema.part.7": "}"}
+    catalog.edit("moma", "artists_all", parameters=wrong, types={"birth_year": "string"})
     described = set(catalog.sync.sync(config).tables[0].change.described)
     assert {
         "birth_year string becomes int",
@@ -348,30 +312,19 @@ def test_a_table_that_hudis_own_sync_made_is_taken_over_with_what_it_has(catalog
     config = artists(catalog=DEMONSTRATION)
     first = catalog.commit(config, 1, partitions=["nationality=German"])
     catalog.glue.create_database(DatabaseInput={"Name": "moma"})
-    catalog.glue.create_table(
-        DatabaseName="moma",
-        TableInput={
-            "Name": "artists",
-            "TableType": "EXTERNAL_TABLE",
-            "Parameters": {
-                "EXTERNAL": "TRUE",
-                "last_commit_time_sync": first,
-                "spark.sql.create.version": "3.5.1",
-                "mine": "1",
-            },
-            "PartitionKeys": [{"Name": "nationality", "Type": "string", "Comment": ""}],
-            "StorageDescriptor": {
-                "Columns": [{"Name": "artist_id", "Type": "int", "Comment": ""}],
-                "Location": f"s3a://{SILVER}/moma/artists/",
-                "SerdeInfo": {"Parameters": {"path": "x", "mine": "2"}},
-            },
-        },
-    )
+    own = {"spark.sql.create.version": "3.5.1", "mine": "1", "last_commit_time_sync": first}
+    storage = {
+        "Columns": [{"Name": "artist_id", "Type": "int", "Comment": ""}],
+        "Location": f"s3a://{SILVER}/moma/artists/",
+        "SerdeInfo": {"Parameters": {"path": "x", "mine": "2"}},
+    }
+    keys = [{"Name": "nationality", "Type": "string", "Comment": ""}]
+    about = {"Parameters": {"EXTERNAL": "TRUE", **own}, "PartitionKeys": keys, "StorageDescriptor": storage}
+    made = {"Name": "artists", "TableType": "EXTERNAL_TABLE", **about}
+    catalog.glue.create_table(DatabaseName="moma", TableInput=made)
     catalog.sync.sync(config)
     table = catalog.table("moma", "artists")
-    assert {"spark.sql.create.version": "3.5.1", "mine": "1", "last_commit_time_sync": first}.items() <= table[
-        "Parameters"
-    ].items()
+    assert own.items() <= table["Parameters"].items()
     assert table["StorageDescriptor"]["SerdeInfo"]["Parameters"]["mine"] == "2"
     assert catalog.process().sync(config).nothing
 
@@ -380,10 +333,8 @@ def test_a_name_taken_by_something_else_is_refused_and_left_unchanged(catalog):
     config = artists()
     catalog.commit(config, 1, partitions=["nationality=German"])
     catalog.glue.create_database(DatabaseInput={"Name": "moma"})
-    catalog.glue.create_table(
-        DatabaseName="moma",
-        TableInput={"Name": "artists", "TableType": "EXTERNAL_TABLE", "StorageDescriptor": {"Location": "s3://theirs"}},
-    )
+    theirs = {"Name": "artists", "TableType": "EXTERNAL_TABLE", "StorageDescriptor": {"Location": "s3://theirs"}}
+    catalog.glue.create_table(DatabaseName="moma", TableInput=theirs)
     with pytest.raises(NameTaken, match="artists"):
         catalog.sync.sync(config)
     assert catalog.names("moma") == ["artists"]
@@ -415,10 +366,7 @@ def test_athenas_newer_reader_is_chosen_by_the_rule_and_otherwise_by_the_user(ca
         config = artists(catalog=rule)
         catalog.sync.sync(config)
         if by_hand:
-            table = catalog.table("moma", "artists_all")
-            kept = {name: table[name] for name in ("Name", "TableType", "StorageDescriptor", "PartitionKeys")}
-            parameters = {**table["Parameters"], ATHENA_NATIVE: by_hand}
-            catalog.glue.update_table(DatabaseName="moma", TableInput={**kept, "Parameters": parameters})
+            catalog.edit("moma", "artists_all", parameters={ATHENA_NATIVE: by_hand})
             catalog.sync.sync(config)
         return catalog.table("moma", "artists_all")["Parameters"].get(ATHENA_NATIVE)
 
@@ -469,28 +417,17 @@ def test_an_instant_that_the_catalog_shows_already_is_not_looked_for_in_s3(catal
 def test_a_concurrent_change_is_read_again(catalog, monkeypatch, operation, code):
     config = artists()
     catalog.commit(config, 1, partitions=["nationality=German"])
-    real, failures = getattr(catalog.glue, operation), [code]
-
-    def crossed(**arguments):
-        if failures:
-            raise ClientError({"Error": {"Code": failures.pop(), "Message": "meanwhile"}}, operation)
-        return real(**arguments)
-
+    crossed = Mock(wraps=getattr(catalog.glue, operation), side_effect=chain([aws_error(code)], repeat(DEFAULT)))
     monkeypatch.setattr(catalog.glue, operation, crossed)
     catalog.sync.sync(config)
-    assert not failures
+    assert crossed.called
     assert catalog.partitions("moma", "artists_all") and catalog.process().sync(config).nothing
 
 
 def test_a_denied_call_is_reported_with_the_next_step(catalog, monkeypatch):
     catalog.commit(artists(), 1, partitions=["nationality=German"])
-
-    def denied(**_):
-        raise ClientError(
-            {"Error": {"Code": "AccessDeniedException", "Message": "Insufficient Lake Formation permissions"}},
-            "CreateTable",
-        )
-
+    error = {"Code": "AccessDeniedException", "Message": "Insufficient Lake Formation permissions"}
+    denied = Mock(side_effect=ClientError({"Error": error}, "CreateTable"))
     monkeypatch.setattr(catalog.glue, "create_table", denied)
     said = "artists_all can't be written to the catalog: Insufficient Lake Formation .*docs/catalog.md"
     with pytest.raises(CatalogDenied, match=said):
@@ -501,8 +438,7 @@ def put_iceberg(catalog, config, version, instant, *, type="string"):
     """Write the metadata of an Iceberg table as a run does, after the commit of that instant."""
     fields = [{"id": 3, "name": "Name", "required": False, "type": type}]
     snapshot = {"snapshot-id": int(instant), "summary": {"sluice.instant": instant}}
-    schemas = [{"schema-id": 0, "fields": fields}]
-    metadata = {"current-schema-id": 0, "schemas": schemas, "snapshots": [snapshot]}
+    metadata = {"current-schema-id": 0, "schemas": [{"schema-id": 0, "fields": fields}], "snapshots": [snapshot]}
     folder = f"{config.database}/{config.name}/.hoodie/iceberg/metadata"
     for name, body in ((f"v{version}.metadata.json", json.dumps(metadata)), ("version-hint.text", str(version))):
         catalog.s3.put_object(Bucket=SILVER, Key=f"{folder}/{name}", Body=body.encode())
@@ -559,7 +495,7 @@ def test_an_iceberg_table_is_replaced_only_by_who_read_its_definition_last(catal
             versions.append(version)
             if len(versions) == 1:
                 put_iceberg(catalog, config, 3, second)
-                raise ClientError({"Error": {"Code": "VersionMismatchException", "Message": "meanwhile"}}, "update")
+                raise aws_error("VersionMismatchException")
         return real(**arguments)
 
     monkeypatch.setattr(catalog.glue, "update_table", another_was_first)

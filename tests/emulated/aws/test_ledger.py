@@ -11,6 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 from emulation.aws import set_fields
 from emulation.ledger_table_schema import create_ledger_table
+from support.builders import aws_error
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, QUARANTINED, ObjectError, Outcome
@@ -29,6 +30,7 @@ from sluice_aws.ledger.ledger import Ledger
 
 NOW = 1_700_000_000_000
 LANE = "main"
+MARK = {"generation": 3, "offset": 7, "kind": "postgres", "highest": "0003.1.1"}
 
 
 class CountedClient:
@@ -76,8 +78,19 @@ def ledger(client, waits):
 
 def an_object(n=0, table="shop.orders", state=items.PENDING, version=None, **more):
     identity = ObjectId("bronze", f"topics/{table}/part-{n:05d}.avro", version or f"v{n}")
-    named = {"lane": LANE, "table": table, "topic": table, "format": "avro", "size": 10 + n, "etag": f"e{n}", **more}
-    return AdmittedObject(identity, state, NOW + n, noticed_at=NOW, via="s3", **named)
+    facts = {"lane": LANE, "table": table, "topic": table, "format": "avro", "size": 10 + n, "etag": f"e{n}", **more}
+    return AdmittedObject(identity, state, NOW + n, noticed_at=NOW, via="s3", **facts)
+
+
+def record_of(ledger, one):
+    return ledger.objects.get([one.id])[one.id]
+
+
+def waiting(ledger, admitted, run="run-1"):
+    """Objects that are pending, in a lane that a run holds."""
+    for one in admitted:
+        ledger.objects.admit(one)
+    return held(ledger, run)
 
 
 def a_table(name="shop.orders", **more):
@@ -106,9 +119,7 @@ def held(ledger, run="run-1", job="job-1"):
 
 
 def claimed(ledger, admitted, run="run-1"):
-    for one in admitted:
-        ledger.objects.admit(one)
-    held(ledger, run)
+    waiting(ledger, admitted, run)
     manifest = a_manifest(admitted, run)
     assert opened(ledger, manifest, run)
     ledger.batches.claim(manifest)
@@ -116,15 +127,14 @@ def claimed(ledger, admitted, run="run-1"):
 
 
 def committed(manifest, table="shop.orders", **more):
-    return Outcome(
-        manifest.batch,
-        table,
-        COMMITTED,
-        committed_at=NOW + 5,
-        instant="20260101000000000",
-        counts={"read": 3, "written": 2},
-        **more,
-    )
+    counts = {"read": 3, "written": 2}
+    return Outcome(manifest.batch, table, COMMITTED, NOW + 5, instant="20260101000000000", counts=counts, **more)
+
+
+def restarted(*objects):
+    """What an outcome says of objects of a log that began again."""
+    errors = tuple(ObjectError(one.id.hash, LOG_RESTARTED, "fell") for one in objects)
+    return {"parked": errors, "parked_generation": 3}
 
 
 def taken_over(ledger):
@@ -154,12 +164,10 @@ class TestAdmission:
     def test_a_new_object_is_written_with_its_listing_in_two_calls(self, ledger, client):
         assert ledger.objects.admit(an_object()) == "new"
         assert client.calls == {"query": 1, "transact_write_items": 1}
-        (waiting,) = ledger.pending.oldest(LANE, 10)
-        assert (waiting.id, waiting.table, waiting.size) == (an_object().id, "shop.orders", 10)
-        record = ledger.objects.get([an_object().id])[an_object().id]
-        assert replace(record, batch=None) == type(record)(
-            **{name: getattr(an_object(), name) for name in an_object().__dataclass_fields__}
-        )
+        (listed,) = ledger.pending.oldest(LANE, 10)
+        assert (listed.id, listed.table, listed.size) == (an_object().id, "shop.orders", 10)
+        record, names = record_of(ledger, an_object()), an_object().__dataclass_fields__
+        assert replace(record, batch=None) == type(record)(**{name: getattr(an_object(), name) for name in names})
 
     def test_a_redelivered_object_is_recognized_and_wakes_only_while_pending(self, ledger):
         one = an_object()
@@ -231,24 +239,18 @@ class TestAdmission:
     def test_an_object_of_a_restarted_log_waits_for_a_higher_generation(self, ledger):
         one, two = an_object(0), an_object(1)
         manifest = claimed(ledger, [one, two])
-        watch = {
-            "marks": {"0": {"generation": 3, "offset": 7, "kind": "postgres", "highest": "0003.1.1", "restarted_at": 5}}
-        }
-        outcome = committed(
-            manifest, parked=(ObjectError(two.id.hash, LOG_RESTARTED, "fell"),), parked_generation=3, watch=watch
-        )
-        assert settle(ledger, outcome, [one, two])
+        watch = {"marks": {"0": {**MARK, "restarted_at": 5}}}
+        assert settle(ledger, committed(manifest, **restarted(two), watch=watch), [one, two])
         ledger.batches.close(LANE, manifest.batch, "run-1", NOW + 6)
-        record = ledger.objects.get([two.id])[two.id]
+        record = record_of(ledger, two)
         expected = ("parked", LOG_RESTARTED, "fell", 3)
         assert (record.state, record.code, record.reason, record.parked_generation) == expected
         state = ledger.tables.get("shop.orders")
         assert state.watch == watch and (state.totals["objects"], state.totals.get("objects_quarantined", 0)) == (1, 0)
         for generation, moved in ((3, 0), (4, 1), (4, 0)):
             assert unparked(ledger, generation) == Unparked(moved, frozenset({LANE} if moved else ()))
-        (waiting,) = ledger.pending.oldest(LANE, 10)
-        freed = ledger.objects.get([two.id])[two.id]
-        assert (waiting.id, waiting.attempt) == (two.id, 1)
+        (listed,), freed = ledger.pending.oldest(LANE, 10), record_of(ledger, two)
+        assert (listed.id, listed.attempt) == (two.id, 1)
         assert (freed.attempt, freed.batch, freed.code, freed.parked_generation) == (1, None, None, None)
 
     @pytest.mark.parametrize(
@@ -257,16 +259,14 @@ class TestAdmission:
         ids=["offsets", "times", "numbers"],
     )
     def test_a_parked_object_is_freed_once_its_log_is_one_of_several(self, ledger, watched, partition, offsets):
-        mark = {"generation": 3, "offset": 7, "kind": "postgres", "highest": "0003.1.1"}
         objects = [an_object(n, kafka_partition=partition, offset=offset) for n, offset in enumerate(offsets)]
         manifest = claimed(ledger, objects)
-        parked = {"parked": (ObjectError(objects[1].id.hash, LOG_RESTARTED, "fell"),), "parked_generation": 3}
-        outcome = committed(manifest, **parked, watch={"marks": {watched: {**mark, "restarted_at": 5}}})
-        assert settle(ledger, outcome, objects)
+        watch = {"marks": {watched: {**MARK, "restarted_at": 5}}}
+        assert settle(ledger, committed(manifest, **restarted(objects[1]), watch=watch), objects)
         ledger.batches.close(LANE, manifest.batch, "run-1", NOW + 6)
         assert unparked(ledger, 3) == Unparked(0, frozenset())
         third = claimed(ledger, [an_object(2)])
-        outcome = committed(third, watch={"marks": {watched: {**mark, "several": True}}})
+        outcome = committed(third, watch={"marks": {watched: {**MARK, "several": True}}})
         assert settle(ledger, outcome, [an_object(2)])
         assert unparked(ledger, 3) == Unparked(1, frozenset({LANE}))
         assert [item.id for item in ledger.pending.oldest(LANE, 10)] == [objects[1].id]
@@ -274,13 +274,12 @@ class TestAdmission:
     def test_a_deleted_object_of_a_restarted_log_is_quarantined_outside_any_batch(self, ledger):
         one, two = an_object(0), an_object(1)
         manifest = claimed(ledger, [one, two])
-        parked = {"parked": (ObjectError(two.id.hash, LOG_RESTARTED, "fell"),), "parked_generation": 3}
-        assert settle(ledger, committed(manifest, **parked), [one, two])
-        record = ledger.objects.get([two.id])[two.id]
+        assert settle(ledger, committed(manifest, **restarted(two)), [one, two])
+        record = record_of(ledger, two)
         assert ledger.objects.quarantine_parked(record, "lost_before_read", "gone", NOW + 7)
         assert not ledger.objects.quarantine_parked(record, "lost_before_read", "gone", NOW + 8)
         assert unparked(ledger, 4) == Unparked(0, frozenset())
-        entry = ledger.objects.get([two.id])[two.id]
+        entry = record_of(ledger, two)
         expected = ("quarantined", "lost_before_read", None, None)
         assert (entry.state, entry.code, entry.batch, entry.parked_generation) == expected
         totals = ledger.tables.get("shop.orders").totals
@@ -298,18 +297,17 @@ class TestAdmission:
 
     def test_a_deleted_pending_object_is_quarantined_and_no_longer_waits(self, ledger):
         ledger.objects.admit(an_object())
-        record = ledger.objects.get([an_object().id])[an_object().id]
+        record = record_of(ledger, an_object())
         assert ledger.objects.quarantine_pending(record, "lost_before_read", "the version is gone", NOW)
         assert ledger.pending.oldest(LANE, 10) == []
         assert [record.code for record in ledger.objects.in_state("quarantined")] == ["lost_before_read"]
 
     def test_a_record_is_forgotten_only_when_nothing_waits_for_it(self, ledger):
-        ledger.objects.admit(an_object(0))
-        ledger.objects.admit(an_object(1, state=items.IGNORED))
-        records = ledger.objects.get([an_object(0).id, an_object(1).id])
-        assert not ledger.objects.forget(records[an_object(0).id])
-        assert ledger.objects.forget(records[an_object(1).id])
-        assert list(ledger.objects.get([an_object(0).id, an_object(1).id])) == [an_object(0).id]
+        waits, ignored = an_object(0), an_object(1, state=items.IGNORED)
+        for one, forgotten in ((waits, False), (ignored, True)):
+            ledger.objects.admit(one)
+            assert ledger.objects.forget(record_of(ledger, one)) is forgotten
+        assert list(ledger.objects.get([waits.id, ignored.id])) == [waits.id]
 
 
 class TestPending:
@@ -466,9 +464,7 @@ def cut_after_the_first_transaction(client):
 def opening_cut(ledger, client):
     """Objects of so many tables that a batch of them is opened by several transactions, of which one took effect."""
     admitted = [an_object(n, f"shop.t{n}") for n in range(120)]
-    for one in admitted:
-        ledger.objects.admit(one)
-    held(ledger)
+    waiting(ledger, admitted)
     cut_after_the_first_transaction(client)
     with pytest.raises(ConnectionError):
         opened(ledger, a_manifest(admitted))
@@ -504,9 +500,7 @@ class TestClaiming:
 
     def test_an_object_is_claimed_by_one_batch_however_many_threads_try(self, ledger):
         admitted = [an_object(n) for n in range(30)]
-        for one in admitted:
-            ledger.objects.admit(one)
-        held(ledger)
+        waiting(ledger, admitted)
         manifests = [a_manifest(admitted[start : start + 20]) for start in (0, 5, 10)]
         with ThreadPoolExecutor(3) as threads:
             taken = list(threads.map(ledger.batches.claim, manifests))
@@ -517,20 +511,17 @@ class TestClaiming:
     @pytest.mark.parametrize("table", ["shop.people", "shop.orders"])
     def test_an_object_moved_to_another_table_or_lane_is_left_out_of_a_claim(self, ledger, table):
         gone, stays = an_object(1), an_object(2)
-        for one in (gone, stays):
-            ledger.objects.admit(one)
-        held(ledger)
+        waiting(ledger, [gone, stays])
         manifest = a_manifest([gone, stays])
         assert opened(ledger, manifest)
         other = a_table(table, topic="shop.orders", lane="side")
-        gone_before = ledger.objects.get([gone.id])[gone.id]
+        gone_before = record_of(ledger, gone)
         assert ledger.objects.reroute(gone_before, other, NOW)
         assert ledger.batches.claim(manifest) == [stays.id]
-        assert [(item.id, item.table, item.admitted_at) for item in ledger.pending.oldest("side", 10)] == [
-            (gone.id, table, gone.admitted_at)
-        ]
+        (listed,) = ledger.pending.oldest("side", 10)
+        assert (listed.id, listed.table, listed.admitted_at) == (gone.id, table, gone.admitted_at)
         assert ledger.pending.oldest(LANE, 10) == []
-        assert not ledger.objects.reroute(ledger.objects.get([stays.id])[stays.id], other, NOW)
+        assert not ledger.objects.reroute(record_of(ledger, stays), other, NOW)
         assert not ledger.objects.quarantine_pending(gone_before, "lost_before_read", "gone", NOW)
         assert ledger.pending.oldest("side", 10)[1:] == []
 
@@ -538,10 +529,9 @@ class TestClaiming:
     def test_an_object_moved_to_another_table_is_merged_whole_and_by_its_generation(self, ledger, table, merged):
         one = an_object(merged=True, rows_aside="rows", generation=3, first_batch="b-1", replayed_at=NOW)
         ledger.objects.admit(one)
-        other = TableConfig(table, *table.split("."), topic="shop.orders", record_key=("id",), lane="side")
-        assert ledger.objects.reroute(ledger.objects.get([one.id])[one.id], other, NOW)
-        (waiting,), record = ledger.pending.oldest("side", 9), ledger.objects.get([one.id])[one.id]
-        for moved in (waiting, record):
+        other = a_table(table, topic="shop.orders", lane="side")
+        assert ledger.objects.reroute(record_of(ledger, one), other, NOW)
+        for moved in (*ledger.pending.oldest("side", 9), record_of(ledger, one)):
             facts = (moved.merged, moved.rows_aside, moved.generation, moved.first_batch, moved.replayed_at)
             assert facts == ((True, "rows", 3, "b-1", NOW) if merged else (False, None, None, None, None))
 
@@ -573,8 +563,7 @@ class TestClaiming:
     def test_a_part_of_a_cut_opening_does_not_keep_its_batch_open(self, ledger, client):
         admitted = opening_cut(ledger, client)
         another = a_table("shop.another", topic="shop.t0")
-        moved = ledger.objects.get([admitted[0].id])[admitted[0].id]
-        assert ledger.objects.reroute(moved, another, NOW)
+        assert ledger.objects.reroute(record_of(ledger, admitted[0]), another, NOW)
         manifest = a_manifest([replace(admitted[0], table="shop.another"), *admitted[1:]])
         assert opened(ledger, manifest)
         assert len(ledger.batches.claim(manifest)) == 120
@@ -591,14 +580,13 @@ class TestClaiming:
 
     def test_a_returned_batch_is_opened_for_another_table(self, ledger):
         one = an_object()
-        ledger.objects.admit(one)
-        held(ledger)
+        waiting(ledger, [one])
         before = a_manifest([one])
         assert opened(ledger, before)
         assert ledger.batches.return_to_pending(before.batch, "shop.orders", [], LANE, "run-1", "job-1") == []
         assert ledger.batches.close(LANE, before.batch, "run-1", NOW)
         people = a_table("shop.people", topic="shop.orders")
-        assert ledger.objects.reroute(ledger.objects.get([one.id])[one.id], people, NOW)
+        assert ledger.objects.reroute(record_of(ledger, one), people, NOW)
         after = a_manifest([replace(one, table="shop.people")])
         assert after.batch == before.batch
         assert opened(ledger, after) and ledger.batches.claim(after) == [one.id]
@@ -645,9 +633,7 @@ class TestSettling:
         outcome = Outcome(manifest.batch, "shop.orders", QUARANTINED, committed_at=NOW, reason="no common type")
         settle(ledger, outcome, [an_object()])
         state = ledger.tables.get("shop.orders")
-        assert (state.last_commit_at, state.last_error) == (None, None), (
-            "its objects are in quarantine, with the reason"
-        )
+        assert (state.last_commit_at, state.last_error) == (None, None), "its objects have the reason"
         assert ledger.batches.close(LANE, manifest.batch, "run-1", NOW)
 
     def test_objects_of_another_batch_are_not_settled(self, ledger):
@@ -682,17 +668,12 @@ class TestSettling:
         manifest = claimed(ledger, admitted)
         ids = [one.id for one in admitted]
         assert ledger.batches.return_to_pending(manifest.batch, "shop.orders", ids, LANE, "run-1", "job-1", 3) == ids
-        assert (
-            {item.generation for item in ledger.pending.oldest(LANE, 10)}
-            == {record.generation for record in ledger.objects.get(ids).values()}
-            == {3}
-        )
+        returned = [*ledger.pending.oldest(LANE, 10), *ledger.objects.get(ids).values()]
+        assert [one.generation for one in returned] == [3] * 4
 
     def test_a_split_part_returns_its_objects_with_their_age_and_can_be_claimed_again(self, ledger):
         admitted = [an_object(n) for n in range(3)]
-        before = None
-        for one in admitted:
-            ledger.objects.admit(one)
+        waiting(ledger, admitted)
         before = ledger.pending.oldest(LANE, 10)
         manifest = claimed(ledger, admitted)
         ids = [one.id for one in admitted]
@@ -724,11 +705,11 @@ class TestTables:
 
     def test_the_name_of_a_history_is_pinned_when_it_begins_and_stays_after_its_end(self, ledger):
         pinned = {"record_key": ["id"], "topic": "t"}
-        kept = {**pinned, "history": "log"}
-        assert all(ledger.tables.pin("shop.orders", pinning) for pinning in (pinned, kept, pinned, kept))
+        historied = {**pinned, "history": "log"}
+        assert all(ledger.tables.pin("shop.orders", pinning) for pinning in (pinned, historied, pinned, historied))
         assert not ledger.tables.pin("shop.orders", {**pinned, "history": "other"})
-        assert not ledger.tables.pin("shop.orders", {**kept, "record_key": ["no"]})
-        assert ledger.tables.get("shop.orders").pinned == kept
+        assert not ledger.tables.pin("shop.orders", {**historied, "record_key": ["no"]})
+        assert ledger.tables.get("shop.orders").pinned == historied
 
     def test_a_history_that_begins_later_is_pinned_beside_settings_that_are_unset(self, ledger):
         config = a_table(topic="t")
@@ -764,19 +745,13 @@ class TestHistory:
 class TestTrouble:
     @staticmethod
     def cancelled(*codes):
-        return ClientError(
-            {
-                "Error": {"Code": "TransactionCanceledException", "Message": ""},
-                "CancellationReasons": [{"Code": code} for code in codes],
-            },
-            "TransactWriteItems",
-        )
+        error = {"Code": "TransactionCanceledException", "Message": ""}
+        answer = {"Error": error, "CancellationReasons": [{"Code": code} for code in codes]}
+        return ClientError(answer, "TransactWriteItems")
 
     def test_conflicts_and_throttling_of_a_transaction_are_waited_out(self, ledger, client, waits):
-        client.failures["transact_write_items"] = [
-            self.cancelled("TransactionConflict", "None"),
-            self.cancelled("ThrottlingError", "None"),
-        ]
+        errors = [self.cancelled(code, "None") for code in ("TransactionConflict", "ThrottlingError")]
+        client.failures["transact_write_items"] = errors
         assert ledger.objects.admit(an_object()) == "new"
         assert len(waits) == 2
 
@@ -792,9 +767,7 @@ class TestTrouble:
             ledger.objects.admit(an_object())
 
     def test_a_wake_that_meets_a_transaction_is_repeated(self, ledger, client):
-        client.failures["update_item"] = [
-            ClientError({"Error": {"Code": "TransactionConflictException", "Message": ""}}, "UpdateItem")
-        ]
+        client.failures["update_item"] = [aws_error("TransactionConflictException", "UpdateItem")]
         assert ledger.lanes.wake(LANE).arrivals == 1
 
     def test_keys_left_unread_are_read_again(self, ledger, client, monkeypatch):

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
+from driving.lane import LANE, SimulatedLane, configuration
 from emulation.ledger_table_schema import create_ledger_table
 
 from sluice.batch.manifest import Manifest, TablePart
@@ -25,11 +25,15 @@ MOVED_TO = "_sluice/replaced/crm.other/0000000000020/"
 
 
 @pytest.fixture
-def simulated():
-    with emulated_dynamodb() as client:
-        create_ledger_table(client, "other")
-        create_ledger_table(client, "third")
-        yield SimulatedLane(client, configuration(linger_s=2, rules=[RULE]))
+def simulated(client):
+    for name in ("other", "third"):
+        create_ledger_table(client, name)
+    return SimulatedLane(client, configuration(linger_s=2, rules=[RULE]))
+
+
+def other_ledger(simulated, name="other"):
+    """Another table of the same account, empty at first."""
+    return Ledger(simulated._client, name, threads=1)
 
 
 def manifests(simulated):
@@ -48,8 +52,8 @@ def recover(simulated, ledger, listing, **how):
     result = recovery(simulated, **how)
     settled = [identity for identity in map(result.settled, listing) if identity is not None]
     done = ledger.recovery.restore_objects(settled, {})
-    for table, known in result.tables().items():
-        ledger.recovery.restore_table(table, known, purge_floors={})
+    for table, state in result.tables().items():
+        ledger.recovery.restore_table(table, state, purge_floors={})
     return done
 
 
@@ -67,18 +71,18 @@ def a_history(simulated):
     return listing
 
 
-def known(ledger, listing):
+def records_of(ledger, listing):
     return {identity: replace(record, **UNKNOWN) for identity, record in ledger.objects.get(listing).items()}
 
 
 def test_an_empty_ledger_recovers_the_state_of_every_object_and_table(simulated):
     listing = a_history(simulated)
     late = simulated.put("shop.orders")
-    lost, empty = simulated.ledger, Ledger(simulated._client, "other", threads=1)
+    lost, empty = simulated.ledger, other_ledger(simulated)
     done = recover(simulated, empty, listing + late)
     assert (done.added, done.corrected, done.unchanged, done.raced) == (7, 0, 0, 0)
-    assert known(empty, listing) == known(lost, listing)
-    assert late[0] not in known(empty, late)
+    assert records_of(empty, listing) == records_of(lost, listing)
+    assert late[0] not in records_of(empty, late)
     for table in TABLES:
         was, now = lost.tables.get(table), empty.tables.get(table)
         assert now == replace(was, failures=0, backoff_until=None, services_since=was.services_since), table
@@ -93,14 +97,14 @@ def test_a_recovered_ledger_knows_the_history_that_a_table_had(simulated):
         simulated.file.content = configuration(linger_s=2, rules=[rule])
         simulated.put("shop.orders")
         simulated.run()
-    empty = Ledger(simulated._client, "other", threads=1)
+    empty = other_ledger(simulated)
     recover(simulated, empty, [])
     pinned = simulated.ledger.tables.get("shop.orders").pinned
     assert empty.tables.get("shop.orders").pinned == pinned and pinned["history"] == "orders_history"
 
 
 def test_an_older_ledger_is_corrected_and_keeps_its_later_records(simulated):
-    older = Ledger(simulated._client, "other", threads=1)
+    older = other_ledger(simulated)
     first = simulated.put(n=2)
     simulated.run()
     recover(simulated, older, first)  # the point it is restored to
@@ -114,7 +118,7 @@ def test_an_older_ledger_is_corrected_and_keeps_its_later_records(simulated):
     done = recover(simulated, older, first + second)
     assert (done.added, done.corrected, done.unchanged) == (0, 2, 2)
     assert older.pending.oldest(LANE, 10) == []
-    assert known(older, first + second) == known(simulated.ledger, first + second)
+    assert records_of(older, first + second) == records_of(simulated.ledger, first + second)
     assert older.tables.get("shop.orders").totals == simulated.ledger.tables.get("shop.orders").totals
 
 
@@ -125,7 +129,7 @@ def test_an_object_that_was_merged_twice_counts_once_in_a_recovered_ledger(simul
     simulated.ledger.rebuilds.replay(records, LANE, {}, simulated.clock.now_ms(), while_paused=False)
     simulated.ledger.lanes.wake(LANE)
     simulated.run()
-    empty = Ledger(simulated._client, "other", threads=1)
+    empty = other_ledger(simulated)
     recover(simulated, empty, listing)
     assert empty.tables.get("shop.orders").totals["objects"] == 3
     first = {id: record.first_batch for id, record in simulated.ledger.objects.get(listing).items()}
@@ -134,31 +138,27 @@ def test_an_object_that_was_merged_twice_counts_once_in_a_recovered_ledger(simul
     assert empty.tables.get("shop.orders").totals == simulated.ledger.tables.get("shop.orders").totals
 
 
-def test_rows_and_objects_that_were_set_aside_or_parked_are_so_again():
-    recovered = Recovery({})
-    with emulated_dynamodb() as client:
-        simulated = SimulatedLane(client, configuration())
-        listing = simulated.put(n=3)
-        simulated.run()
-        (manifest,) = manifests(simulated)
-        rows, parked, plain = listing
-        outcome = replace(
-            simulated.documents.outcome(manifest.batch, "shop.orders"),
-            parked=(ObjectError(parked.hash, LOG_RESTARTED, "fell"),),
-            parked_generation=0,
-            quarantined_rows=(RowErrorCount(rows.hash, 2, {"null_record_key": 2}),),
-        )
-        recovered.add(manifest, {"shop.orders": outcome})
-        create_ledger_table(client, "other")
-        ledger = Ledger(client, "other", threads=1)
-        assert ledger.recovery.restore_objects(list(map(recovered.settled, listing)), {plain: "etag"}).added == 3
-        got = ledger.objects.get(listing)
-        expected = ("committed", 2, {"null_record_key": 2})
-        assert (got[rows].state, got[rows].quarantined_rows, got[rows].row_codes) == expected
-        assert (got[parked].state, got[parked].code, got[parked].parked_generation) == ("parked", LOG_RESTARTED, 0)
-        assert (got[plain].state, got[plain].etag) == ("committed", "etag")
-        assert [record.id for record in ledger.quarantine.objects_with_rows()] == [rows]
-        assert [record.id for record in ledger.objects.in_state("parked")] == [parked]
+def test_rows_and_objects_that_were_set_aside_or_parked_are_so_again(simulated):
+    recovered, listing = Recovery({}), simulated.put(n=3)
+    simulated.run()
+    (manifest,) = manifests(simulated)
+    rows, parked, plain = listing
+    outcome = replace(
+        simulated.documents.outcome(manifest.batch, "shop.orders"),
+        parked=(ObjectError(parked.hash, LOG_RESTARTED, "fell"),),
+        parked_generation=0,
+        quarantined_rows=(RowErrorCount(rows.hash, 2, {"null_record_key": 2}),),
+    )
+    recovered.add(manifest, {"shop.orders": outcome})
+    ledger = other_ledger(simulated)
+    assert ledger.recovery.restore_objects(list(map(recovered.settled, listing)), {plain: "etag"}).added == 3
+    of_rows, of_parked, of_plain = map(ledger.objects.get(listing).get, listing)
+    expected = ("committed", 2, {"null_record_key": 2})
+    assert (of_rows.state, of_rows.quarantined_rows, of_rows.row_codes) == expected
+    assert (of_parked.state, of_parked.code, of_parked.parked_generation) == ("parked", LOG_RESTARTED, 0)
+    assert (of_plain.state, of_plain.etag) == ("committed", "etag")
+    assert [record.id for record in ledger.quarantine.objects_with_rows()] == [rows]
+    assert [record.id for record in ledger.objects.in_state("parked")] == [parked]
 
 
 def test_objects_merged_before_a_rebuild_are_merged_again_under_their_generation(simulated):
@@ -168,7 +168,7 @@ def test_objects_merged_before_a_rebuild_are_merged_again_under_their_generation
     simulated.clock.advance(1_000)
     after = simulated.put("shop.orders")
     simulated.run()
-    ledger = Ledger(simulated._client, "other", threads=1)
+    ledger = other_ledger(simulated)
     recover(simulated, ledger, before + after, rebuilt={"shop.orders": rebuilt})
     waiting = {item.id: (item.attempt, item.generation) for item in ledger.pending.oldest(LANE, 10)}
     assert waiting == dict.fromkeys(before, (1, 1))
@@ -187,31 +187,28 @@ def test_an_object_that_its_batch_may_not_have_merged_is_merged_again(simulated)
     objects = tuple(item for item in elsewhere.objects if item.id in left)
     part = replace(elsewhere.tables["shop.orders"], objects=objects)
     elsewhere = replace(elsewhere, tables={"shop.orders": part})
-    ledger = Ledger(simulated._client, "other", threads=1)
+    ledger = other_ledger(simulated)
     assert recover(simulated, ledger, taken + left).added == 2 and key == manifest_key(LANE, manifest.batch)
     assert {item.id for item in ledger.pending.oldest(LANE, 10)} == set(taken + left)
     assert recover(simulated, simulated.ledger, taken + left).unchanged == 2  # a ledger that knows which keeps it
     simulated.documents.put_manifest(elsewhere)
     simulated.documents.put_outcome(replace(outcome, batch="b-later", counts={"objects": 1}))
-    assert recover(simulated, Ledger(simulated._client, "third", threads=1), taken + left).added == 2
+    third = other_ledger(simulated, "third")
+    assert recover(simulated, third, taken + left).added == 2
     assert simulated.states(left) == {"committed": 1}
-    third = Ledger(simulated._client, "third", threads=1).objects.get(taken + left)
-    expected = ["pending", "committed"]
-    assert [third[identity].state for identity in taken + left] == expected
+    records = third.objects.get(taken + left)
+    assert [records[identity].state for identity in taken + left] == ["pending", "committed"]
 
 
-def test_the_command_refills_an_empty_ledger_and_refuses_while_a_lane_may_run(stack, invoked, tmp_path, sluice):
-    (tmp_path / "tables.yaml").write_text("tables: [{topic: crm.public.user, table: crm.user, record_key: id}]")
-    sluice("config push", str(tmp_path / "tables.yaml"))
+def test_the_command_refills_an_empty_ledger_and_refuses_while_a_lane_may_run(stack, invoked, tables, sluice):
+    sluice("config push", tables("tables: [{topic: crm.public.user, table: crm.user, record_key: id}]"))
     merged, fresh, again = stack.write("merged"), stack.write("fresh"), stack.write("again")
     batch(stack, "b-1", "crm.user", (merged,), at=10)
     batch(stack, "b-2", "crm.other", (again,), at=10)
     begun = {"at": 20, "lane": "main", "to": MOVED_TO, "topic": "t", "table": "crm.other", "gone": []}
-    for key, text in (
-        ("crm/user/.hoodie/hoodie.properties", "sluice.purged_below=0002.7\n"),
-        (f"{MOVED_TO}rebuild.json", json.dumps(begun)),
-    ):
-        stack.s3.put_object(Bucket="s-silver", Key=key, Body=text.encode())
+    properties = "crm/user/.hoodie/hoodie.properties"
+    stack.s3.put_object(Bucket="s-silver", Key=properties, Body=b"sluice.purged_below=0002.7\n")
+    stack.s3.put_object(Bucket="s-silver", Key=f"{MOVED_TO}rebuild.json", Body=json.dumps(begun).encode())
     document = sluice.json("rebuild ledger --dry-run")
     assert document == {
         "changed": False,

@@ -11,7 +11,6 @@ from support.builders import to_a_terminal
 from support.shapes import lines
 from support.silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, put_forgetting
 
-from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount, Stage
 from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
@@ -36,8 +35,7 @@ class TracedStack:
     """A stack and the batches that its only run has committed."""
 
     def __init__(self, stack):
-        self.stack = stack
-        self.at = NOW
+        self.stack, self.record, self.at = stack, stack.record, NOW
         ledger = stack.ledger
         stack.hold()
         ledger.history.run_started("run-1", "main", NOW - 5_000)
@@ -48,9 +46,6 @@ class TracedStack:
         self.stack.ledger.objects.admit(admitted(identity, state, self.at, **more))
         self.at += 1_000
         return identity
-
-    def record(self, identity):
-        return self.stack.ledger.objects.get([identity])[identity]
 
     def replay(self, *objects, while_paused=False):
         records = list(self.stack.ledger.objects.get(objects).values())
@@ -66,9 +61,13 @@ class TracedStack:
         decision = Decision(identity, "retried", at or self.at, "retry", "me", record.state, "crm.user", batch=batch)
         assert self.stack.ledger.quarantine.retry(record, replace(record, rows_aside=None), decision)
 
+    def discard(self, identity):
+        record = self.record(identity)
+        decision = Decision(identity, "discarded", self.at, "discard", "me", record.state, "crm.user")
+        assert self.stack.ledger.quarantine.discard(record, decision)
+
     def merged(self, *objects, read, bad=(), rows=(), instant="20260101000000000", config=CONFIG, **counts):
-        part = TablePart(config.to_dict(), tuple(in_manifest(item, self.stack) for item in objects))
-        manifest = open_manifest("main", "run-1", self.at, "c", {config.table: part})
+        manifest = self.stack.batch(config, *(in_manifest(item, self.stack) for item in objects), at=self.at)
         self.stack.claim(manifest)
         outcome = Outcome(
             manifest.batch,
@@ -94,7 +93,7 @@ def admitted(identity, state, at, **more):
 
 
 def in_manifest(identity, stack):
-    record = stack.ledger.objects.get([identity])[identity]
+    record = stack.record(identity)
     facts = {name: getattr(record, name) for name in ("size", "admitted_at", "attempt", "first_batch")}
     return stack.listed(identity, format="json", **facts)
 
@@ -123,13 +122,10 @@ def test_a_history_is_bounded_and_its_pages_meet_without_a_gap(traced, sluice):
     for number in range(7):
         one = traced.put(f"{number}.json", (number, "c", number, "x", "v"))
         traced.merged(one, read=1, instant=f"2026010100000000{number}")
-    seen = []
-    before = []
-    while True:
+    seen, before, more = [], [], True
+    while more:
         document = sluice.json("history --limit 3", *before)
-        seen = [entry["key"] for entry in document["objects"]] + seen
-        if not document["more"]:
-            break
+        seen, more = [entry["key"] for entry in document["objects"]] + seen, document["more"]
         before = ["--before", iso(document["objects"][0]["admitted_at"])]
     assert seen == [f"{number}.json" for number in range(7)]
     assert document["totals"]["counts"]["read"] == 1, "the sums are those of what is shown"
@@ -245,7 +241,6 @@ def test_a_trace_tells_quarantine_from_the_time_before_a_rebuild(traced, sluice)
 
 def test_a_history_counts_rows_in_quarantine_once_and_only_while_they_are(traced, sluice):
     some = traced.put("some.json", (2, "c", 1, "x", "b"), (3, "Q", 1, "x", "c"))
-    ledger = traced.stack.ledger
 
     def said():
         return sluice("history").err.splitlines()[1]
@@ -255,9 +250,7 @@ def test_a_history_counts_rows_in_quarantine_once_and_only_while_they_are(traced
     traced.retry(some)
     traced.merged(some, read=1, rows=[some], instant=None)
     assert said() == "1 object, 10 B: 1 committed; 1 row in quarantine"
-    record = traced.record(some)
-    discarded = Decision(record.id, "discarded", traced.at, "discard", "me", record.state, table=record.table)
-    assert ledger.quarantine.discard(record, discarded)
+    traced.discard(some)
     assert said() == "1 object, 10 B: 1 committed"
 
 
@@ -276,39 +269,30 @@ def test_a_retry_for_rows_says_that_the_others_were_readable_before(traced, slui
 def test_a_row_names_what_is_in_quarantine_once_and_only_while_it_is(traced, sluice):
     whole = traced.put("bad.json", (1, "c", 1, "x", "a"))
     some = traced.put("some.json", (2, "c", 1, "x", "b"), (3, "Q", 1, "x", "c"))
-    ledger = traced.stack.ledger
 
-    def named():
+    def set_aside():
         document = sluice.json("row crm.user 1 x", code=None)
         objects, rows = document["quarantined_objects"], document["set_aside"]
         return [[item["key"] for item in objects], [item["object"] for item in rows]]
 
     traced.merged(whole, some, read=2, bad=[whole], rows=[some])
-    assert named() == [["bad.json"], ["some.json"]]
-    for record in ledger.objects.get([whole, some]).values():
-        retried = Decision(
-            record.id, "retried", traced.at, "retry", "me", record.state, table=record.table, batch=record.batch
-        )
-        assert ledger.quarantine.retry(record, replace(record, rows_aside=None), retried)
-    assert named() == [[], []]
+    assert set_aside() == [["bad.json"], ["some.json"]]
+    for identity in (whole, some):
+        traced.retry(identity, batch=traced.record(identity).batch)
+    assert set_aside() == [[], []]
     traced.merged(whole, some, read=2, bad=[whole], rows=[some], instant=None)
-    assert named() == [["bad.json"], ["some.json"]]
-    for record in ledger.objects.get([whole, some]).values():
-        discarded = Decision(record.id, "discarded", traced.at, "discard", "me", record.state, table=record.table)
-        assert ledger.quarantine.discard(record, discarded)
-    assert named() == [[], []]
+    assert set_aside() == [["bad.json"], ["some.json"]]
+    for identity in (whole, some):
+        traced.discard(identity)
+    assert set_aside() == [[], []]
     assert "ignored (attempt 2, discarded, corrupt_object)" in sluice("history").out
 
 
 def test_a_row_names_its_undecodable_records_and_counts_those_without_a_key(traced, sluice):
     config = replace(CONFIG, json_types={"v": "date"})
     good = {"id": 1, "name": "x", "v": "2026-01-01", "__op": "c", "__lsn": 1}
-    bad = [
-        json.dumps({**good, "v": "no date", "__lsn": 2}),
-        json.dumps({**good, "id": 2, "v": "no date"}),
-        '{"id": 1, "n',
-    ]
-    identity = traced.stack.write("some.json", "\n".join([json.dumps(good), *bad, ""]).encode())
+    bad = {**good, "v": "no date", "__lsn": 2}, {**good, "id": 2, "v": "no date"}
+    identity = traced.stack.write("some.json", lines(good, *bad, '{"id": 1, "n'))
     traced.stack.ledger.objects.admit(admitted(identity, items.PENDING, traced.at))
     traced.merged(identity, read=4, rows=[identity], config=config)
     document = sluice.json("row crm.user 1 x")
@@ -474,11 +458,11 @@ def test_with_a_history_table_a_rows_changes_need_no_object_in_bronze(traced, sl
     traced.merged(late, again, read=2, instant="20260101000000003", config=config)
     for gone in (created, late, again):
         traced.stack.s3.delete_object(Bucket="s-bronze", Key=gone.key, VersionId=gone.version)
-    kept = tuple(
+    changes = tuple(
         FoundChange(item.key, item.version, at, 0, f"0000.{at:020d}.{0:020d}", "u", False, None, {"v": f"v{at}"})
         for at, item in ((2, late), (3, created))
     )
-    read = {"changes": kept, "history": "crm.user_history"}
+    read = {"changes": changes, "history": "crm.user_history"}
     monkeypatch.setattr(row_life, "with_history", lambda life, *of: replace(life, **read))
     document = sluice.json("row crm.user 7 x")
     assert verdicts(document) == [[("1.json", "won")], [("3.json", "won")], [("2.json", "lost")]]
@@ -526,15 +510,10 @@ def among_foreign(traced):
     return traced, identity, batch
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "history",
-        "status --html page.html --since 2025-01-01T00:00:00Z",
-        "rebuild ledger --dry-run",
-        "row crm.user 1 x",
-    ],
-)
+PAGE = "status --html page.html --since 2025-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("command", ["history", PAGE, "rebuild ledger --dry-run", "row crm.user 1 x"])
 def test_foreign_files_among_the_documents_are_skipped_and_named(among_foreign, sluice, command):
     printed = sluice(command, "--json")
     by_key = {entry["key"]: entry["reason"] for entry in json.loads(printed.out)["skipped_documents"]}

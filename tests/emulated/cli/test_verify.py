@@ -21,7 +21,6 @@ from support.silver_tables import (
 )
 
 from sluice.batch.kafka_watch import KafkaWatch
-from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
 from sluice.batch.row_errors import row_error, to_lines
 from sluice.changes.hidden_columns import ROW
@@ -64,9 +63,8 @@ class Source:
         database, _, name = table.partition(".")
         self.config = TableConfig(table, database, name, topic="t", record_key=("id",))
         self.columns = {name: kind for name, kind in COLUMNS.items() if name in opened.stored_schema.names}
-        self.rows = [
-            row for batch in opened.batches(Shown(with_deleted=True, lineage=True)) for row in batch.to_pylist()
-        ]
+        shown = Shown(with_deleted=True, lineage=True)
+        self.rows = [row for batch in opened.batches(shown) for row in batch.to_pylist()]
         self.items, self.batches = {}, 0
         for row in self.rows:
             self.put(row, op="d" if row["__deleted"] else "u")
@@ -82,13 +80,26 @@ class Source:
         self.items[row["id"], back] = item
         return item
 
+    def manifest(self):
+        return self.stack.batch(self.config, *self.items.values(), at=NOW + self.batches)
+
+    def set_aside(self, item, error):
+        """The record of an object that a batch of all objects so far set aside, and how its outcome counts it."""
+        error = row_error(0, error, {"id": 97}, offset=97, position=None)
+        key = rows_key(self.manifest().batch, self.table, item.id.hash)
+        self.stack.s3.put_object(Bucket=SILVER, Key=key, Body=to_lines([error]).encode())
+        return (RowErrorCount(item.id.hash, 1, {error.code: 1}),)
+
+    def copied(self, folder):
+        """Read the table in a folder of its own, which a test may change."""
+        shutil.copytree(SILVER_FOLDER, folder)
+        self.place = SilverFolder(folder)
+        return folder
+
     def merged(self, **more):
         """Manifest and outcome of a batch of all objects so far."""
-        part = TablePart(self.config.to_dict(), tuple(self.items.values()))
-        manifest = open_manifest("main", "run-1", NOW + self.batches, "c1", {self.table: part})
-        outcome = Outcome(
-            manifest.batch, self.table, COMMITTED, NOW, self.instant, counts={"objects": len(self.items)}, **more
-        )
+        manifest, counts = self.manifest(), {"objects": len(self.items)}
+        outcome = Outcome(manifest.batch, self.table, COMMITTED, NOW, self.instant, counts=counts, **more)
         self.stack.put_documents(manifest, outcome)
         return manifest.batch
 
@@ -115,8 +126,8 @@ def alive(source):
     return [row for row in source.rows if not row["__deleted"]]
 
 
-def kinds(found):
-    return {(disagreement.key, disagreement.kind) for disagreement in found.disagreements}
+def kinds(verified):
+    return {(disagreement.key, disagreement.kind) for disagreement in verified.disagreements}
 
 
 def test_a_table_that_equals_its_objects_is_proven_whatever_came_late_or_twice(source):
@@ -161,9 +172,7 @@ def test_a_truncate_removes_every_older_row(source):
 @pytest.fixture
 def edited(source, tmp_path):
     """The source with its table in a folder of its own, and a function that edits the rows of the table's files."""
-    shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
-    source.place = SilverFolder(tmp_path / "silver")
-    folder = tmp_path / "silver" / source.table.replace(".", "/")
+    folder = source.copied(tmp_path / "silver") / source.table.replace(".", "/")
 
     def edit(change):
         for file in folder.rglob("*.parquet"):
@@ -195,10 +204,8 @@ def test_a_tombstone_that_is_gone_is_found_unless_it_was_purged(edited):
 
 def test_columns_that_are_owed_or_no_more_owed_are_found(edited):
     row = alive(edited)[0]
-    owed = json.dumps({"name": row["_sluice_position"]})
-    edited.edit(
-        lambda rows: [{**stored, "_sluice_owed": owed} if stored["id"] == row["id"] else stored for stored in rows]
-    )
+    owed = {"_sluice_owed": json.dumps({"name": row["_sluice_position"]})}
+    edited.edit(lambda rows: [{**stored, **(owed if stored["id"] == row["id"] else {})} for stored in rows])
     assert kinds(edited.verify()) == {((row["id"],), "other_owed")}
 
 
@@ -207,23 +214,16 @@ def test_values_that_no_object_brought_are_named(opened, monkeypatch, sluice):
     del source.items[row["id"], 0]
     source.put(row, name="__debezium_unavailable_value")
     source.merged()
-    stored = {**row, "name": None, "_sluice_owed": json.dumps({"name": ""})}
-    monkeypatch.setattr(Verification, "_stored", with_row(Verification._stored, source, stored))
-    assert source.verify().owing == [((row["id"],), ("name",))]
-    assert f"row {row['id']}: no object brought its name\n" in sluice("verify", source.table).out
-
-
-def with_row(stored, source, changed):
-    """The stored rows with one row otherwise."""
+    whole = Verification._stored
 
     def rows(self, opened, wanted):
-        for key, row in stored(self, opened, wanted):
-            if key == (changed["id"],):
-                values = {**row.values, "name": None}
-                row = replace(row, values=values, owed=json.loads(changed["_sluice_owed"]))
-            yield key, row
+        for key, stored in whole(self, opened, wanted):
+            owes = {"values": {**stored.values, "name": None}, "owed": {"name": ""}} if key == (row["id"],) else {}
+            yield key, replace(stored, **owes)
 
-    return rows
+    monkeypatch.setattr(Verification, "_stored", rows)
+    assert source.verify().owing == [((row["id"],), ("name",))]
+    assert f"row {row['id']}: no object brought its name\n" in sluice("verify", source.table).out
 
 
 def test_a_floor_that_is_gone_is_found(source):
@@ -242,35 +242,32 @@ def test_a_floor_that_is_gone_is_found(source):
 
 
 def test_rows_and_commits_that_a_history_table_lacks_are_found(stack, tmp_path):
-    shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
     source = Source(stack, "crm.user")
-    source.place = SilverFolder(tmp_path / "silver")
+    silver = source.copied(tmp_path / "silver")
     source.config = replace(source.config, history=True)
     source.merged()
-    kept = [
-        {**kept_change(row["id"], row["name"], 1), "_sluice_position": row["_sluice_position"]} for row in source.rows
-    ]
-    put_history(tmp_path / "silver", kept)
+    rows, place = source.rows, "_sluice_position"
+    changes = [{**kept_change(row["id"], row["name"], 1), place: row[place]} for row in rows]
+    put_history(silver, changes)
     assert source.verify().proven
-    put_history(tmp_path / "silver", kept[1:])
+    put_history(silver, changes[1:])
     assert kinds(source.verify()) == {((source.rows[0]["id"],), "no_history")}
-    for commit in (tmp_path / "silver" / "crm" / "user_history" / ".hoodie").glob("*commit"):
+    for commit in (silver / "crm" / "user_history" / ".hoodie").glob("*commit"):
         commit.unlink()
     assert {disagreement.kind for disagreement in source.verify().disagreements} == {"no_history"}
 
 
 def test_records_of_a_table_without_a_key_are_compared_one_by_one(stack, tmp_path):
-    shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
     source = Source(stack, "crm.user")
-    source.place = SilverFolder(tmp_path / "silver")
+    silver = source.copied(tmp_path / "silver")
     source.config = replace(source.config, record_key=(ROW,), append_only=True)
     source.merged()
     rows = {row["id"]: row for row in source.rows}
     names = {id: f"{item.id.bucket}/{item.id.key}#0000000000" for (id, _), item in source.items.items()}
-    put_appended(tmp_path / "silver", [{**rows[id], ROW: name, "__deleted": False} for id, name in names.items()])
+    put_appended(silver, [{**rows[id], ROW: name, "__deleted": False} for id, name in names.items()])
     verified = source.verify()
     assert verified.proven and verified.keys == len(rows)
-    put_appended(tmp_path / "silver", [{**rows[1], ROW: names[1], "name": "x"}, {**rows[2], ROW: names[2]}])
+    put_appended(silver, [{**rows[1], ROW: names[1], "name": "x"}, {**rows[2], ROW: names[2]}])
     assert kinds(source.verify()) == {((names[1],), "other_values"), ((names[3],), "lost")}
 
 
@@ -294,15 +291,8 @@ def test_samples_take_a_share_of_the_keys_and_find_what_is_lost(source):
 def test_objects_and_records_that_were_set_aside_do_not_count(source):
     row = alive(source)[0]
     whole = source.put({**row, "id": 98}, back=-98)
-    single = source.put({**row, "id": 97}, back=-97)
-    error = row_error(0, SluiceError("a shared key"), {"id": 97}, offset=97, position=None)
-    batch = source.merged(
-        quarantined=(ObjectError(whole.id.hash, "corrupt", "cut off"),),
-        quarantined_rows=(RowErrorCount(single.id.hash, 1, {"error": 1}),),
-    )
-    source.stack.s3.put_object(
-        Bucket=SILVER, Key=rows_key(batch, source.table, single.id.hash), Body=to_lines([error]).encode()
-    )
+    rows = source.set_aside(source.put({**row, "id": 97}, back=-97), SluiceError("a shared key"))
+    source.merged(quarantined=(ObjectError(whole.id.hash, "corrupt", "cut off"),), quarantined_rows=rows)
     assert source.verify().proven
 
 
@@ -391,11 +381,7 @@ def test_rows_that_a_later_expectation_sets_aside_are_expected_to_differ(opened,
     source.merged()
     item = source.items[row["id"], 0]
     source.replayed(expect=Expectations(columns={"name": {"in": ["nobody"]}}))
-    batch = source.merged(quarantined_rows=(RowErrorCount(item.id.hash, 1, {"unexpected_value": 1}),))
-    error = row_error(0, SluiceError("not in the list"), {"id": row["id"]}, offset=0, position=None)
-    source.stack.s3.put_object(
-        Bucket=SILVER, Key=rows_key(batch, source.table, item.id.hash), Body=to_lines([error]).encode()
-    )
+    source.merged(quarantined_rows=source.set_aside(item, SluiceError("not in the list")))
     out = sluice("verify", source.table, code=1).out
     assert f"row {row['id']}: the table has a row that is deleted, or " in out
     assert "explained by the changed `expect`" in out
@@ -404,12 +390,10 @@ def test_rows_that_a_later_expectation_sets_aside_are_expected_to_differ(opened,
 @pytest.fixture
 def forgotten(source, tmp_path):
     """The source with a row 99 that was merged and then forgotten, and its object in bronze."""
-    shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
-    source.place = SilverFolder(tmp_path / "silver")
-    row = {**alive(source)[0], "id": 99}
+    silver, row = source.copied(tmp_path / "silver"), {**alive(source)[0], "id": 99}
     source.put(row, op="c")
     source.merged()
-    put_forgetting(tmp_path / "silver", source.table, ["99"], row["_sluice_position"])
+    put_forgetting(silver, source.table, ["99"], row["_sluice_position"])
     return source, row
 
 
