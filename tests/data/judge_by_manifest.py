@@ -39,14 +39,14 @@ def moment(text):
 def octets(text):
     if text.startswith('\\x'):
         return {bytes.fromhex(text[2:])}
-    found = set()
+    values = set()
     standard = text.replace('-', '+').replace('_', '/') + '=' * (-len(text) % 4)
     for read in (lambda: base64.b64decode(standard, validate=True), lambda: bytes.fromhex(text)):
         try:
-            found.add(read())
+            values.add(read())
         except (binascii.Error, ValueError):
             pass
-    return found
+    return values
 
 
 def same(want, got):
@@ -110,16 +110,16 @@ def identity(row, key, kinds, names):
 
 
 def rows_by_key(rows, key, kinds, names, wanted=None):
-    found, doubled = {}, []
+    by_key, doubled = {}, []
     for row in rows:
         choices = [()]
         for part in identity(row, key, kinds, names):
             choices = [c + (p,) for c in choices for p in part]
         i = next((c for c in choices if wanted is not None and c in wanted), choices[0])
-        if i in found:
+        if i in by_key:
             doubled.append(i)
-        found[i] = row
-    return found, doubled
+        by_key[i] = row
+    return by_key, doubled
 
 
 def judge_table(want_rows, got_rows, key, kinds, names, exempt, extra_ok, missing_ok):
@@ -149,8 +149,8 @@ def main():
     if a.phase is not None and a.phase not in phases:
         p.error(f"no phase {a.phase!r}; there are {', '.join(phases)}")
     phase = phases[a.phase or man['phases'][-1]['phase']]
-    named = a.divergence or a.set / 'divergence.json'
-    divergence = json.loads(named.read_text()) if named.exists() else []
+    file = a.divergence or a.set / 'divergence.json'
+    divergence = json.loads(file.read_text()) if file.exists() else []
     failed, report = False, {}
     for table, expected in phase['expected'].items():
         mine = [d for d in divergence if d['table'] == table]

@@ -50,4 +50,4 @@ class _Mortal:
 
     def __getattr__(self, operation: str) -> Callable[..., Any]:
         call = getattr(self._port, operation)
-        return lambda *given, **named: self._mortality.step(f"{self._name}.{operation}", lambda: call(*given, **named))
+        return lambda *given, **more: self._mortality.step(f"{self._name}.{operation}", lambda: call(*given, **more))

@@ -128,10 +128,10 @@ def _form_of_query(params: Mapping[str, Any]) -> str:
 
 def _is_empty(params: Mapping[str, Any]) -> bool:
     """Whether the queried partition of a table or an index has no items."""
-    named = _PARTITION.match(params["KeyConditionExpression"])
-    if named is None or "ExclusiveStartKey" in params:
+    partition = _PARTITION.match(params["KeyConditionExpression"])
+    if partition is None or "ExclusiveStartKey" in params:
         return False
-    (value,) = params["ExpressionAttributeValues"][named[2]].values()
+    (value,) = params["ExpressionAttributeValues"][partition[2]].values()
     table = dynamodb._tables.get(params["TableName"])
     if table is None:
         return False
@@ -258,16 +258,16 @@ class EmulatedSession:
 
     def client(self, service: str, **arguments: Any) -> Any:
         """The client of these arguments, made when it is first asked for."""
-        named = f"{service} {sorted(arguments)} {arguments.get('endpoint_url')}"
-        if named not in self._made:
+        name = f"{service} {sorted(arguments)} {arguments.get('endpoint_url')}"
+        if name not in self._made:
             on_ministack = service in MINISTACK_SERVICES and os.environ.get(EMULATOR_VARIABLE) != "moto"
             session, cheap = (self._on_ministack, UNSIGNED_CALLS) if on_ministack else (self._on_moto, CALLS)
             given = arguments.get("config")
             arguments["config"] = given.merge(cheap) if given else cheap
-            made = self._made[named] = session.client(service, **arguments)
+            made = self._made[name] = session.client(service, **arguments)
             if on_ministack and service == "dynamodb":
                 made._make_api_call = partial(_ministack().answer_dynamodb, made)
-        return self._made[named]
+        return self._made[name]
 
 
 def ministack_client(service: str, region: str = "eu-central-1") -> Any:

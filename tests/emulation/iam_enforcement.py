@@ -198,6 +198,6 @@ def _filled(node: Any, names: Mapping[str, str]) -> Any:
             return str(_filled(value[1], names)).split(value[0])
         if function == "Fn::Sub":
             text, more = (value, {}) if isinstance(value, str) else value
-            known = {**names, **{name: _filled(one, names) for name, one in more.items()}}
-            return re.sub(r"\$\{([^}]+)\}", lambda found: known[found[1]], text)
+            values = {**names, **{name: _filled(one, names) for name, one in more.items()}}
+            return re.sub(r"\$\{([^}]+)\}", lambda match: values[match[1]], text)
     return {name: _filled(value, names) for name, value in node.items()}

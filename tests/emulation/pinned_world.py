@@ -148,8 +148,8 @@ class Run:
         for table, ids in parts.items():
             records = ledger.objects.get(ids)
             listed = tuple(_listed(records[one]) for one in ids)
-            known = ledger.tables.get(table)
-            tables[table] = TablePart(world.config(table).to_dict(), listed, known.watch, known.last_instant)
+            state = ledger.tables.get(table)
+            tables[table] = TablePart(world.config(table).to_dict(), listed, state.watch, state.last_instant)
         manifest = open_manifest(self.lane, self.id, at, world.configuration.version, tables)
         key = world.manifests.put_manifest(manifest, lambda: True)
         assert ledger.batches.open(manifest, key, self.id, self.job)
@@ -208,9 +208,9 @@ class Run:
 
 def _listed(record):
     """A pending object's entry in a manifest."""
-    named = ("size", "schema", "format", "topic", "kafka_partition", "offset", "admitted_at", "attempt", "merged")
-    known = {name: getattr(record, name) for name in (*named, "rows_aside", "first_batch")}
-    return ManifestObject(record.id.bucket, record.id.key, record.id.version, **known)
+    names = ("size", "schema", "format", "topic", "kafka_partition", "offset", "admitted_at", "attempt", "merged")
+    facts = {name: getattr(record, name) for name in (*names, "rows_aside", "first_batch")}
+    return ManifestObject(record.id.bucket, record.id.key, record.id.version, **facts)
 
 
 def _counted(identity, errors):
@@ -238,9 +238,9 @@ class World:
 
     def names(self):
         """The ids that command lines name: of batches, and the beginnings of objects' ids."""
-        named = {"bad": self.bad[0], "moved": self.artists[1], "empty": self.empty, "hidden": self.hidden}
+        objects = {"bad": self.bad[0], "moved": self.artists[1], "empty": self.empty, "hidden": self.hidden}
         batches = {f"b_{name}": batch for name, batch in self.batches.items()}
-        return {**batches, **{name: one.hash[:12] for name, one in named.items()}}
+        return {**batches, **{name: one.hash[:12] for name, one in objects.items()}}
 
     def build(self):
         self._configured()
@@ -269,11 +269,11 @@ class World:
 
     def admit(self, identity, at, body=b"x", state=states.PENDING, *, table=None, lane=None, **more):
         config = None if table is None else self.config(table)
-        known = {"kafka_partition": 0, "format": "avro", "noticed_at": at + SECOND, "via": "s3", "size": len(body)}
+        facts = {"kafka_partition": 0, "format": "avro", "noticed_at": at + SECOND, "via": "s3", "size": len(body)}
         etag = self.stack.s3.head_object(Bucket="s-bronze", Key=identity.key, VersionId=identity.version)["ETag"]
         lane = lane or (config.lane if config else None)
         admitted = AdmittedObject(
-            identity, state, at + 1_500, table=table, lane=lane, etag=etag.strip('"'), **{**known, **more}
+            identity, state, at + 1_500, table=table, lane=lane, etag=etag.strip('"'), **{**facts, **more}
         )
         answer = self.ledger.objects.admit(admitted, generation=0)
         if state == states.PENDING and lane:
@@ -284,11 +284,11 @@ class World:
         """Two configurations, the first without the shop."""
         text = TABLES_YAML.read_text()
         first = read_tables("".join(line for line in text.splitlines(True) if "shop." not in line))
-        for at, each in ((EIGHT - HOUR, first), (EIGHT - 30 * MINUTE, self.configuration)):
+        for at, configuration in ((EIGHT - HOUR, first), (EIGHT - 30 * MINUTE, self.configuration)):
             self.clock.ms = at
-            data = each.to_json().encode()
+            data = configuration.to_json().encode()
             self.ledger.history.count(PUSHES)
-            self.objects.put("s-artifacts", f"{HISTORY_PREFIX}{each.version}.json", data)
+            self.objects.put("s-artifacts", f"{HISTORY_PREFIX}{configuration.version}.json", data)
             self.objects.put("s-artifacts", CONFIGURATION_KEY, data)
 
     def _merged_at_eight(self):
@@ -432,9 +432,9 @@ class World:
         for offset in (1, 2):
             body = avro(USER, self._user(offset))
             self.admitted(at, None, offset, body, state=states.PARKED, topic="legacy.public.thing", reason=none)
-        named = "neither the file's name nor a topics/<topic>/ folder names a topic"
+        reason = "neither the file's name nor a topics/<topic>/ folder names a topic"
         for key, state, more in (
-            ("exports/orders.avro", states.PARKED, {"reason": named}),
+            ("exports/orders.avro", states.PARKED, {"reason": reason}),
             ("topics/crm.public.user/_SUCCESS", states.IGNORED, {"rule": "spark_file", "format": None}),
             ("topics/crm.public.user/.hidden", states.IGNORED, {"rule": "hidden_file", "format": None}),
         ):
@@ -492,12 +492,12 @@ class World:
     def _schemas(self):
         """Three writer schemas of crm.user, the last of which was refused."""
         history = SchemaHistory(self.objects, "s-silver")
-        known = judged_schemas.STORED
-        each = (judged_schemas.OLD, None), (judged_schemas.NEW, known), (judged_schemas.BAD, known)
-        for number, (schema, stored) in enumerate(each):
+        stored_columns = judged_schemas.STORED
+        cases = (judged_schemas.OLD, None), (judged_schemas.NEW, stored_columns), (judged_schemas.BAD, stored_columns)
+        for number, (schema, stored) in enumerate(cases):
             SchemaStore(self.objects, "s-silver").keep(schema)
             history.note(judged_schemas.judged(schema, stored=stored, at=EIGHT + number * MINUTE))
-        history.keep_columns(StoredColumns("crm.user", known))
+        history.keep_columns(StoredColumns("crm.user", stored_columns))
 
     def _tables(self):
         """The files of the tables in the silver bucket, and a release."""
@@ -564,9 +564,9 @@ def other_services(stack, clock):
         "requestContext": {"requestId": "42", "condition": "RetriesExhausted"},
         "responsePayload": {"errorMessage": "Rate exceeded", "errorType": "ClientError"},
     }
-    known = stack.ledger.objects.versions("s-bronze", key.format(42))[0].id
+    admitted = stack.ledger.objects.versions("s-bronze", key.format(42))[0].id
     letters = {
-        "DeadLetterQueueUrl": (s3_body(known), s3_body(ObjectId("s-bronze", key.format(99), "v99")), "{}"),
+        "DeadLetterQueueUrl": (s3_body(admitted), s3_body(ObjectId("s-bronze", key.format(99), "v99")), "{}"),
         "UnannouncedQueueUrl": (json.dumps(unannounced),),
         "UnreconciledQueueUrl": (json.dumps(call),),
     }

@@ -23,7 +23,7 @@ def substituted():
         "GetJobRun": ASK,
         **{name: f"arn:aws:lambda:eu-central-1:123456789012:function:{name}" for name in FUNCTIONS},
     }
-    return json.loads(re.sub(r"\$\{(\w+)\}", lambda found: values[found[1]], TEXT))
+    return json.loads(re.sub(r"\$\{(\w+)\}", lambda match: values[match[1]], TEXT))
 
 
 DEFINITION = substituted()
@@ -74,18 +74,18 @@ class Machine:
         monkeypatch.setattr(
             stepfunctions,
             "_error_matches",
-            lambda known, error: matches(known, error) and (error not in NEVER_CAUGHT or error in known),
+            lambda names, error: matches(names, error) and (error not in NEVER_CAUGHT or error in names),
         )
         for kind in ("pass", "task", "choice", "wait", "parallel", "map"):
             self._note_states(monkeypatch, f"_execute_{kind}")
 
     def _note_states(self, monkeypatch, handler):
         """Keep the type of each state that is entered; those that end an execution have no handler."""
-        known = getattr(stepfunctions, handler)
+        whole = getattr(stepfunctions, handler)
 
         def noted(state, *given):
             self.entered.append(state["Type"])
-            return known(state, *given)
+            return whole(state, *given)
 
         monkeypatch.setattr(stepfunctions, handler, noted)
 

@@ -18,9 +18,9 @@ INDEX_KEYS = ("listed_as", "listed_at")
 _TEST = re.compile(r"(#\w+) (=|>|>=) (:v\d+)|attribute_not_exists\((#\w+)\)|begins_with\((#\w+), (:v\d+)\)")
 _CLAUSE = re.compile(r"(SET|REMOVE|ADD) (.*?)(?= (?:SET|REMOVE|ADD) |$)")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "=": lambda found, wanted: bool(found == wanted),
-    ">": lambda found, wanted: found is not None and _plain(found) > _plain(wanted),
-    ">=": lambda found, wanted: found is not None and _plain(found) >= _plain(wanted),
+    "=": lambda value, wanted: bool(value == wanted),
+    ">": lambda value, wanted: value is not None and _plain(value) > _plain(wanted),
+    ">=": lambda value, wanted: value is not None and _plain(value) >= _plain(wanted),
 }
 
 
@@ -53,7 +53,7 @@ class MemoryDynamoDb:
         return {}
 
     def update_item(self, *, TableName: str, Key: Item, **given: Any) -> Item:
-        written = self._write("UpdateItem", _place(Key), lambda found: _updated(found or dict(Key), given), given)
+        written = self._write("UpdateItem", _place(Key), lambda item: _updated(item or dict(Key), given), given)
         return {"Attributes": dict(written or {})}
 
     def delete_item(self, *, TableName: str, Key: Item, **condition: Any) -> Item:
@@ -64,14 +64,16 @@ class MemoryDynamoDb:
         by_index = "IndexName" in given
         source = self._items if given.get("ConsistentRead") or by_index else self._before
         order = INDEX_KEYS if by_index else ("pk", "sk")
-        found = [item for item in source.values() if order[0] in item and _holds(KeyConditionExpression, item, given)]
-        found.sort(key=lambda item: (_plain(item[order[1]]), *_place(item)))
+        matching = [
+            item for item in source.values() if order[0] in item and _holds(KeyConditionExpression, item, given)
+        ]
+        matching.sort(key=lambda item: (_plain(item[order[1]]), *_place(item)))
         start = given.get("ExclusiveStartKey")
         if start is not None:
-            behind = [at for at, item in enumerate(found) if _place(item) == _place(start)]
-            found = found[behind[0] + 1 :] if behind else found
+            behind = [at for at, item in enumerate(matching) if _place(item) == _place(start)]
+            matching = matching[behind[0] + 1 :] if behind else matching
         size = min(self._page, given.get("Limit", self._page))
-        page, more = found[:size], len(found) > size
+        page, more = matching[:size], len(matching) > size
         names = given.get("ExpressionAttributeNames", {})
         wanted = [names[name.strip()] for name in given.get("ProjectionExpression", "").split(",") if name]
         items = [{name: item[name] for name in wanted if name in item} if wanted else dict(item) for item in page]
@@ -132,9 +134,9 @@ def _plain(attribute: Mapping[str, Any]) -> Any:
     return int(value) if kind == "N" else value
 
 
-def _permits(found: Item | None, given: Mapping[str, Any]) -> bool:
+def _permits(stored: Item | None, given: Mapping[str, Any]) -> bool:
     text = given.get("ConditionExpression")
-    return text is None or any(_holds(group, found or {}, given) for group in text.split(" OR "))
+    return text is None or any(_holds(group, stored or {}, given) for group in text.split(" OR "))
 
 
 def _holds(text: str, item: Mapping[str, Any], given: Mapping[str, Any]) -> bool:

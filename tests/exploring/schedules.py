@@ -204,8 +204,8 @@ def explore(make_world: Callable[[Stage], World], bounds: Bounds, *, most_schedu
         seen.schedules += 1
         seen.trace = []
         try:
-            for found in _walk(stage, prefix, left, reached, seen):
-                waiting.append(found)
+            for branch in _walk(stage, prefix, left, reached, seen):
+                waiting.append(branch)
         except Exception as error:
             seen.failure = f"{type(error).__name__}: {error}"
         finally:
@@ -225,10 +225,10 @@ def _walk(
     while (actor := stage.default()) is not None:
         assert len(path) < LONGEST, "the schedule never ends"
         state = stage.fingerprint()
-        known = reached.setdefault(state, [])
-        if any(before.covers(left) for before in known):
+        walked = reached.setdefault(state, [])
+        if any(before.covers(left) for before in walked):
             return
-        known.append(left)
+        walked.append(left)
         free = actor.waits or actor.name != stage.current
         for other in stage.ready():
             options = [Choice(other.name, CRASH)] if other.pending != "begins" else []

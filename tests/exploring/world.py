@@ -82,16 +82,16 @@ class _Stepped:
     def __getattr__(self, operation: str) -> Callable[..., Any]:
         call = getattr(self._port, operation)
 
-        def stepped(*given: Any, **named: Any) -> Any:
+        def stepped(*given: Any, **more: Any) -> Any:
             label = f"{self._name}.{operation}"
             if self._name == "dynamodb":
-                subject = _subject(named)
+                subject = _subject(more)
                 if subject.startswith(RECORDS_ONLY) or (
                     operation == "query" and not WHOLE and FURTHER_SHARDS.match(subject)
                 ):
-                    return call(*given, **named)
+                    return call(*given, **more)
                 label = f"{operation} {subject}"
-            return self._actor.step(label, lambda: call(*given, **named))
+            return self._actor.step(label, lambda: call(*given, **more))
 
         return stepped
 

@@ -43,7 +43,7 @@ def main() -> int:
     except ValueError as unknown:
         parser.error(str(unknown))
     commit, runs = _commit(), report.kept()
-    done = {} if given.again else {name: sum(run["commit"] == commit for run in found) for name, found in runs.items()}
+    done = {} if given.again else {name: sum(run["commit"] == commit for run in made) for name, made in runs.items()}
     todo = [fault for fault in faults for _ in range(given.times - done.get(fault.name, 0))]
     print(f"{len(faults)} of {len(FAULTS)} faults, {len(todo)} runs to do", flush=True)
     failed = []
@@ -100,7 +100,7 @@ def _record(struck: Struck, commit: str, took: float) -> dict:
         "wrong": verdict.wrong,
         "aside": verdict.aside,
         "settings": list(SETTINGS),
-        "problems": {kind: list(found) for kind, found in verdict.problems.items()},
+        "problems": {kind: list(items) for kind, items in verdict.problems.items()},
     }
 
 

@@ -45,10 +45,10 @@ the back-off of the lane, the start of Spark, and the merge of what was left and
 
 def kept(file: Path = KEPT) -> dict[str, list[Run]]:
     """The kept runs by fault, oldest first."""
-    found: dict[str, list[Run]] = {}
+    by_fault: dict[str, list[Run]] = {}
     for run in json.loads(file.read_text(encoding="utf-8")) if file.exists() else ():
-        found.setdefault(run["fault"], []).append(run)
-    return found
+        by_fault.setdefault(run["fault"], []).append(run)
+    return by_fault
 
 
 def keep(run: Run, file: Path = KEPT) -> None:
@@ -132,7 +132,7 @@ def _happened(runs: Sequence[Run]) -> str:
     started = sum(run["job_runs"] for run in runs)
     told = [f"{started} job run{'s' if started != 1 else ''} started"] if started else ["the living run went on"]
     told += [f"{name} {count}" for name, count in sorted(counts.items())]
-    told += [f"**{kind}: {'; '.join(found[:3])}**" for run in runs for kind, found in run["problems"].items()]
+    told += [f"**{kind}: {'; '.join(items[:3])}**" for run in runs for kind, items in run["problems"].items()]
     return ", ".join(told)
 
 

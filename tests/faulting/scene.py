@@ -120,22 +120,22 @@ class Scene:
     def job_run(self, job_run: str) -> dict[str, Any]:
         """A job run as EMR Serverless describes it."""
         target = self.stack.target
-        found = target.client("emr-serverless").get_job_run(
+        answer = target.client("emr-serverless").get_job_run(
             applicationId=target.outputs["ApplicationId"], jobRunId=job_run
         )
-        return dict(found["jobRun"])
+        return dict(answer["jobRun"])
 
     def processes(self, job_run: str) -> list[int]:
         """The driver, its JVM and its workers: a job run's session. Workers have a group of their own."""
         leader = int((self.stack.home / "runs" / job_run / "pid").read_text())
-        found = []
+        processes = []
         for process in Path("/proc").iterdir():
             if process.name.isdigit():
                 with suppress(OSError, IndexError):
                     fields = (process / "stat").read_text().rpartition(")")[2].split()
                     if int(fields[3]) == leader and fields[0] not in "ZX":
-                        found.append(int(process.name))
-        return found
+                        processes.append(int(process.name))
+        return processes
 
     def kill_driver(self, job_run: str | None = None) -> str:
         """kill -9 of everything that a job run has started; returns its id."""
@@ -152,15 +152,15 @@ class Scene:
 
     def events(self, since: float = 0.0) -> list[dict[str, Any]]:
         """What the drivers logged since then (epoch seconds)."""
-        found = []
+        events = []
         for file in (self.stack.home / "runs").glob("*/stdout"):
             if file.stat().st_mtime >= since:
                 for line in file.read_text(errors="replace").splitlines():
                     with suppress(ValueError):
                         event = json.loads(line)
                         if isinstance(event, dict) and event.get("at", 0) >= since * 1000:
-                            found.append(event)
-        return sorted(found, key=lambda event: event["at"])
+                            events.append(event)
+        return sorted(events, key=lambda event: event["at"])
 
     def seen(self) -> list[str]:
         """The names of the events that drivers have logged since the strike."""
@@ -191,8 +191,8 @@ class Scene:
     def in_state(self, puts: Iterable[Put], *states: str) -> bool:
         """Whether the ledger has these objects in one of the states."""
         items = self.stack.ledger_objects(self.stack.target.bronze, prefix=self.world.prefix)
-        found = {(item["key"], item["sk"]) for item in items if item["state"] in states}
-        return {(put.key, put.version) for put in puts} <= found
+        stored = {(item["key"], item["sk"]) for item in items if item["state"] in states}
+        return {(put.key, put.version) for put in puts} <= stored
 
     # ---------------------------------------------------------------- traps
     @contextmanager
@@ -233,8 +233,8 @@ class Scene:
     # ---------------------------------------------------------------- what requests are
     def timeline_put(self, suffix: str, *tables: str) -> Callable[[Request], bool]:
         """The PUT of an instant's file on a timeline: of these tables, or of any of the world, history tables too."""
-        named = "|".join(re.escape(table.replace(".", "/")) for table in tables)
-        where = f"(?:{named})" if tables else rf"{self.world.database}/\w+"
+        places = "|".join(re.escape(table.replace(".", "/")) for table in tables)
+        where = f"(?:{places})" if tables else rf"{self.world.database}/\w+"
         pattern = re.compile(rf"/{self.stack.target.silver}/{where}/\.hoodie/\d+\.{suffix}$")
         return lambda request: request.service == S3 and request.method == "PUT" and bool(pattern.match(request.path))
 

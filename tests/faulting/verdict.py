@@ -49,7 +49,7 @@ def judge_scene(scene: Scene) -> Verdict:
     counts: Counter[str] = Counter()
     problems: dict[str, list[str]] = {}
 
-    def found(kind: str, items: list[str]) -> None:
+    def note(kind: str, items: list[str]) -> None:
         if items:
             problems.setdefault(kind, []).extend(items)
 
@@ -60,14 +60,14 @@ def judge_scene(scene: Scene) -> Verdict:
         form = scene.world.form(table)
         rows, odd = _compared(scene, table, form)
         counts.update(rows)
-        found("columns", odd)
+        note("columns", odd)
         verified = scene.stack.describe("verify", table, accept=(0, 1))
-        found("verify", _unproven(table, verified))
-        found("files", _orphans(scene, table))
+        note("verify", _unproven(table, verified))
+        note("files", _orphans(scene, table))
         if form.history is not None:
-            found("files", _orphans(scene, form.history))
+            note("files", _orphans(scene, form.history))
     audit = scene.stack.describe("audit", "--prefix", scene.world.prefix, accept=(0, 1))
-    found(
+    note(
         "audit",
         [
             f"{contradiction['code']} {contradiction['table']} {contradiction['key']}"
@@ -75,10 +75,10 @@ def judge_scene(scene: Scene) -> Verdict:
         ],
     )
     items = scene.stack.ledger_objects(scene.stack.target.bronze, prefix=scene.world.prefix)
-    found("objects", _unexpected_objects(scene, items))
+    note("objects", _unexpected_objects(scene, items))
     aside, wrongly = _set_aside(scene, items)
-    found("set aside", wrongly)
-    found("lane", _unrest(scene))
+    note("set aside", wrongly)
+    note("lane", _unrest(scene))
     return Verdict(counts["rows"], counts["lost"], counts["doubled"], counts["wrong"], problems, aside)
 
 

@@ -143,19 +143,19 @@ class World:
         first, column = self._offsets[name], SOURCES[name].key
         for number, op in changes:
             text = f"{name[:1]}{said}.{number}"
-            found = dict(row(name, number, seed=SEED, sizes=SIZES)) | {TABLES[name]: text}
-            key, change = int(str(found[column])), first + len(records) + 1
+            values = dict(row(name, number, seed=SEED, sizes=SIZES)) | {TABLES[name]: text}
+            key, change = int(str(values[column])), first + len(records) + 1
             at = 1_795_300_000_000 + change
             if op == "u" and name == "user":
-                found["state"] = CITIES[change % len(CITIES)][1]  # the row moves
+                values["state"] = CITIES[change % len(CITIES)][1]  # the row moves
             if op == "d":
-                found = dict(key_only(name, found))
+                values = dict(key_only(name, values))
             if op == "bad":
-                found |= UNEXPECTED[name]
+                values |= UNEXPECTED[name]
                 unexpected.add(len(records))
             else:
                 taken.append(Change(key, at, None if op == "d" else text))
-            records.append(record(name, found, op="u" if op == "bad" else op, change=change, ts_ms=at))
+            records.append(record(name, values, op="u" if op == "bad" else op, change=change, ts_ms=at))
         self._offsets[name] += len(records)
         where = object_key(name, first, prefix=f"{self.database}.")
         return Made(name, where, object_bytes(name, records), tuple(taken), frozenset(unexpected))

@@ -108,7 +108,7 @@ def test_two_hundred_objects_at_once_make_one_run_and_few_commits(
     before = runs(emr, target.outputs["ApplicationId"])
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda each: s3.put_object(Bucket=target.bronze, Key=each[0], Body=each[1]), objects))
+        list(pool.map(lambda entry: s3.put_object(Bucket=target.bronze, Key=entry[0], Body=entry[1]), objects))
     stack.wait(300)
 
     mine = stack.ledger_objects(target.bronze, prefix=f"topics/{database}.")

@@ -37,8 +37,8 @@ def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     built = done(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, source_root(), seconds=200)
     assert built.returncode == 0, built.stderr[-300:]
-    (found,) = folder.glob("*.whl")
-    return found
+    (file,) = folder.glob("*.whl")
+    return file
 
 
 @pytest.fixture(

@@ -15,12 +15,12 @@ def problem(words: tuple[str, ...]) -> str | None:
         if subcommand is None:
             return f"`{path}` has no command {rest[0]}"
         command, path = subcommand, f"{path} {rest.pop(0)}"
-    known = {
+    options = {
         name
         for parameter in command.get_params(click.Context(command))
         for name in (*parameter.opts, *parameter.secondary_opts)
     }
-    unknown = [word for word in rest if word.startswith("-") and word.partition("=")[0] not in known]
+    unknown = [word for word in rest if word.startswith("-") and word.partition("=")[0] not in options]
     return f"`{path}` has no option {unknown[0]}" if unknown else None
 
 

@@ -108,8 +108,8 @@ def test_what_the_document_says_of_the_emulator_is_what_it_does(announced: Annou
     assert documented() == {
         "key `a b+c/é=1.avro` in a notice of S3": f"`{records[0]['s3']['object']['key']}`",
         "the same in an event of EventBridge": f"`{events[0]['detail']['object']['key']}`",
-        "version in a notice of S3": named("versionId" in records[0]["s3"]["object"]),
-        "version in an event of EventBridge": named("version-id" in events[0]["detail"]["object"]),
+        "version in a notice of S3": presence("versionId" in records[0]["s3"]["object"]),
+        "version in an event of EventBridge": presence("version-id" in events[0]["detail"]["object"]),
         "`sequencer` of a key's later version": "greater" if sequencers[0] < sequencers[1] else "the same",
         "`eventVersion` of a notice": str(records[0]["eventVersion"]),
         "`event-version` of an event": str(events[0]["detail"].get("event-version", "none")),
@@ -146,7 +146,7 @@ def test_of_conditional_writes_at_once_to_one_item_one_succeeds(stack: RunningSt
         assert [sum(pool.map(written, range(8), [key] * 8)) for key in "abcdef"] == [1] * 6
 
 
-def named(there: bool) -> str:
+def presence(there: bool) -> str:
     return "named" if there else "not named"
 
 

@@ -39,7 +39,7 @@ def judged(stack: RunningStack, cases: list[Case]) -> list[Judgement]:
 
 def executors(stack: RunningStack) -> list[int]:
     """The processes of this stack's executors."""
-    found = []
+    processes = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
@@ -47,19 +47,19 @@ def executors(stack: RunningStack) -> list[int]:
             continue
         backend = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
         if backend in words and any(str(stack.home).encode() in word for word in words):
-            found.append(int(process.name))
-    return found
+            processes.append(int(process.name))
+    return processes
 
 
 def test_a_load_and_its_changes_equal_the_source_over_two_executors(stack: RunningStack) -> None:
-    found = judged(stack, LOAD_AND_CHANGES)
-    assert found and not [judgement for judgement in found if not judgement.equal]
+    judgements = judged(stack, LOAD_AND_CHANGES)
+    assert judgements and not [judgement for judgement in judgements if not judgement.equal]
     assert len(executors(stack)) == EXECUTORS
 
 
 def test_a_run_goes_on_after_an_executor_died(stack: RunningStack) -> None:
     died = executors(stack)[0]
     os.kill(died, signal.SIGKILL)
-    found = judged(stack, AFTER_A_DEATH)
-    assert found and not [judgement for judgement in found if not judgement.equal]
+    judgements = judged(stack, AFTER_A_DEATH)
+    assert judgements and not [judgement for judgement in judgements if not judgement.equal]
     assert died not in executors(stack)

@@ -56,10 +56,10 @@ def judgements(
         if item.path == request.path and "case" in item.callspec.params
     }
     cases = [(case, in_extent(case)) for case in CASES if case in selected and not missing(case)]
-    found: dict[str, list[Judgement]] = {}
+    by_case: dict[str, list[Judgement]] = {}
     for judgement in run_cases(cases, stack, readers, os.environ, timeout_s=TIMEOUT_S):
-        found.setdefault(judgement.case, []).append(judgement)
-    return found
+        by_case.setdefault(judgement.case, []).append(judgement)
+    return by_case
 
 
 def in_extent(case: Case) -> FixtureSet:

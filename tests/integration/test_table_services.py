@@ -64,12 +64,12 @@ class Venues:
         """Whether a compaction that was asked for since then has ended well."""
         ledger = self.stack.target.ledger
 
-        def found() -> bool:
+        def has_ended() -> bool:
             request = ledger.services.get(LANE, self.table, COMPACTION)
             assert request is None or request.state != FAILED, request
             return request is not None and request.state == DONE and request.requested_at >= not_before
 
-        return found
+        return has_ended
 
     def names(self, *, read_optimized: bool) -> list[str]:
         rows = read_table(self.stack.target, f"{self.table}_ro" if read_optimized else self.table).to_pylist()

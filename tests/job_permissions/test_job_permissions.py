@@ -113,9 +113,9 @@ class Deployment:
             )
         )
         self.ledger.lanes.wake(lane)
-        found = self._driven(lane, run, configuration, refused, now)
+        facts = self._driven(lane, run, configuration, refused, now)
         return SimpleNamespace(
-            **found, record=self.ledger.objects.get([landed])[landed], table=self.ledger.tables.get(table)
+            **facts, record=self.ledger.objects.get([landed])[landed], table=self.ledger.tables.get(table)
         )
 
     def _driven(
@@ -199,15 +199,15 @@ def denied(action: str, **more: Any) -> dict[str, Any]:
 
 def test_a_driver_commits_with_only_what_its_role_and_its_policy_must_allow(deployment: Deployment):
     unseen = [{"Sid": "Unseen", "Effect": "Deny", "Action": [action for _, action in UNSEEN], "Resource": "*"}]
-    found = deployment.run(unseen)
-    assert (found.state, found.record.state) == ("SUCCESS", "committed"), found.log[-4000:]
+    outcome = deployment.run(unseen)
+    assert (outcome.state, outcome.record.state) == ("SUCCESS", "committed"), outcome.log[-4000:]
 
 
 @pytest.mark.parametrize("action", [action for _, action in BY_THE_JVM])
 def test_without_an_action_the_table_fails_with_the_reason_and_its_object_waits(deployment: Deployment, action: str):
-    found = deployment.run([denied(action)])
-    assert "AccessDenied" in found.table.last_error and found.record.state == WAITS_AS[action], found.log[-4000:]
-    assert found.state == "SUCCESS" and found.table.failures == 1 and found.table.backoff_until, (
+    outcome = deployment.run([denied(action)])
+    assert "AccessDenied" in outcome.table.last_error and outcome.record.state == WAITS_AS[action], outcome.log[-4000:]
+    assert outcome.state == "SUCCESS" and outcome.table.failures == 1 and outcome.table.backoff_until, (
         "the run says so, sets the table back, and leaves its lane"
     )
 

@@ -58,7 +58,7 @@ def run_cases(
     Side by side, because a batch then merges many tables at once, as for a user, and because the waits are shared.
     """
     stack.configure([rule for case, fixtures in cases for rule in case.rules(fixtures.plan.topics)])
-    found: list[Judgement] = []
+    judgements: list[Judgement] = []
     plans = [(case, fixtures, case.steps(fixtures)) for case, fixtures in cases]
     for number in range(max(len(steps) for _, _, steps in plans)):
         now = [(case, fixtures, steps[number]) for case, fixtures, steps in plans if number < len(steps)]
@@ -71,7 +71,7 @@ def run_cases(
             stack.sluice("resume", LANE)
         stack.wait(timeout_s, strict=False)  # rows that are rightly in quarantine: what is lacking is judged
         seconds = time.monotonic() - started
-        found += _judgements(
+        judgements += _judgements(
             [(case, fixtures, phase, phase.name) for case, fixtures, (phase, _) in now],
             readers,
             environment,
@@ -84,14 +84,14 @@ def run_cases(
         _compact(
             stack, [case.table(topic) for case, fixtures, _ in mergeable for topic in fixtures.plan.topics], timeout_s
         )
-        found += _judgements(
+        judgements += _judgements(
             [(case, fixtures, phase, f"{phase.name} compacted") for case, fixtures, phase in mergeable],
             readers,
             environment,
             seconds=time.monotonic() - started,
             report=report,
         )
-    return found
+    return judgements
 
 
 def _compact(stack: RunningStack, tables: Sequence[str], timeout_s: float) -> None:
@@ -117,22 +117,22 @@ def _judgements(
     """Judge the cases by every reader. The readers run side by side, since each waits for much of its time."""
 
     def by(reader: Reader) -> list[Judgement]:
-        found = []
+        judgements = []
         for case, fixtures, phase, called in landed:
             if reader.reads(case, at_end=phase == fixtures.phases[-1]):
                 verdict, rows = _judged(case, fixtures, phase, reader, environment)
-                found.append(
+                judgements.append(
                     Judgement(
                         case.id, called, reader.name, verdict.equal, verdict.differences(), rows, round(seconds, 1)
                     )
                 )
-        return found
+        return judgements
 
     with ThreadPoolExecutor(len(readers)) as pool:
-        found = [judgement for judgements in pool.map(by, readers) for judgement in judgements]
-    for judgement in found:
+        all_judged = [judgement for judgements in pool.map(by, readers) for judgement in judgements]
+    for judgement in all_judged:
         report(judgement)
-    return found
+    return all_judged
 
 
 def _put(stack: RunningStack, sequences: Sequence[Sequence[tuple[str, Path]]]) -> None:

@@ -27,9 +27,9 @@ class Verdict:
     def differences(self) -> dict[str, Mapping]:
         """The tables that are not equal."""
         return {
-            table: found
-            for table, found in self.report.items()
-            if "error" in found or any(found[kind] for kind in ("missing", "extra", "doubled", "different"))
+            table: rows
+            for table, rows in self.report.items()
+            if "error" in rows or any(rows[kind] for kind in ("missing", "extra", "doubled", "different"))
         }
 
 
@@ -51,7 +51,7 @@ def judge_rows(folder: Path, rows: Path, phase: str, environment: Mapping[str, s
         program, divergence = BUNDLED / "judge_by_manifest.py", DIVERGENCES / f"{folder.name}.json"
         command += ["--divergence", str(divergence)] if divergence.exists() else []
     else:
-        candidates = (each / "judge.py" for each in (*shared_folders(environment), BUNDLED))
+        candidates = (folder / "judge.py" for folder in (*shared_folders(environment), BUNDLED))
         program = next(path for path in candidates if path.exists())
     done = subprocess.run([sys.executable, str(program), *command], capture_output=True, text=True)
     if done.returncode not in (EQUAL, DIFFERENT):

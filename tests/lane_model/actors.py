@@ -82,11 +82,11 @@ def _invocation_step(scenario: Scenario, model: ModelState, number: int, now_at:
     if now_at.at == "queued" and not protocol.write_before_wake:
         yield "is invoked", _with_invocation(model, number, Invocation(at="wake"))
     elif now_at.at in ("queued", "write"):
-        found = brings[now_at.written]
-        status, _ = model.objects[found]
+        item = brings[now_at.written]
+        status, _ = model.objects[item]
         admission = "new" if status == ABSENT else f"already_{status}"
         if status == ABSENT:
-            model = model._replace(objects=_put(model.objects, found, (PENDING, ())))
+            model = model._replace(objects=_put(model.objects, item, (PENDING, ())))
         wakes = now_at.wakes or protocol.wakes(admission)
         written = now_at.written + 1
         last = "wake" if wakes and protocol.write_before_wake else "ack"
@@ -178,7 +178,7 @@ def _deferred(scenario: Scenario, model: ModelState) -> bool:
         return False
     if model.unsettled or model.service != ("", ""):
         return False
-    waiting = {scenario.tables[found] for found, (status, _) in enumerate(model.objects) if status == PENDING}
+    waiting = {scenario.tables[number] for number, (status, _) in enumerate(model.objects) if status == PENDING}
     commits = dict(zip(scenario.table_names, model.last_commits, strict=True))
     moments = [0 if commits[table] is None else commits[table] + scenario.freshness_s * 1000 for table in waiting]
     return bool(moments) and min(moments) > model.now
@@ -209,11 +209,11 @@ def _request(model: ModelState, then) -> Iterator[Step]:
 
 def _starts(model: ModelState, run: str) -> list[tuple[ModelState, str, str]]:
     """StartJobRun: the same token is the same job run, unless EMR forgot it."""
-    found = [(*_start_job_run(model, run, forget=False), "calls StartJobRun")]
+    moves = [(*_start_job_run(model, run, forget=False), "calls StartJobRun")]
     if model.left.forgets and any(driver.run == run for driver in model.drivers):
         less = model._replace(left=model.left._replace(forgets=model.left.forgets - 1))
-        found.append((*_start_job_run(less, run, forget=True), "calls StartJobRun, whose token EMR forgot"))
-    return found
+        moves.append((*_start_job_run(less, run, forget=True), "calls StartJobRun, whose token EMR forgot"))
+    return moves
 
 
 def _start_job_run(model: ModelState, run: str, *, forget: bool) -> tuple[ModelState, str]:

@@ -84,9 +84,9 @@ def _query(scenario, model, number, driver):
         if driver.deferred and (batch, table) not in model.settled
     }
     pending = tuple(
-        found
-        for found, (status, _) in enumerate(model.objects)
-        if status == PENDING and scenario.tables[found] not in unresolved
+        item
+        for item, (status, _) in enumerate(model.objects)
+        if status == PENDING and scenario.tables[item] not in unresolved
     )
     commits = tuple(zip(scenario.table_names, model.last_commits, strict=True))
     plan = planned(
@@ -127,8 +127,8 @@ def _serve_start(scenario, model, number, driver):
 
 
 def _serve_rollback(scenario, model, number, driver):
-    kept = frozenset(begun for begun in model.inflight if begun[2] != scenario.service_table)
-    return _goes(model._replace(inflight=kept), number, driver, at="serve_check")
+    inflight = frozenset(begun for begun in model.inflight if begun[2] != scenario.service_table)
+    return _goes(model._replace(inflight=inflight), number, driver, at="serve_check")
 
 
 def _serve_check(scenario, model, number, driver):
@@ -170,10 +170,10 @@ def _claim(scenario, model, number, driver):
 
     The objects of a part that was returned are pending for another batch.
     """
-    for found in driver.batch:
-        returned = (driver.batch, scenario.tables[found]) in model.settled
-        if model.objects[found][0] == PENDING and not returned:
-            objects = model.objects[:found] + ((CLAIMED, driver.batch),) + model.objects[found + 1 :]
+    for item in driver.batch:
+        returned = (driver.batch, scenario.tables[item]) in model.settled
+        if model.objects[item][0] == PENDING and not returned:
+            objects = model.objects[:item] + ((CLAIMED, driver.batch),) + model.objects[item + 1 :]
             return _goes(model._replace(objects=objects), number, driver)
     tables = scenario.tables_of(driver.batch)
     open_parts = [part for part, table in enumerate(tables) if (driver.batch, table) not in model.settled]
@@ -184,7 +184,7 @@ def _claim(scenario, model, number, driver):
         [
             OpenPart(
                 tables[part],
-                sum(scenario.tables[found] == tables[part] for found in driver.batch),
+                sum(scenario.tables[item] == tables[part] for item in driver.batch),
                 cohort=cohort,
                 attempts=next((n for *of, n in model.attempts if of == [driver.batch, tables[part]]), 0),
                 attempted_at=model.now,
@@ -215,12 +215,12 @@ def _rollback(scenario, model, number, driver):
     more.
     """
     table = _table(scenario, driver)
-    kept = (
+    inflight = (
         frozenset(begun for begun in model.inflight if begun[2] != table)
         if scenario.protocol.rollback_first
         else model.inflight
     )
-    return _goes(model._replace(inflight=kept), number, driver, at="resolve")
+    return _goes(model._replace(inflight=inflight), number, driver, at="resolve")
 
 
 def _resolve(scenario, model, number, driver):
@@ -237,12 +237,12 @@ def _divide(scenario, model, number, driver):
         return _exits(model, number, driver)
     mine = _mine(scenario, driver)
     cohort = next((Cohort.from_text(text) for batch, text in model.claimed_as if batch == driver.batch), None)
-    into = divided([identity(found) for found in mine], cohort, model.now)
-    for found in mine:
-        if model.objects[found] == (CLAIMED, driver.batch):
-            text = into[identity(found)].to_text()
-            cohorts = model.cohorts[:found] + (text,) + model.cohorts[found + 1 :]
-            objects = model.objects[:found] + ((PENDING, ()),) + model.objects[found + 1 :]
+    into = divided([identity(item) for item in mine], cohort, model.now)
+    for item in mine:
+        if model.objects[item] == (CLAIMED, driver.batch):
+            text = into[identity(item)].to_text()
+            cohorts = model.cohorts[:item] + (text,) + model.cohorts[item + 1 :]
+            objects = model.objects[:item] + ((PENDING, ()),) + model.objects[item + 1 :]
             return _goes(model._replace(objects=objects, cohorts=cohorts), number, driver)
     returned = model._replace(settled=model.settled | {(driver.batch, _table(scenario, driver))})
     return _next_part(scenario, returned, number, driver)
@@ -251,10 +251,8 @@ def _divide(scenario, model, number, driver):
 def _set_aside(scenario, model, number, driver):
     mine = _mine(scenario, driver)
     objects = tuple(
-        (QUARANTINED, driver.batch)
-        if found in mine and status == CLAIMED and batch == driver.batch
-        else (status, batch)
-        for found, (status, batch) in enumerate(model.objects)
+        (QUARANTINED, driver.batch) if item in mine and status == CLAIMED and batch == driver.batch else (status, batch)
+        for item, (status, batch) in enumerate(model.objects)
     )
     settled = model.settled | {(driver.batch, _table(scenario, driver))}
     return _next_part(scenario, model._replace(objects=objects, settled=settled), number, driver)
@@ -278,7 +276,7 @@ def _complete(scenario, model, number, driver):
     if begun not in model.inflight:
         return _exits(model, number, driver)
     part = begun[1:]
-    mine = {found for found in driver.batch if scenario.tables[found] == part[1]}
+    mine = {item for item in driver.batch if scenario.tables[item] == part[1]}
     if any(table == part[1] and mine & set(batch) for batch, table in model.timeline):
         raise CommittedTwice(str(part))
     return _goes(
@@ -293,9 +291,9 @@ def _settle(scenario, model, number, driver):
     table = _table(scenario, driver)
     objects = tuple(
         (COMMITTED, driver.batch)
-        if status == CLAIMED and batch == driver.batch and scenario.tables[found] == table
+        if status == CLAIMED and batch == driver.batch and scenario.tables[item] == table
         else (status, batch)
-        for found, (status, batch) in enumerate(model.objects)
+        for item, (status, batch) in enumerate(model.objects)
     )
     return _goes(model._replace(objects=objects), number, driver, at="settle_part")
 
@@ -338,8 +336,8 @@ def _progress(scenario, model, number, driver):
 def _behind_a_batch(scenario, model, number, driver):
     """A take-over goes on with the next batch; a run whose suspects waited for a batch of others takes them over."""
     if driver.takeover:
-        kept = _fresh(driver)._replace(visited=driver.visited, suspects=driver.suspects)
-        return _goes(model, number, kept, at="unsettled")
+        fresh = _fresh(driver)._replace(visited=driver.visited, suspects=driver.suspects)
+        return _goes(model, number, fresh, at="unsettled")
     if driver.deferred:
         return _goes(model, number, _fresh(driver)._replace(suspects=True, deferred=False), at="unsettled")
     return _goes(model, number, _fresh(driver), at=_first_look(scenario))
@@ -387,7 +385,7 @@ def _table(scenario, driver):
 
 def _mine(scenario, driver):
     """The objects of the current part."""
-    return [found for found in driver.batch if scenario.tables[found] == _table(scenario, driver)]
+    return [item for item in driver.batch if scenario.tables[item] == _table(scenario, driver)]
 
 
 def _holds(model, number, driver):

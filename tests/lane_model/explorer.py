@@ -85,12 +85,12 @@ def _broken(scenario: Scenario, model: ModelState, completes: list[set[ModelStat
         return TWO_WRITERS
     if not _in_one_batch(scenario, model):
         return ONE_BATCH
-    if any(status == QUARANTINED and found not in scenario.poison for found, (status, _) in enumerate(model.objects)):
+    if any(status == QUARANTINED and item not in scenario.poison for item, (status, _) in enumerate(model.objects)):
         return ONLY_POISON
     if not _somebody_will_look(model):
         return NO_LOST_WAKE_UP
-    for schedule, known in enumerate(completes):
-        broken = _completes(scenario, model, known, by_turns=schedule > 0)
+    for schedule, complete in enumerate(completes):
+        broken = _completes(scenario, model, complete, by_turns=schedule > 0)
         if broken is not None:
             return broken
     return None
@@ -98,8 +98,8 @@ def _broken(scenario: Scenario, model: ModelState, completes: list[set[ModelStat
 
 def _in_one_batch(scenario: Scenario, model: ModelState) -> bool:
     """A settled object is on the timeline once, under the batch that the ledger says."""
-    for found, (status, batch) in enumerate(model.objects):
-        on = [part for part in model.timeline if part[1] == scenario.tables[found] and found in part[0]]
+    for item, (status, batch) in enumerate(model.objects):
+        on = [part for part in model.timeline if part[1] == scenario.tables[item] and item in part[0]]
         if len(on) > 1 or (status == COMMITTED and [part[0] for part in on] != [batch]):
             return False
     return True
@@ -119,7 +119,7 @@ def _somebody_will_look(model: ModelState) -> bool:
     return any(invocation.at in ("queued", "write", "wake") for invocation in model.invocations)
 
 
-def _completes(scenario: Scenario, model: ModelState, known: set[ModelState], by_turns: bool) -> str | None:
+def _completes(scenario: Scenario, model: ModelState, complete: set[ModelState], by_turns: bool) -> str | None:
     """From here, without further trouble, everything is committed and the lane given back, by a fair schedule.
 
     One schedule lets admit go first, then drivers, then supervise, then time; `by_turns` takes them
@@ -127,7 +127,7 @@ def _completes(scenario: Scenario, model: ModelState, known: set[ModelState], by
     """
     calm = model._replace(left=CALM)
     walked: list[ModelState] = []
-    while calm not in known:
+    while calm not in complete:
         if len(walked) > COMPLETION_STEPS:
             return CLAIMED_IN_THE_END
         walked.append(calm)
@@ -135,7 +135,7 @@ def _completes(scenario: Scenario, model: ModelState, known: set[ModelState], by
             after = (
                 _by_turns(scenario, calm, len(walked))
                 if by_turns
-                else next((found for _, found in steps(scenario, calm)), None)
+                else next((reached for _, reached in steps(scenario, calm)), None)
             )
         except CommittedTwice:
             return ONE_BATCH
@@ -145,14 +145,14 @@ def _completes(scenario: Scenario, model: ModelState, known: set[ModelState], by
                 or calm.service != ("", "")
                 or calm.lane.state != machine.IDLE
                 or any(
-                    status != (QUARANTINED if found in scenario.poison else COMMITTED)
-                    for found, (status, _) in enumerate(calm.objects)
+                    status != (QUARANTINED if item in scenario.poison else COMMITTED)
+                    for item, (status, _) in enumerate(calm.objects)
                 )
             ):
                 return CLAIMED_IN_THE_END
             break
         calm = after._replace(left=CALM)
-    known.update(walked)
+    complete.update(walked)
     return None
 
 

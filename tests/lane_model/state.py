@@ -181,9 +181,9 @@ class Scenario:
 
 
 @cache
-def applied(transition: Callable[..., Any], lane: LaneState, *arguments: Any, **named: Any) -> LaneState | None:
+def applied(transition: Callable[..., Any], lane: LaneState, *arguments: Any, **more: Any) -> LaneState | None:
     """A transition's result without what nothing is decided by any more; None when it was refused."""
-    result = transition(lane, *arguments, **named)
+    result = transition(lane, *arguments, **more)
     if isinstance(result, LaneRefusal):
         return None
     requested_at = result.start_requested_at if result.job_run_id is None else None

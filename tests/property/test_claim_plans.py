@@ -32,12 +32,12 @@ def test_a_plan_keeps_its_budget_takes_the_oldest_and_asks_again_while_some_rema
     plan = plan_claim(
         pending, {item.table: CONFIGS[item.table] for item in pending}, states, Budget(objects, size), NOW
     )
-    taken = [item for found in plan.objects.values() for item in found]
+    taken = [item for group in plan.objects.values() for item in group]
     free = [item for item in pending if item.table not in busy]
     assert len(taken) <= objects and (sum(item.size for item in taken) <= size or len(taken) == 1)
     assert bool(taken) == bool(free)
-    for table, found in plan.objects.items():
-        assert list(found) == [item for item in free if item.table == table][: len(found)]
+    for table, group in plan.objects.items():
+        assert list(group) == [item for item in free if item.table == table][: len(group)]
     left = Counter(item.id for item in free) - Counter(item.id for item in taken)
     if left:
         assert plan.next_due_at == NOW

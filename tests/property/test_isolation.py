@@ -150,8 +150,8 @@ def test_objects_that_kill_runs_are_set_aside_and_all_others_are_merged(backlog,
     lane.run_until_nothing_is_left()
     assert lane.aside == poison
     assert lane.merged == set(ids) - poison
-    each = 2 + 1 + ceil(log(max(backlog.values()), COHORTS)) + 3
-    assert lane.deaths <= each * len(poison)
+    most_deaths = 2 + 1 + ceil(log(max(backlog.values()), COHORTS)) + 3
+    assert lane.deaths <= most_deaths * len(poison)
 
 
 @simulated

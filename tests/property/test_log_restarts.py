@@ -47,11 +47,11 @@ def log(draw: random.Random, begin: int, time: int, most: int) -> list[tuple[int
 
 def parked(batches: list[list[SeenObject]]) -> set[str]:
     marks: dict[int, Mark] = {}
-    found: set[str] = set()
+    keys: set[str] = set()
     for batch in batches:
         judged = judge(marks, batch, generation=0)
-        marks, found = dict(judged.marks), found | set(judged.parked)
-    return found
+        marks, keys = dict(judged.marks), keys | set(judged.parked)
+    return keys
 
 
 def cut(draw: random.Random, objects: list[SeenObject]) -> list[list[SeenObject]]:

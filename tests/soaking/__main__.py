@@ -33,10 +33,10 @@ def main() -> int:
         assert stack.target.endpoint is not None
         with fault_proxy(stack.target.endpoint) as proxy:
             soak = Soak(stack, proxy, seed, lambda line: print(line, flush=True), alone=True)
-            found = soak.run(given.minutes * 60, given.every)
-    report.keep(found, given.into / report.KEPT.name, given.into / report.PAGE.name)
-    print(json.dumps(found, indent=1))
-    return 0 if found["clean"] else 1
+            result = soak.run(given.minutes * 60, given.every)
+    report.keep(result, given.into / report.KEPT.name, given.into / report.PAGE.name)
+    print(json.dumps(result, indent=1))
+    return 0 if result["clean"] else 1
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def page(report: Mapping[str, Any] | None) -> str:
             f"{report['doubled']} doubled, {report['wrong']} wrong"
             f"{f', {aside:,} rightly set aside' if aside else ''}. Recovery after {_times(recovery['all'])}.",
             "",
-            *(f"- **{kind}**: {'; '.join(found[:5])}" for kind, found in report["problems"].items()),
+            *(f"- **{kind}**: {'; '.join(items[:5])}" for kind, items in report["problems"].items()),
             *([""] if report["problems"] else []),
             "| | |",
             "|---|---|",
@@ -89,14 +89,14 @@ def keep(report: Mapping[str, Any], file: Path = KEPT, into: Path = PAGE) -> Non
     into.write_text(page(report), encoding="utf-8")
 
 
-def _times(found: Mapping[str, float]) -> str:
-    return f"{found['p50']:g} s (p50), {found['p95']:g} s (p95)" if found["n"] else "none"
+def _times(times: Mapping[str, float]) -> str:
+    return f"{times['p50']:g} s (p50), {times['p95']:g} s (p95)" if times["n"] else "none"
 
 
-def _memory(found: Mapping[str, int]) -> str:
+def _memory(memory: Mapping[str, int]) -> str:
     return (
-        f"the emulator {found['emulator']:,} MB and {found['function_processes']} functions' processes "
-        f"{found['functions']:,} MB"
+        f"the emulator {memory['emulator']:,} MB and {memory['function_processes']} functions' processes "
+        f"{memory['functions']:,} MB"
     )
 
 

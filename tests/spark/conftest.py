@@ -23,19 +23,20 @@ def java_environment() -> dict[str, str]:
     """Where Java is, and what Python workers need to find the sources."""
     from sluice_local.images.java import find_java
 
-    found = {"JAVA_HOME": str(find_java(os.environ).home)}
-    found["PYSPARK_PYTHON"] = found["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    found["PYTHONPATH"] = os.pathsep.join(str(ROOT / part) for part in ("functions", "spark", "tests"))
+    variables = {"JAVA_HOME": str(find_java(os.environ).home)}
+    variables["PYSPARK_PYTHON"] = variables["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    variables["PYTHONPATH"] = os.pathsep.join(str(ROOT / part) for part in ("functions", "spark", "tests"))
     # moto takes any credentials; the tasks' clients need some.
-    return {**found, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
+    credentials = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    return {**variables, **credentials, "AWS_EC2_METADATA_DISABLED": "true"}
 
 
 @pytest.fixture(scope="session")
 def jars() -> list[Path]:
     """The Hudi bundle and S3A, from SLUICE_JARS or the cache that the local stack keeps."""
-    named = os.environ.get("SLUICE_JARS")
-    if named:
-        return [Path(jar) for jar in named.split(os.pathsep)]
+    paths = os.environ.get("SLUICE_JARS")
+    if paths:
+        return [Path(jar) for jar in paths.split(os.pathsep)]
     from sluice_local.images.jars import ensure_jars
 
     return ensure_jars()

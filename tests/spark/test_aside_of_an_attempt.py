@@ -19,7 +19,7 @@ class Denied(Exception):
     pass
 
 
-def denied(*given: Any, **named: Any) -> Any:
+def denied(*given: Any, **more: Any) -> Any:
     raise Denied
 
 

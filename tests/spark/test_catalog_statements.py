@@ -86,8 +86,8 @@ def test_sparks_view_with_debeziums_columns_has_every_row(spark: SparkSession, t
 def test_the_schema_in_the_catalog_is_the_one_that_spark_finds(spark: SparkSession, tmp_path: Path) -> None:
     wish = wish_of("moma.works", MOR, tmp_path)
     summary = StructType.fromJson(json.loads(spark_schema(wish.columns, ("nationality",))))
-    found = spark.read.format("hudi").load(wish.location).schema
-    assert {field.name: field.dataType for field in summary} == {field.name: field.dataType for field in found}
+    schema = spark.read.format("hudi").load(wish.location).schema
+    assert {field.name: field.dataType for field in summary} == {field.name: field.dataType for field in schema}
     assert summary.names[-1] == "nationality" and summary.names[:-1] == [
-        name for name in found.names if name != "nationality"
+        name for name in schema.names if name != "nationality"
     ]

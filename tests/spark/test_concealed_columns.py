@@ -63,7 +63,7 @@ def test_every_path_into_a_table_stores_the_same_concealed_values(bench: Workben
         noted = bool(bench.merge(config, [first]).notes)
         assert noted is (config is there), "a column that no object has is told with the first batch"
         outcome = bench.merge(config, [then])
-        assert [found.codes for found in outcome.quarantined_rows] == [{"null_record_key": 1}]
+        assert [count.codes for count in outcome.quarantined_rows] == [{"null_record_key": 1}]
         assert bench.rows(config, "mail", "card", "n", "__deleted") == sorted(
             [
                 (hashed("anne@x"), "***4444", 2, False),
@@ -80,6 +80,6 @@ def test_every_path_into_a_table_stores_the_same_concealed_values(bench: Workben
         assert not any(secret in body for secret in (NOTE.encode(), CARD.encode(), b"anne@x", KEY.encode()))
     body = bench.s3.get_object(Bucket=bench.bronze, Key=then.key)["Body"].read()
     again, _ = keyed_changes(body, then, here, wanted=lambda key: True, types={}, hash_key=KEY.encode())
-    assert sorted((key[0], found.values["card"]) for key, found in again) == sorted(
+    assert sorted((key[0], row.values["card"]) for key, row in again) == sorted(
         (hashed(f"{name}@x"), "***4444") for name in ("anne", "bert", "carl")
     )

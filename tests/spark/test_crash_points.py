@@ -35,7 +35,7 @@ def test_a_write_that_died_is_rolled_back_and_the_part_runs_again(
     from sluice_spark.merge.by_spark import latest
 
     whole = latest.winners
-    monkeypatch.setattr(latest, "winners", lambda marked, **named: boom(whole(marked, **named)))
+    monkeypatch.setattr(latest, "winners", lambda marked, **more: boom(whole(marked, **more)))
     with pytest.raises(Exception, match="killed here"):
         bench.merge_manifest(manifest, config)
     monkeypatch.undo()

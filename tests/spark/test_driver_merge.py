@@ -270,8 +270,8 @@ def test_three_readers_and_hudis_own_writer_take_what_was_written(
 def between_files(patch: pytest.MonkeyPatch) -> None:
     written, begun = rewrite.write_base, threading.Lock()
 
-    def once(*given: Any, **named: Any) -> Any:
-        return written(*given, **named) if begun.acquire(blocking=False) else dies()
+    def once(*given: Any, **more: Any) -> Any:
+        return written(*given, **more) if begun.acquire(blocking=False) else dies()
 
     patch.setattr(rewrite, "write_base", once)
 

@@ -11,9 +11,9 @@ from sluice_spark.errors import NoBundle
 
 
 def test_versions_are_the_engines_own(spark, jars):
-    found = versions.engine_versions(spark)
-    assert found["spark"] == spark.version and hudi_bundle(jars).stem.endswith(f"-{found['hudi']}")
-    assert found["scala"].startswith("2.12.") and found["hadoop"] and found["java"].startswith("17")
+    engine = versions.engine_versions(spark)
+    assert engine["spark"] == spark.version and hudi_bundle(jars).stem.endswith(f"-{engine['hudi']}")
+    assert engine["scala"].startswith("2.12.") and engine["hadoop"] and engine["java"].startswith("17")
 
 
 def test_a_session_without_hudi_is_stopped_and_refused(spark, monkeypatch):

@@ -339,11 +339,11 @@ def test_a_task_that_writes_twice_leaves_one_file_that_counts(
 ) -> None:
     config, written = table(), large.written_files
 
-    def twice(*given: Any, **named: Any) -> Any:
+    def twice(*given: Any, **more: Any) -> Any:
         messages = list(given[0])
         if attempts(tmp_path / "tries", 1):  # as an attempt whose result is lost
-            written(messages, *given[1:], **{**named, "token": "0-0-99"})
-        return written(messages, *given[1:], **named)
+            written(messages, *given[1:], **{**more, "token": "0-0-99"})
+        return written(messages, *given[1:], **more)
 
     monkeypatch.setattr(large, "written_files", twice)
     bench.merge(config, objects(bench))
@@ -366,8 +366,8 @@ def before_markers(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 def between_files(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     written = large.written_files
 
-    def once(*given: Any, **named: Any) -> Any:
-        return written(*given, **named) if attempts(folder / "files", 1) else die()
+    def once(*given: Any, **more: Any) -> Any:
+        return written(*given, **more) if attempts(folder / "files", 1) else die()
 
     monkeypatch.setattr(large, "written_files", once)
 
@@ -376,7 +376,7 @@ def behind_the_roll_back(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """One task fails, and the Python worker of another writes its file once the load is rolled back."""
     written = large.written_files
 
-    def late(messages: Any, plan: Any, *given: Any, **named: Any) -> Any:
+    def late(messages: Any, plan: Any, *given: Any, **more: Any) -> Any:
         if not attempts(folder / "files", 1):
             die()
         timeline = Path(plan.table_uri.removeprefix("file:")) / ".hoodie"
@@ -384,7 +384,7 @@ def behind_the_roll_back(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         while not list(timeline.glob("*.rollback")) and time.monotonic() < until:
             time.sleep(0.02)
         try:
-            return written(messages, plan, *given, **named)
+            return written(messages, plan, *given, **more)
         finally:
             (folder / "written").touch()
 
@@ -394,8 +394,8 @@ def behind_the_roll_back(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 def with_other_rows(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     read = merging.read_in_tasks
 
-    def miscounted(*given: Any, **named: Any) -> Any:
-        load = read(*given, **named)
+    def miscounted(*given: Any, **more: Any) -> Any:
+        load = read(*given, **more)
         return replace(load, counts={**load.counts, "winning": 41})
 
     monkeypatch.setattr(merging, "read_in_tasks", miscounted)

@@ -25,11 +25,11 @@ def held_up(monkeypatch: pytest.MonkeyPatch, way: str, meanwhile: Callable[[], N
     module, name = WAYS[way]
     whole, calls = getattr(module, name), []
 
-    def late(*given: Any, **named: Any) -> Any:
+    def late(*given: Any, **more: Any) -> Any:
         calls.append(1)
         if len(calls) == 1:
             meanwhile()
-        return whole(*given, **named)
+        return whole(*given, **more)
 
     monkeypatch.setattr(module, name, late)
 

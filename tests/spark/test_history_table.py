@@ -126,7 +126,7 @@ def test_a_part_that_dies_between_the_two_commits_writes_no_change_twice(
 
     with monkeypatch.context() as patch:
         commits = iter((by_arrow.commit,))  # of the history
-        patch.setattr(by_arrow, "commit", lambda *given, **named: next(commits, dies)(*given, **named))
+        patch.setattr(by_arrow, "commit", lambda *given, **more: next(commits, dies)(*given, **more))
         with pytest.raises(RuntimeError):
             bench.merge_manifest(manifest, config)
     stored, timeline = bench.rows(config.history_table, *COLUMNS), bench.timeline(config.history_table)

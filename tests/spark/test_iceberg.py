@@ -175,12 +175,12 @@ def live(bench: Workbench, config: TableConfig, monkeypatch: pytest.MonkeyPatch,
     check(bench, config)
 
 
-def write_then_die(*arguments: Any, **named: Any) -> None:
+def write_then_die(*arguments: Any, **more: Any) -> None:
     """In place of a write by Spark: its files are there, and no commit."""
     from sluice_spark.hudi.data_source import append
 
     rows, path, options, _ = arguments
-    append(rows, path, options, dies, **named)
+    append(rows, path, options, dies, **more)
 
 
 @pytest.mark.parametrize(

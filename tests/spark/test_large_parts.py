@@ -221,8 +221,8 @@ def killable(patch: pytest.MonkeyPatch, mortality: Mortality) -> None:
     )
     for owner, name in owners:
         whole: Callable[..., Any] = getattr(owner, name)
-        step = lambda *given, _name=name, _whole=whole, **named: mortality.step(  # noqa: E731
-            _name, lambda: _whole(*given, **named)
+        step = lambda *given, _name=name, _whole=whole, **more: mortality.step(  # noqa: E731
+            _name, lambda: _whole(*given, **more)
         )
         patch.setattr(owner, name, step)
 

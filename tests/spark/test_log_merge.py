@@ -43,13 +43,13 @@ def date_by_whole_seconds(bench: Workbench, config: TableConfig) -> None:
 
 
 @pytest.mark.parametrize(
-    "known", [pytest.param(True, marks=pytest.mark.whole), False], ids=["of_the_same_run", "of_another_run"]
+    "same_run", [pytest.param(True, marks=pytest.mark.whole), False], ids=["of_the_same_run", "of_another_run"]
 )
 @pytest.mark.parametrize(
     "in_driver", [True, pytest.param(False, marks=pytest.mark.whole)], ids=["in_driver", "by_spark"]
 )
 def test_updates_of_a_file_that_is_made_within_one_second_are_read(
-    bench: Workbench, known: bool, in_driver: bool
+    bench: Workbench, same_run: bool, in_driver: bool
 ) -> None:
     config = mor()
     if not in_driver:
@@ -60,7 +60,7 @@ def test_updates_of_a_file_that_is_made_within_one_second_are_read(
         facts = bench.hudi(config).look()
         assert facts.misdated
         bench.services.tables.take(config)
-        if known:
+        if same_run:
             bench.services.tables.keep(config, facts)
     for position, name in ((10, "second"), (11, "third")):
         bench.apply(config, row("u", position, 3, name=name), row("d", position + 10, 4, None, None))

@@ -48,9 +48,9 @@ def rows(body: bytes, format: str, schema: Any, key: tuple[str, ...]) -> list[di
     plan = plan_read(
         replace(config(), record_key=key), batch="b", writers=[read_writer_schema(schema)], stored=None
     ).plan
-    found = decode(body, replace(item(format), key="x+0+500"), plan)
-    assert not found.rows, found.rows
-    return [row for batch in found.batches for row in batch.to_pylist()]
+    decoded = decode(body, replace(item(format), key="x+0+500"), plan)
+    assert not decoded.rows, decoded.rows
+    return [row for batch in decoded.batches for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize(

@@ -38,11 +38,11 @@ def arrow_type(kind: DataType) -> pa.DataType:
     }[kind.simpleString()]
 
 
-def _same(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _same(actual: pa.DataType, wanted: pa.DataType) -> bool:
     """Equal types; the name of a list's item is the writer's own."""
-    if pa.types.is_list(found) and pa.types.is_list(wanted):
-        return _same(found.value_type, wanted.value_type)
-    return found == wanted
+    if pa.types.is_list(actual) and pa.types.is_list(wanted):
+        return _same(actual.value_type, wanted.value_type)
+    return actual == wanted
 
 
 def put_all(bench: Workbench, keys: list[str]) -> list:

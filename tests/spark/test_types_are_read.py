@@ -85,30 +85,30 @@ def writer_schema(tried: Sequence[Tried] = TRIED) -> dict[str, Any]:
         nested += [(typed.name, kind), (f"{typed.name}_map", {"type": "map", "values": ["null", kind]})]
     fields = [{"name": name, "type": ["null", kind]} for name, kind in nested]
     kinds["nested"] = {"type": "record", "name": "Nested", "fields": fields}
-    known: set[str] = set()
+    defined: set[str] = set()
     numbers = itertools.count()
-    columns = {name: ["null", _named_once(kind, known, numbers)] for name, kind in kinds.items()}
+    columns = {name: ["null", _named_once(kind, defined, numbers)] for name, kind in kinds.items()}
     return flattened({"id": "int", "place": ["null", "string"], **columns})
 
 
-def _named_once(kind: Any, known: set[str], numbers: Iterator[int]) -> Any:
+def _named_once(kind: Any, defined: set[str], numbers: Iterator[int]) -> Any:
     """The type with a reference in place of a record that is known already, and names of their own for the others."""
     if isinstance(kind, list):
-        return [_named_once(item, known, numbers) for item in kind]
+        return [_named_once(item, defined, numbers) for item in kind]
     if not isinstance(kind, dict):
         return kind
-    named = dict(kind)
+    schema = dict(kind)
     if "namespace" in kind:
         full = f"{kind['namespace']}.{kind['name']}"
-        if full in known:
+        if full in defined:
             return full
-        known.add(full)
+        defined.add(full)
     elif "name" in kind:
-        named["name"] = f"{kind['name']}{next(numbers)}"
-    named.update({part: _named_once(kind[part], known, numbers) for part in ("items", "values") if part in kind})
+        schema["name"] = f"{kind['name']}{next(numbers)}"
+    schema.update({part: _named_once(kind[part], defined, numbers) for part in ("items", "values") if part in kind})
     if "fields" in kind:
-        named["fields"] = [{**field, "type": _named_once(field["type"], known, numbers)} for field in kind["fields"]]
-    return named
+        schema["fields"] = [{**field, "type": _named_once(field["type"], defined, numbers)} for field in kind["fields"]]
+    return schema
 
 
 def values(second: bool) -> dict[str, Any]:

@@ -132,10 +132,10 @@ def aws_error(code: str, operation: str = "Call") -> ClientError:
 def failing_for(holds: Callable[[Any], bool], error: Exception, method: Callable[..., Any]) -> Callable[..., Any]:
     """The method, which raises the error where its first argument is such a one."""
 
-    def called(self: Any, first: Any, *rest: Any, **named: Any) -> Any:
+    def called(self: Any, first: Any, *rest: Any, **more: Any) -> Any:
         if holds(first):
             raise error
-        return method(self, first, *rest, **named)
+        return method(self, first, *rest, **more)
 
     return called
 

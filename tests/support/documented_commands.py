@@ -34,10 +34,10 @@ class Shown:
 
 def documents() -> list[Path]:
     """README, its companions, and all that docs hold."""
-    named = [
+    pages = [
         ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "events/README.md")
     ]
-    return [path for path in named if path.exists()] + sorted((ROOT / "docs").rglob("*.md"))
+    return [path for path in pages if path.exists()] + sorted((ROOT / "docs").rglob("*.md"))
 
 
 def shown_commands() -> list[Shown]:

@@ -58,14 +58,14 @@ def avro_type(described: str) -> dict[str, Any]:
         fields = [{"name": part, "type": type_} for part, type_ in _RECORDS.get(name, _SHAPE).items()]
         kind.update(name=name.rpartition(".")[2], namespace=name.rpartition(".")[0], fields=fields)
     if decimal:
-        named = decimal[1] != "unnamed"
-        parameters = {"scale": decimal[2], **({"connect.decimal.precision": decimal[1]} if named else {})}
+        with_precision = decimal[1] != "unnamed"
+        parameters = {"scale": decimal[2], **({"connect.decimal.precision": decimal[1]} if with_precision else {})}
         # Avro itself has no negative scale, and none beyond the precision; Connect names its own type then.
-        lawful = not named or 0 <= int(decimal[2]) <= int(decimal[1])
+        lawful = not with_precision or 0 <= int(decimal[2]) <= int(decimal[1])
         kind.update(
             {
                 **({"logicalType": "decimal"} if lawful else {"connect.name": "org.apache.kafka.connect.data.Decimal"}),
-                "precision": int(decimal[1]) if named else UNNAMED_PRECISION,
+                "precision": int(decimal[1]) if with_precision else UNNAMED_PRECISION,
                 "scale": int(decimal[2]),
                 "connect.parameters": parameters,
             }

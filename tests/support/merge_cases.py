@@ -148,19 +148,19 @@ class Group:
     def changes_of(self, id: int) -> list[list[Change]]:
         """The changes of a row in each batch, as `row_history` takes them."""
         nulls = self.settings.get("null_is_unchanged", ())
-        found: list[list[Change]] = []
+        batches: list[list[Change]] = []
         for number, made in enumerate(self.batches()):
-            found.append([])
-            for offset, each in enumerate(made, number * BATCH_OFFSETS):
-                if each["id"] == id:
-                    left_out = {None, MARK} if each["__op"] == "u" else {MARK}
+            batches.append([])
+            for offset, record in enumerate(made, number * BATCH_OFFSETS):
+                if record["id"] == id:
+                    left_out = {None, MARK} if record["__op"] == "u" else {MARK}
                     unchanged = frozenset(
-                        name for name in COLUMNS if each[name] in (left_out if name in nulls else {MARK})
+                        name for name in COLUMNS if record[name] in (left_out if name in nulls else {MARK})
                     )
-                    values = {} if each["__op"] == "d" else {name: each[name] for name in {*COLUMNS} - unchanged}
-                    position = f"0000.{each['__lsn']:020d}.{offset:020d}"
-                    found[-1].append(Change(position, each["__op"], each["__op"] == "d", values, unchanged))
-        return found
+                    values = {} if record["__op"] == "d" else {name: record[name] for name in {*COLUMNS} - unchanged}
+                    position = f"0000.{record['__lsn']:020d}.{offset:020d}"
+                    batches[-1].append(Change(position, record["__op"], record["__op"] == "d", values, unchanged))
+        return batches
 
     def by_name(self, rows: Mapping[int, str]) -> dict[str, str]:
         """The rows of a table by the examples that they are of."""
@@ -183,8 +183,8 @@ def _change(id: int, text: str) -> dict[str, Any]:
 
 def row_text(deleted: bool, values: Sequence[str | None], position: str, owed: str | Mapping[str, str] | None) -> str:
     """A row as the examples write it; `owed` may be JSON, as it is stored."""
-    known = json.loads(owed or "{}") if isinstance(owed, str) or owed is None else owed
-    at = {name: f"~{_log_place(place)}" for name, place in known.items()}
+    places = json.loads(owed or "{}") if isinstance(owed, str) or owed is None else owed
+    at = {name: f"~{_log_place(place)}" for name, place in places.items()}
     if deleted and not any(values):
         return f"{_log_place(position)}:{'hidden' if at else 'deleted'}"
     held = "/".join(f"{'-' if value is None else value}{at.get(name, '')}" for name, value in zip(COLUMNS, values))

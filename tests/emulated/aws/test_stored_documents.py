@@ -52,9 +52,9 @@ def test_an_invalid_configuration_is_reported_and_changes_nothing(deployment, da
 def test_a_kept_schema_comes_back_with_the_same_fingerprint_and_is_put_once(deployment):
     schema = {**SCHEMA, "doc": "é \u2028 \U0001f600"}
     store = SchemaStore(Objects(deployment.s3), SILVER)
-    named = store.keep(schema)
+    mark = store.keep(schema)
     deployment.calls.clear()
-    assert store.keep(schema) == named == fingerprint(store.load(named))
+    assert store.keep(schema) == mark == fingerprint(store.load(mark))
     assert deployment.calls.count("PutObject") == 0
     assert store.load("0" * 32) is None
 

@@ -79,8 +79,8 @@ def test_one_job_is_started_followed_and_reported(emr, sluice):
     assert "job run 00f1: mor: upsert" in output.err
     by_about = {item["about"]: item for item in json.loads(output.out)}
     assert by_about["trial job"]["facts"]["trial"] == application.started[0]["name"] and len(application.started) == 1
-    named = ("trial job", "engine", "job run id", "copy on write", "merge on read")
-    assert {by_about[about]["result"] for about in named} == {"ok"}
+    parts = ("trial job", "engine", "job run id", "copy on write", "merge on read")
+    assert {by_about[about]["result"] for about in parts} == {"ok"}
 
 
 DIFFERS = TrialError("table_differs", "it differs")

@@ -36,12 +36,12 @@ def test_a_record_says_what_failed_and_what_it_cannot_show_without_names(proof):
 
 
 def test_only_what_is_of_the_stack_is_removed(tmp_path, monkeypatch):
-    kept = tmp_path / "proof.json"
-    monkeypatch.setattr(prove_on_aws, "KEPT", kept)
-    kept.write_text(json.dumps({"buckets": ["sluice-proof-silver", "lake"], "ledger": "sluice-proof-ledger"}))
+    record_file = tmp_path / "proof.json"
+    monkeypatch.setattr(prove_on_aws, "KEPT", record_file)
+    record_file.write_text(json.dumps({"buckets": ["sluice-proof-silver", "lake"], "ledger": "sluice-proof-ledger"}))
     with pytest.raises(Wrong, match="lake is not of the stack sluice-proof"):
         remove("sluice-proof")
-    assert kept.exists()
+    assert record_file.exists()
 
 
 def test_every_record_is_listed_and_has_no_account():

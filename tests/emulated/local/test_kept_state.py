@@ -62,21 +62,21 @@ def held(emulator: Emulator) -> list[Any]:
 
 @pytest.mark.parametrize("asked", [True, False], ids=["kept", "discarded"])
 def test_the_next_emulator_has_the_same_buckets_and_tables_where_that_was_asked(tmp_path: Path, asked: bool) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    first = start_ministack(tmp_path / "first", port=None, environment=os.environ, folder=kept)
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    first = start_ministack(tmp_path / "first", port=None, environment=os.environ, folder=folder)
     try:
         written(first)
         before = held(first)
         if asked:
-            (kept / ASKED).touch()
+            (folder / ASKED).touch()
     finally:
         first.stop(keeps=asked)
-    assert (kept / COMPLETE).exists() == asked and not (kept / ASKED).exists()
+    assert (folder / COMPLETE).exists() == asked and not (folder / ASKED).exists()
     if not asked:
-        assert list(kept.iterdir()) == []
+        assert list(folder.iterdir()) == []
         return
-    second = start_ministack(tmp_path / "second", port=first.port, environment=os.environ, folder=kept)
+    second = start_ministack(tmp_path / "second", port=first.port, environment=os.environ, folder=folder)
     try:
         assert held(second) == before
     finally:
