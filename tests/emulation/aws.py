@@ -35,6 +35,8 @@ from ministack.services import dynamodb, s3
 from moto.core.base_backend import BackendDict
 from moto.core.models import MockAWS, botocore_stubber
 
+from sluice_local.emulators import emulator as emulators
+
 #: `moto` runs the same tests on moto's DynamoDB and S3. They take several times as long: moto copies its tables for
 #: every write.
 EMULATOR_VARIABLE = "SLUICE_TEST_EMULATOR"
@@ -301,6 +303,12 @@ def _service_models() -> Any:
 def _observe(params: dict[str, Any], model: Any, **_: Any) -> None:
     for observer in tuple(_observers):
         observer(model, params)
+
+
+def client_of(emulator, service, **more):
+    """A client of a MiniStack that runs as a process of its own."""
+    session = Session(emulators.ACCESS_KEY, emulators.SECRET_KEY, region_name=emulators.REGION)
+    return session.client(service, endpoint_url=emulator.endpoint, **more)
 
 
 def set_fields(ledger, key, **fields):

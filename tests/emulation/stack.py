@@ -1,7 +1,6 @@
 """A deployed stack for tests of the commands: S3, DynamoDB and SQS on an emulator, and answers of CloudFormation."""
 
 import copyreg
-import json
 import os
 import pickle
 import threading
@@ -64,13 +63,8 @@ class CloudFormation:
                 ),
             )
         else:
-            status, body = (
-                400,
-                (
-                    "<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code>"
-                    f"<Message>Stack with id {name} does not exist</Message></Error></ErrorResponse>"
-                ),
-            )
+            error = f"<Code>ValidationError</Code><Message>Stack with id {name} does not exist</Message>"
+            status, body = 400, f"<ErrorResponse><Error><Type>Sender</Type>{error}</Error></ErrorResponse>"
         about = {"headers": {}, "body": body.encode(), "context": {"operation_name": model.name}}
         answer = {"status_code": status, **about}
         return SimpleNamespace(status_code=status), create_parser("query").parse(answer, model.output_shape)
@@ -253,8 +247,3 @@ def record_invocations(monkeypatch):
         supervising.Target, "client", lambda self, service: Lambda() if service == "lambda" else whole(self, service)
     )
     return names
-
-
-def describe(capsys):
-    """What a command printed with --json."""
-    return json.loads(capsys.readouterr().out)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.builders import change, flattened
-from support.workbench import Silver, Workbench, params, table
+from support.workbench import Died, Silver, Workbench, dies, params, table
 
 from sluice.batch.outcome import HISTORY_CHANGES
 from sluice.catalog.history_view import SPARK, history_view_sql
@@ -120,14 +120,10 @@ def test_a_part_that_dies_between_the_two_commits_writes_no_change_twice(
     config = table("h_dies", history=True)
     bench.apply(config, *CHANGES[0], schema=SCHEMA)
     manifest = bench.manifest(config, [bench.put(CHANGES[1], SCHEMA)])
-
-    def dies(*_: Any, **__: Any) -> None:
-        raise RuntimeError("the driver dies")
-
     with monkeypatch.context() as patch:
         commits = iter((by_arrow.commit,))  # of the history
         patch.setattr(by_arrow, "commit", lambda *given, **more: next(commits, dies)(*given, **more))
-        with pytest.raises(RuntimeError):
+        with pytest.raises(Died):
             bench.merge_manifest(manifest, config)
     stored, timeline = bench.rows(config.history_table, *COLUMNS), bench.timeline(config.history_table)
     assert len(stored) == 4

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -101,22 +101,18 @@ def test_a_first_load_reads_each_object_once(bench: Workbench) -> None:
     within(work, Work(0, Counter(GET=14, PUT=2), files=11, bytes=11_700))
 
 
-def test_a_change_into_a_table_that_a_run_knows(bench: Workbench, loaded: tuple[TableConfig, Any]) -> None:
+@pytest.mark.parametrize(
+    ("ids", "files", "size"), [([7], 8, 10_700), (range(ROWS + 20), 7, 10_600)], ids=["one", "by pyarrow"]
+)
+def test_changes_into_a_table_that_a_run_knows_take_as_much_as_one(
+    bench: Workbench, loaded: tuple[TableConfig, Any], ids: Sequence[int], files: int, size: int
+) -> None:
     config, before = loaded
-    change = bench.put([row("u", 1_000, 7, name="new")], SCHEMA)
-    bench.apply(config, row("u", 999, 8, name="new"), after=before)
-    with counted(bench, config) as work:
-        bench.merge(config, [change], after=before)
-    within(work, Work(0, Counter(GET=3), files=8, bytes=10_700))
-
-
-def test_changes_that_pyarrow_writes_take_as_much_as_one(bench: Workbench, loaded: tuple[TableConfig, Any]) -> None:
-    config, before = loaded
-    changes = bench.put([row("u", 1_000 + id, id, name="new") for id in range(ROWS + 20)], SCHEMA)
+    changes = bench.put([row("u", 1_000 + number, id, name="new") for number, id in enumerate(ids)], SCHEMA)
     bench.apply(config, row("u", 999, 8, name="new"), after=before)
     with counted(bench, config) as work:
         bench.merge(config, [changes], after=before)
-    within(work, Work(0, Counter(GET=3), files=7, bytes=10_600))
+    within(work, Work(0, Counter(GET=3), files=files, bytes=size))
 
 
 def test_many_tables_take_each_as_much_as_one(bench: Workbench) -> None:

@@ -44,9 +44,8 @@ PASSING, LASTING = ServiceError("spark_failed", "a task died"), ServiceError("ta
 
 
 def a_request(before=None, service=COMPACTION, request="q-1", now=NOW, table=TABLE, **more):
-    return opened(
-        before, lane=LANE, table=table, service=service, request=request, requested_by="schedule", now=now, **more
-    )
+    about = {"lane": LANE, "requested_by": "schedule", "now": now, **more}
+    return opened(before, table=table, service=service, request=request, **about)
 
 
 def begun(now=NOW, **more):
@@ -78,12 +77,8 @@ class TestTransitions:
 
     def test_slices_add_up_in_the_report(self):
         one = ServiceReport(4, 1, 400, 90, 7, 1_500, "i1", {"plans": 1})
-        after = finish(
-            begun_again(slice_done(begun(), "run-1", one, NOW + 1)),
-            "run-1",
-            one.plus(ServiceReport(instant="i2")),
-            NOW + 2,
-        )
+        second = begun_again(slice_done(begun(), "run-1", one, NOW + 1))
+        after = finish(second, "run-1", one.plus(ServiceReport(instant="i2")), NOW + 2)
         assert (after.state, after.slices, after.ended_at) == (DONE, 2, NOW + 2)
         assert after.report == ServiceReport(8, 2, 800, 180, 14, 3_000, "i2", {"plans": 2})
         assert after.report.seconds == 3.0
@@ -158,9 +153,8 @@ class TestTurns:
         assert plan_services([many, other], {(TABLE, COMPACTION): 0, ("shop.items", COMPACTION): 0}, NOW).now == other
 
     def test_a_run_that_ends_knows_when_the_earliest_of_those_that_wait_is_due(self):
-        plan = plan_services(
-            [a_request(), a_request(service=PURGE)], {(TABLE, COMPACTION): NOW + 7, (TABLE, PURGE): NOW + 3}, NOW
-        )
+        ready = {(TABLE, COMPACTION): NOW + 7, (TABLE, PURGE): NOW + 3}
+        plan = plan_services([a_request(), a_request(service=PURGE)], ready, NOW)
         assert (plan.now, plan.due_at) == (None, NOW + 3)
         assert plan_services([a_request()], {(TABLE, COMPACTION): None}, NOW).due_at is None
 
@@ -225,11 +219,8 @@ class TestLedger:
         held(ledger)
         request = ledger.services.start(asked(ledger).request, "run-1", "job-run-1", NOW)
         failed = ledger.services.fail(request, "run-1", PASSING, NOW)
-        assert (
-            (failed.state, failed.error)
-            == (REQUESTED, PASSING)
-            == (ledger.services.get(LANE, TABLE, COMPACTION).state, PASSING)
-        )
+        stored = ledger.services.get(LANE, TABLE, COMPACTION)
+        assert (failed.state, failed.error) == (stored.state, stored.error) == (REQUESTED, PASSING)
         assert ledger.services.start(request, "run-1", "job-run-1", NOW) is None, "it backs off"
         assert ledger.services.finish(request, "run-2", ServiceReport(), NOW) is None
         again = ledger.services.start(request, "run-1", "job-run-1", failed.not_before)
@@ -244,9 +235,8 @@ class TestLedger:
 
     def test_its_items_have_the_documented_keys(self, ledger, emulated):
         asked(ledger)
-        stored = emulated.get_item(
-            TableName="ledger", Key={name: {"S": value} for name, value in service_key(LANE, TABLE, COMPACTION).items()}
-        )["Item"]
+        key = {name: {"S": value} for name, value in service_key(LANE, TABLE, COMPACTION).items()}
+        stored = emulated.get_item(TableName="ledger", Key=key)["Item"]
         expected = ("service#main", "shop.orders#compaction", REQUESTED)
         assert (stored["pk"]["S"], stored["sk"]["S"], stored["state"]["S"]) == expected
         assert table_key(TABLE)["pk"] == "table#shop.orders"
@@ -254,16 +244,8 @@ class TestLedger:
 
 def settle_one(ledger, n=0):
     """One committed batch of the table, through the ledger's own steps."""
-    one = AdmittedObject(
-        ObjectId("bronze", f"part-{n}.avro", "v"),
-        "pending",
-        NOW,
-        table=TABLE,
-        lane=LANE,
-        topic=TABLE,
-        format="avro",
-        size=1,
-    )
+    facts = {"table": TABLE, "lane": LANE, "topic": TABLE, "format": "avro", "size": 1}
+    one = AdmittedObject(ObjectId("bronze", f"part-{n}.avro", "v"), "pending", NOW, **facts)
     ledger.objects.admit(one)
     listed = ManifestObject(one.id.bucket, one.id.key, one.id.version, 1, None, "avro", TABLE, None, None, NOW)
     manifest: Manifest = open_manifest(LANE, "run-1", NOW, "c", {TABLE: TablePart(config().to_dict(), (listed,))})

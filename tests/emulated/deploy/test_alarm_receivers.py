@@ -51,20 +51,11 @@ def until(holds: Callable[[], bool], sns: Any) -> None:
 
 
 def fire(name: str, topic: str) -> None:
-    alarm = RESOURCES[name]["Properties"]
+    described = {"AlarmDescription": RESOURCES[name]["Properties"]["AlarmDescription"], "AlarmActions": [topic]}
+    metric = {"Namespace": "n", "MetricName": "m", "Statistic": "Sum", "Period": 60, "EvaluationPeriods": 1}
+    limit = {"Threshold": 1, "ComparisonOperator": "GreaterThanOrEqualToThreshold"}
     cloudwatch = ministack_client("cloudwatch")
-    cloudwatch.put_metric_alarm(
-        AlarmName=f"sluice-{name}-1",
-        AlarmDescription=alarm["AlarmDescription"],
-        AlarmActions=[topic],
-        Namespace="n",
-        MetricName="m",
-        Statistic="Sum",
-        Period=60,
-        EvaluationPeriods=1,
-        Threshold=1,
-        ComparisonOperator="GreaterThanOrEqualToThreshold",
-    )
+    cloudwatch.put_metric_alarm(AlarmName=f"sluice-{name}-1", **described, **metric, **limit)
     cloudwatch.set_alarm_state(AlarmName=f"sluice-{name}-1", StateValue="ALARM", StateReason="test")
 
 
@@ -91,26 +82,18 @@ def test_a_chat_gets_a_line_of_each_alarm(receiver: Any) -> None:
     example = read_template(ROOT / "examples" / "alarms" / "slack.yaml")["Resources"]
     events = ministack_client("events")
     key = example["Connection"]["Properties"]["AuthParameters"]["ApiKeyAuthParameters"]
-    connection = events.create_connection(
-        Name="slack", AuthorizationType="API_KEY", AuthParameters={"ApiKeyAuthParameters": {**key, "ApiKeyValue": "s"}}
-    )["ConnectionArn"]
-    channel = events.create_api_destination(
-        Name="slack", ConnectionArn=connection, InvocationEndpoint=address, HttpMethod="POST"
-    )["ApiDestinationArn"]
+    parameters = {"ApiKeyAuthParameters": {**key, "ApiKeyValue": "s"}}
+    made = events.create_connection(Name="slack", AuthorizationType="API_KEY", AuthParameters=parameters)
+    place = {"ConnectionArn": made["ConnectionArn"], "InvocationEndpoint": address, "HttpMethod": "POST"}
+    channel = events.create_api_destination(Name="slack", **place)["ApiDestinationArn"]
     rule = example["Alarms"]["Properties"]
     pattern = json.loads(json.dumps(rule["EventPattern"]).replace('{"Fn::Sub": "${Stack}-"}', '"sluice-"'))
     (target,) = rule["Targets"]
     events.put_rule(Name="slack", EventPattern=json.dumps({**pattern, "source": ["test"]}))
-    role = "arn:aws:iam::123456789012:role/r"
-    events.put_targets(
-        Rule="slack",
-        Targets=[{"Id": "slack", "Arn": channel, "RoleArn": role, "InputTransformer": target["InputTransformer"]}],
-    )
-    for name, state in (
-        ("other-1", "ALARM"),
-        ("sluice-CostAlarm-1", "INSUFFICIENT_DATA"),
-        ("sluice-CostAlarm-1", "ALARM"),
-    ):
+    own = {"Id": "slack", "Arn": channel, "RoleArn": "arn:aws:iam::123456789012:role/r"}
+    events.put_targets(Rule="slack", Targets=[{**own, "InputTransformer": target["InputTransformer"]}])
+    cost = "sluice-CostAlarm-1"
+    for name, state in (("other-1", "ALARM"), (cost, "INSUFFICIENT_DATA"), (cost, "ALARM")):
         says = RESOURCES["CostAlarm"]["Properties"]["AlarmDescription"]
         detail = {"alarmName": name, "state": {"value": state}, "configuration": {"description": says}}
         (detail_type,) = pattern["detail-type"]

@@ -9,13 +9,12 @@ import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import boto3
 import pytest
 from botocore.config import Config
+from emulation.aws import client_of
 
-from sluice_local.emulators.emulator import ACCESS_KEY, ACCOUNT, REGION, SECRET_KEY, Emulator
+from sluice_local.emulators.emulator import ACCOUNT, REGION, Emulator
 from sluice_local.emulators.ministack import start_ministack
 
 pytestmark = pytest.mark.long
@@ -65,35 +64,18 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
         package = io.BytesIO()
         with zipfile.ZipFile(package, "w") as file:
             file.writestr("failing.py", CODE)
-        client(started, "lambda").create_function(
-            FunctionName="failing",
-            Runtime="python3.11",
-            Role=ROLE,
-            Handler="failing.handle",
-            Timeout=30,
-            Code={"ZipFile": package.getvalue()},
-        )
+        about = {"Runtime": "python3.11", "Role": ROLE, "Handler": "failing.handle", "Timeout": 30}
+        code = {"ZipFile": package.getvalue()}
+        client_of(started, "lambda").create_function(FunctionName="failing", Code=code, **about)
         yield started
     finally:
         started.stop()
 
 
-def client(emulator: Emulator, service: str) -> Any:
-    return boto3.client(
-        service,
-        endpoint_url=emulator.endpoint,
-        region_name=REGION,
-        aws_access_key_id=ACCESS_KEY,
-        aws_secret_access_key=SECRET_KEY,
-        config=Config(inject_host_prefix=False),  # StartSyncExecution has a host of its own on AWS
-    )
-
-
 def test_an_error_of_a_function_has_its_class_its_message_and_its_stack(emulator: Emulator, tmp_path: Path) -> None:
     (tmp_path / "tried").touch()
-    answer = client(emulator, "lambda").invoke(
-        FunctionName="failing", Payload=json.dumps({"tried": str(tmp_path / "tried")}), LogType="Tail"
-    )
+    payload = json.dumps({"tried": str(tmp_path / "tried")})
+    answer = client_of(emulator, "lambda").invoke(FunctionName="failing", Payload=payload, LogType="Tail")
     assert (answer["StatusCode"], answer["FunctionError"]) == (200, "Unhandled")
     error = json.load(answer["Payload"])
     (frame,) = error.pop("stackTrace")
@@ -106,13 +88,12 @@ def test_an_error_of_a_function_has_its_class_its_message_and_its_stack(emulator
 
 
 def test_a_state_machine_retries_and_catches_errors_by_their_class(emulator: Emulator, tmp_path: Path) -> None:
-    machines = client(emulator, "stepfunctions")
-    machine = machines.create_state_machine(
-        name="asking", definition=json.dumps(DEFINITION), roleArn=ROLE, type="EXPRESS"
-    )
-    ended = machines.start_sync_execution(
-        stateMachineArn=machine["stateMachineArn"], input=json.dumps({"tried": str(tmp_path / "tried")})
-    )
+    # StartSyncExecution has a host of its own on AWS.
+    machines = client_of(emulator, "stepfunctions", config=Config(inject_host_prefix=False))
+    definition = json.dumps(DEFINITION)
+    machine = machines.create_state_machine(name="asking", definition=definition, roleArn=ROLE, type="EXPRESS")
+    given = json.dumps({"tried": str(tmp_path / "tried")})
+    ended = machines.start_sync_execution(stateMachineArn=machine["stateMachineArn"], input=given)
     assert ended["status"] == "SUCCEEDED", ended
     caught = json.loads(ended["output"])
     assert caught["Error"] == "Refused"

@@ -6,28 +6,18 @@ import os
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
+from emulation.aws import client_of
 
-from sluice_local.emulators.emulator import ACCESS_KEY, REGION, SECRET_KEY, Emulator
+from sluice_local.emulators.emulator import Emulator
 from sluice_local.emulators.ministack import start_ministack
 from sluice_local.emulators.ministack_program import ASKED, COMPLETE
 
 pytestmark = pytest.mark.long
 
 
-def client(emulator: Emulator, service: str) -> Any:
-    return boto3.client(
-        service,
-        endpoint_url=emulator.endpoint,
-        region_name=REGION,
-        aws_access_key_id=ACCESS_KEY,
-        aws_secret_access_key=SECRET_KEY,
-    )
-
-
 def written(emulator: Emulator) -> None:
-    s3, dynamodb = client(emulator, "s3"), client(emulator, "dynamodb")
+    s3, dynamodb = client_of(emulator, "s3"), client_of(emulator, "dynamodb")
     s3.create_bucket(Bucket="bronze")
     s3.put_bucket_versioning(Bucket="bronze", VersioningConfiguration={"Status": "Enabled"})
     for body in (b"first", b"second"):
@@ -44,18 +34,13 @@ def written(emulator: Emulator) -> None:
 
 
 def held(emulator: Emulator) -> list[Any]:
-    s3, dynamodb = client(emulator, "s3"), client(emulator, "dynamodb")
-    listed = s3.list_object_versions(Bucket="bronze")
+    s3, dynamodb = client_of(emulator, "s3"), client_of(emulator, "dynamodb")
+    listed, names = s3.list_object_versions(Bucket="bronze"), ("Key", "VersionId", "ETag", "IsLatest", "LastModified")
+    places = [{"Key": item["Key"], "VersionId": item["VersionId"]} for item in listed["Versions"]]
     return [
-        sorted(
-            (item["Key"], item["VersionId"], item["ETag"], item["IsLatest"], item["LastModified"])
-            for item in listed["Versions"]
-        ),
+        sorted(tuple(item[name] for name in names) for item in listed["Versions"]),
         [(item["Key"], item["VersionId"]) for item in listed["DeleteMarkers"]],
-        sorted(
-            s3.get_object(Bucket="bronze", Key=item["Key"], VersionId=item["VersionId"])["Body"].read()
-            for item in listed["Versions"]
-        ),
+        sorted(s3.get_object(Bucket="bronze", **place)["Body"].read() for place in places),
         dynamodb.get_item(TableName="ledger", Key={"k": {"S": "1"}})["Item"],
     ]
 

@@ -16,20 +16,15 @@ from moto.dynamodb.models import DynamoDBBackend, dynamodb_backends
 
 pytestmark = pytest.mark.long
 
-MODULE = (
-    Path(__file__).resolve().parents[3]
-    / "local"
-    / "localstack_executor"
-    / "sluice_localstack_executor"
-    / "transactions.py"
-)  # its package needs LocalStack, it does not
+# Its package needs LocalStack, it does not.
+PACKAGE = Path(__file__).resolve().parents[3] / "local" / "localstack_executor" / "sluice_localstack_executor"
 TABLE, REGION = "of-a-test", "eu-central-1"
 
 
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A table with a stream whose transactions are undone by item, and two items in it."""
-    spec = importlib.util.spec_from_file_location("transactions_of_localstack", MODULE)
+    spec = importlib.util.spec_from_file_location("transactions_of_localstack", PACKAGE / "transactions.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     monkeypatch.setattr(DynamoDBBackend, "transact_write_items", DynamoDBBackend.transact_write_items)  # to be restored
@@ -55,24 +50,13 @@ def key(name: str) -> dict[str, dict[str, str]]:
 
 def actions(condition: str) -> list[dict[str, Any]]:
     """One action of each kind, of which the last holds or doesn't."""
+    n, s = {":n": {"N": "2"}}, {":s": {"S": "other"}}
+    both = {"UpdateExpression": "SET n = :n, m.of_it = :s", "ExpressionAttributeValues": {**n, **s}}
+    one = {"UpdateExpression": "SET n = :n", "ExpressionAttributeValues": n}
     return [
         {"Put": {"TableName": TABLE, "Item": {**key("new"), "n": {"N": "1"}}}},
-        {
-            "Update": {
-                "TableName": TABLE,
-                "Key": key("kept"),
-                "UpdateExpression": "SET n = :n, m.of_it = :s",
-                "ExpressionAttributeValues": {":n": {"N": "2"}, ":s": {"S": "other"}},
-            }
-        },
-        {
-            "Update": {
-                "TableName": TABLE,
-                "Key": key("made by an update"),
-                "UpdateExpression": "SET n = :n",
-                "ExpressionAttributeValues": {":n": {"N": "2"}},
-            }
-        },
+        {"Update": {"TableName": TABLE, "Key": key("kept"), **both}},
+        {"Update": {"TableName": TABLE, "Key": key("made by an update"), **one}},
         {"Delete": {"TableName": TABLE, "Key": key("gone")}},
         {"ConditionCheck": {"TableName": TABLE, "Key": key("absent"), "ConditionExpression": condition}},
     ]
@@ -83,10 +67,8 @@ def rows(client: Any) -> list[dict[str, Any]]:
 
 
 def records() -> list[str]:
-    return [
-        record.to_json()["eventName"]
-        for record in dynamodb_backends[DEFAULT_ACCOUNT_ID][REGION].tables[TABLE].stream_shard.items
-    ]
+    shard = dynamodb_backends[DEFAULT_ACCOUNT_ID][REGION].tables[TABLE].stream_shard
+    return [record.to_json()["eventName"] for record in shard.items]
 
 
 def test_a_successful_transaction_is_applied_whole_and_appears_in_the_stream(table: Any) -> None:
