@@ -14,10 +14,9 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
-from botocore.exceptions import ClientError
 from driving.clock import START
 from driving.lane import LANE, ConfigurationFile, ConfigurationReader, Documents, InThisThread, admitted, configuration
-from support.builders import JOB_ENVIRONMENT
+from support.builders import JOB_ENVIRONMENT, aws_error
 from support.extent import WHOLE
 
 from exploring.memory_dynamodb import MemoryDynamoDb
@@ -147,8 +146,7 @@ class Emr:
         for run in self.runs.values():
             if run["id"] == jobRunId:
                 return {"jobRun": {"name": run["name"], "state": run["state"], "stateDetails": ""}}
-        error: Any = {"Error": {"Code": "ResourceNotFoundException"}}
-        raise ClientError(error, "GetJobRun")
+        raise aws_error("ResourceNotFoundException", "GetJobRun")
 
     def list_job_runs(self, **_: Any) -> dict[str, Any]:
         return {"jobRuns": list(self.runs.values())}

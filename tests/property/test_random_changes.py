@@ -121,13 +121,8 @@ def test_what_a_row_is_does_not_depend_on_how_its_changes_were_batched(seed: int
     # A row that a truncate defeats is never stored at once, and is a deleted one where it came in a batch before.
     assert all(in_batches.rows[key].deleted for key in in_batches.rows.keys() - at_once.rows.keys())
     for key, row in at_once.rows.items():
-        other = in_batches.rows[key]
-        assert (row.position, row.deleted, row.values, row.owed) == (
-            other.position,
-            other.deleted,
-            other.values,
-            other.owed,
-        )
+        for name in ("position", "deleted", "values", "owed"):
+            assert getattr(row, name) == getattr(in_batches.rows[key], name)
 
 
 @settings(max_examples=500, deadline=None)
