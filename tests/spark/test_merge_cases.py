@@ -102,7 +102,7 @@ def test_each_way_gives_the_row_of_each_example(
     assert group.by_name(rows(bench, in_batches)) == group.rows
     again = bench.merge(in_batches, items)
     assert (again.no_change, again.instant) == (True, None)
-    if group.settings.get("delete_mode") != "ignore":
+    if group is not KEEPING:
         bench.merge(at_once, items)
         assert group.by_name(rows(bench, at_once)) == group.rows_at_once
 

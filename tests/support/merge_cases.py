@@ -106,11 +106,14 @@ IGNORED: dict[str, Example] = {
     "an older change supplies a hidden row": ("d20", "c10:a/A/x", "20:a/A/x"),
     "a newer change makes a hidden row": ("d20", "c30:a/A/x", "30:a/A/x"),
 }
-# Of such a table that is emptied at position 50 with the second batch.
+# Of such a table whose source is emptied at position 50 with the second batch.
 IGNORED_TRUNCATED: dict[str, Example] = {
     "an ignored truncate leaves the row": ("c10:a/A/x", "", "10:a/A/x"),
-    "a change older than an ignored truncate loses": ("c10:a/A/x", "u20:b/A/y", "10:a/A/x"),
+    "a change older than an ignored truncate": ("c10:a/A/x", "u20:b/A/y", "20:b/A/y"),
     "a change newer than an ignored truncate": ("c10:a/A/x", "u60:b/A/y", "60:b/A/y"),
+    "a row that comes with an ignored truncate": ("", "c20:a/A/x", "20:a/A/x"),
+    "a row that comes behind an ignored truncate": ("", "; c20:a/A/x", "20:a/A/x"),
+    "a value comes across an ignored truncate": ("c10:a/A/x", "u65:b/A/~ ; u45:c/A/z", "65:b/A/z~45"),
 }
 
 

@@ -92,7 +92,7 @@ def story(
         if gone and since <= (removed or 0):
             row, first_since = None, _AFTER_FORGETTING
         since = batch.committed_at
-        raised = floors.raised(batch.truncates)
+        raised = floors.raised(() if ignore_deletes else batch.truncates)
         is_known = life.knows_before(batch.instant)
         before = _row(life.before(batch.instant)) if is_known and batch.instant is not None else row
         version = life.written(batch.instant)

@@ -52,7 +52,7 @@ from sluice_read.values import rows_of
 KEYS_AT_ONCE = 100_000  # of one pass over the objects: their changes are held in memory
 EXPECT = "expect"
 # Settings of a rule that decide what a row's values are, or whether it is merged.
-RULES = ("columns", EXPECT, "shape", "format")
+RULES = ("columns", EXPECT, "shape", "format", "delete_mode")
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,8 @@ class Verification:
                 if first:
                     verified.unread.append((object_.item.key, error.code))
                 continue
-            floors = floors.raised(truncates)
+            if object_.config.delete_mode != IGNORE:
+                floors = floors.raised(truncates)
             verified.objects += first
             verified.changes += len(read)
             ordered_by_log = not object_.config.append_only and object_.config.position is None
@@ -246,7 +247,8 @@ class Verification:
                     of_history.setdefault(key, set()).add(one.position)
                 if object_.changed:
                     under_other_rules.setdefault(key, set()).update(object_.changed)
-                change = Change(one.position, one.op, one.deleted, one.values, one.unchanged, one.source)
+                ignored = one.deleted and object_.config.delete_mode == IGNORE
+                change = Change(one.position, one.op, one.deleted, one.values, one.unchanged, one.source, ignored)
                 if appends:
                     records.setdefault(key, []).append(change)
                 else:
@@ -266,18 +268,17 @@ class Verification:
         noted, purged = marks(properties.get(FORGOTTEN_PROPERTY)), properties.get(PURGED_PROPERTY, NEVER)
         unkept = self._without_history(verified.table, of_history)
         columns = [name for name in opened.schema(Shown()).names if name not in opened.record_key]
-        ignore = any(item.config.delete_mode == IGNORE for item in merged[:1])
         if appends:
             changes = under_identities(records, stored, columns)
         for key in sorted({*changes, *stored}, key=lambda key: json.dumps(key)):
             own = list(changes.get(key, {}).values())
             held_row = stored.get(key)
-            expected = row_after(adopted(held_row), own, columns=columns, floor=floors, ignore_deletes=ignore)
+            expected = row_after(adopted(held_row), own, columns=columns, floor=floors)
             kind = disagreement(expected, held_row, purged=purged)
             if noted and (kind is not None or key in unkept):
                 until = noted.get(stored_key_hash(opened, key), NEVER)
                 own = [change for change in own if change.position > until]
-                expected = row_after(adopted(held_row), own, columns=columns, floor=floors, ignore_deletes=ignore)
+                expected = row_after(adopted(held_row), own, columns=columns, floor=floors)
                 kind = disagreement(expected, held_row, purged=purged)
                 unkept[key] = {position for position in unkept.get(key, ()) if position > until}
             owing = never_came(expected, own) if kind is None else ()

@@ -23,7 +23,10 @@ EVERY_COLUMN = "*"  # owed by a row of which only an ignored deletion is known
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a row. `values` lacks the columns in `unchanged`; `source` is its source table, None if unknown."""
+    """A change of a row. `values` lacks the columns in `unchanged`; `source` is its source table, None if unknown.
+
+    `ignored`: a deletion that its merge ignored, where that isn't so of all.
+    """
 
     position: str
     op: str | None
@@ -31,6 +34,7 @@ class Change:
     values: Mapping[str, Any] = field(default_factory=dict, hash=False)
     unchanged: frozenset[str] = frozenset()
     source: str | None = None
+    ignored: bool = False
 
     @property
     def begins_a_life(self) -> bool:
@@ -68,8 +72,10 @@ def row_after(
     """
     floors = floor if isinstance(floor, Floors) else Floors(floor)
     counted = [change for change in changes if change.position > floors.of(change.source)]
-    if ignore_deletes:
-        return _row_ignoring_deletes(stored, counted, columns)
+    others = [change for change in counted if not (change.ignored or ignore_deletes and change.deleted)]
+    if ignore_deletes or len(others) < len(counted):
+        deletions = [change.position for change in counted if change.ignored or ignore_deletes and change.deleted]
+        return _row_ignoring_deletes(stored, others, deletions, columns)
     if stored is not None and stored.position < floors.of(stored.source):
         # Where source tables have floors of their own, a later change of the key in another one wins over this.
         at = stored.position if floors.by_source else floors.everywhere
@@ -117,16 +123,17 @@ def _known(column: str, stored: Row | None, changes: Sequence[Change]) -> tuple[
     return max((entry for entry in summary if entry[0] != NEVER), key=lambda entry: entry[0], default=(None, None))
 
 
-def _row_ignoring_deletes(stored: Row | None, newer: Sequence[Change], columns: Sequence[str]) -> Row | None:
-    """Apply an ignored deletion: it raises the row's position, so that older changes lose, and keeps its values.
+def _row_ignoring_deletes(
+    stored: Row | None, newer: Sequence[Change], deletions: Sequence[str], columns: Sequence[str]
+) -> Row | None:
+    """Apply ignored deletions: they raise the row's position, so that older changes lose, and keep its values.
 
-    A row of which only the deletion is known is hidden and owes every column to the newest older change to come.
+    A row of which only a deletion is known is hidden and owes every column to the newest older change to come.
     """
-    deletions = [change.position for change in newer if change.deleted]
     hidden = stored is not None and _knows_nothing(stored)
     if hidden and stored is not None:
-        deletions.append(stored.position)
-    row = _row(None if hidden else stored, [change for change in newer if not change.deleted], columns, Floors())
+        deletions = [*deletions, stored.position]
+    row = _row(None if hidden else stored, newer, columns, Floors())
     last = max(deletions, default=NEVER)
     if row is None:
         return Row(last, True, {}, {EVERY_COLUMN: NEVER}) if deletions else None
@@ -138,8 +145,17 @@ def _knows_nothing(row: Row) -> bool:
 
 
 def adopted(stored: Row | None) -> Row | None:
-    """The stored row, if it was adopted from another tool's table. No object has it, and any change of its key wins."""
-    return stored if stored is not None and is_adopted(stored.position) else None
+    """What a stored row has of another tool's table, None for nothing: all of it, or columns that its changes left out.
+
+    No object has it, and any change of its key wins.
+    """
+    if stored is None or is_adopted(stored.position):
+        return stored
+    at = {name: known_at for name, known_at in stored.owed.items() if is_adopted(known_at)}
+    if not at:
+        return None
+    values = {name: stored.values.get(name) for name in at}
+    return Row(max(at.values()), False, values, {name: at.get(name, NEVER) for name in stored.values})
 
 
 # How a stored row differs from the one that results from all of its changes.
@@ -171,4 +187,8 @@ def never_came(row: Row | None, changes: Iterable[Change]) -> tuple[str, ...]:
     if row is None or row.deleted:
         return ()
     brought = {(name, change.position) for change in changes for name in row.owed if name not in change.unchanged}
-    return tuple(name for name, at in row.owed.items() if row.values.get(name) is None and (name, at) not in brought)
+    return tuple(
+        name
+        for name, at in row.owed.items()
+        if row.values.get(name) is None and (name, at) not in brought and not is_adopted(at)
+    )

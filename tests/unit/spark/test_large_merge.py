@@ -207,7 +207,8 @@ def test_batches_with_truncates_give_the_rows_of_the_definition(
         batch = [
             (event.key, Change(**{**vars(event.change), "source": source})) for changes in objects for event in changes
         ]
-        floors = floors.raised((source, change.position) for key, change in batch if key is None)
+        truncates = [(source, change.position) for key, change in batch if key is None]
+        floors = floors.raised(truncates if delete_mode == "soft" else ())  # else they are ignored, too
         for key in {key for key, _ in batch if key is not None} | set(wanted):
             own = [change for of, change in batch if of == key]
             rules: Any = {"columns": COLUMNS, "floor": floors, "ignore_deletes": delete_mode == "ignore"}

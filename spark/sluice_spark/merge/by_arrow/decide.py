@@ -79,11 +79,13 @@ def decided_part(
     beside = pc.is_in(ops, value_set=pa.array(NO_ROW))
     rows = changes.filter(pc.invert(beside)) if pc.any(beside).as_py() else changes
     raised = list(zip(_source(truncates).to_pylist(), truncates.column(hidden.POSITION).to_pylist()))
+    if plan.ignore_deletes:  # and truncates with them
+        raised = []
     floors = plan.floors.raised(raised)
     if pc.count_distinct(stored.column(KEY)).as_py() < stored.num_rows:
         raise LeftToSpark("stored_twice")
     keys = _keys(rows, stored, floors, plan, newest if rows is changes else None)
-    truncated = bool(truncates.num_rows and plan.slices and not plan.ignore_deletes)
+    truncated = bool(raised and plan.slices)
     sources: frozenset[str | None] = frozenset()
     touched = pa.array([False] * stored.num_rows, pa.bool_())
     emptied = touched
@@ -299,7 +301,7 @@ def _replaced(
     keys: _Keys, stored: pa.Table, rows: pa.Table, raised: Sequence[tuple[str | None, str]], plan: LoadPlan
 ) -> tuple[int, int]:
     of_dump = [position for _, position in raised if position in plan.dumps]
-    if not of_dump or plan.ignore_deletes:
+    if not of_dump:
         return (0, 0)
     floor, alive = max(of_dump), pc.invert(keys.newest.column(hidden.DELETED))
     never = pc.and_(pc.is_null(keys.stored), pc.less_equal(keys.newest.column(hidden.POSITION), floor))

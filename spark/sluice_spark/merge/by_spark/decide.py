@@ -154,7 +154,8 @@ def decide_rows(changes: DataFrame, *, target: MergeTarget) -> DecidedRows:
         decided, counted = _marked(beside, floors, target)
         taken_anew = decided.where(F.col(WINS) & shared_keys.is_taken_anew()).count()
         anew = {shared_keys.TAKEN_ANEW: taken_anew} if taken_anew else {}
-    truncates = newest_truncates(decided) if counted.counts.get("truncates") else ()
+    # Ignored with deletes: a truncate would defeat rows of its own batch, and leave those of a batch before.
+    truncates = newest_truncates(decided) if counted.counts.get("truncates") and not target.ignores_deletes else ()
     raised = floors.raised((truncate.source, truncate.position) for truncate in truncates)
     if raised != floors:
         floors = raised
@@ -163,8 +164,7 @@ def decide_rows(changes: DataFrame, *, target: MergeTarget) -> DecidedRows:
         decided, counted = _marked(beside, floors, target)
     counts = {**counted.counts, **anew}
     rows = latest.winners(decided, target=target.schema)
-    # Where deletes are ignored, a truncate empties no row, and older changes lose all the same.
-    emptying = () if target.ignores_deletes or target.facts.empty else truncates
+    emptying = () if target.facts.empty else truncates
     if emptying:
         emptied = target.cached(_emptied(decided, emptying, floors, target))
         counts = {**counts, "truncated": emptied.count(), **_in_doubt(emptying, target)}
@@ -186,7 +186,7 @@ def decide_rows(changes: DataFrame, *, target: MergeTarget) -> DecidedRows:
         truncates,
         decided.where(F.col(BELOW_PURGE_FLOOR)) if counts.get("below_purge_floor") else None,
         _suspicions(counted, decided, target),
-        _replaced(decided, rows, counts, max(of_dump), target) if of_dump and not target.ignores_deletes else None,
+        _replaced(decided, rows, counts, max(of_dump), target) if of_dump else None,
     )
 
 

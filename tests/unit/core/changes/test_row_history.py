@@ -1,5 +1,7 @@
 """The row that results from changes, by the table of examples, and how a stored row differs from it."""
 
+from dataclasses import replace
+
 import pytest
 from support.merge_cases import COLUMNS, EMPTIED, EVERY, KEEPING, KEEPING_ALL, TRUNCATED_AT, UNCHANGED_NULLS, row_text
 
@@ -24,7 +26,7 @@ from sluice.changes.row_history import (
 @pytest.mark.parametrize("group", [EVERY, EMPTIED, UNCHANGED_NULLS, KEEPING, KEEPING_ALL], ids=lambda _: "")
 def test_the_row_of_each_example_results_batch_by_batch_and_at_once(group):
     ignores = "delete_mode" in group.settings
-    floor = f"0000.{TRUNCATED_AT:020d}.{0:020d}" if group.truncated else NEVER
+    floor = f"0000.{TRUNCATED_AT:020d}.{0:020d}" if group.truncated and not ignores else NEVER
     in_batches, at_once = {}, {}
     for id in range(len(group.examples)):
         first, *later = group.changes_of(id)
@@ -38,7 +40,7 @@ def test_the_row_of_each_example_results_batch_by_batch_and_at_once(group):
                 rows[id] = row_text(result.deleted, values, result.position, result.owed)
     assert group.by_name(in_batches) == group.rows
     # Which change is older than an ignored deletion depends on what came before it.
-    assert ignores or group.by_name(at_once) == group.rows_at_once
+    assert group is KEEPING or group.by_name(at_once) == group.rows_at_once
 
 
 ROW, GONE = Row("2", False, {"a": 1, "b": None}), Row("2", True)
@@ -113,3 +115,30 @@ def test_an_adopted_row_is_right_only_without_a_change_of_its_key(changes, kind)
 
     assert disagreement(row_after(adopted(row), changes, columns=["name"]), row) == kind
     assert adopted(Row(LOWEST, False)) is None and adopted(None) is None
+
+
+def test_values_that_changes_left_unchanged_may_be_an_adopted_rows():
+    base = Row("0000.-20240101000000000", False, {"name": "a", "doc": "x", "note": None})
+    columns, changes = list(base.values), [Change("1", "u", False, {"name": "b"}, frozenset(("doc", "note")))]
+    row = row_after(base, changes, columns=columns)
+    assert row.values == {"name": "b", "doc": "x", "note": None}
+    expected = row_after(adopted(row), changes, columns=columns)
+    assert disagreement(expected, row) is None and never_came(expected, changes) == ()
+    later = [*changes, Change("2", "u", False, {"name": "c", "doc": "y"}, frozenset(("note",)))]
+    stored = row_after(row, later[1:], columns=columns)
+    assert disagreement(row_after(adopted(stored), later, columns=columns), stored) is None
+    again = [*later, Change("3", "d", True), Change("4", "u", False, {"name": "d"}, frozenset(("doc", "note")))]
+    stored = row_after(stored, again[2:], columns=columns)
+    assert adopted(stored) is None and row_after(None, again, columns=columns) == stored
+
+
+def test_deletions_count_or_not_by_the_merge_that_took_each():
+    """As where `delete_mode` was changed."""
+    created, deleted, ignored = Change("1", "c", False, {"a": 1}), Change("2", "d", True), Change("3", "d", True)
+    soft = row_after(None, [created, deleted], columns=["a"])
+    later = Change("4", "c", False, {"a": 4})
+    for more in ([ignored], [ignored, later], [later]):
+        stored = row_after(soft, more, columns=["a"], ignore_deletes=True)
+        marked = [replace(change, ignored=change is ignored) for change in (created, deleted, *more)]
+        assert row_after(None, marked, columns=["a"]) == stored
+    assert row_after(None, [created, replace(ignored, ignored=True)], columns=["a"]) == Row("3", False, {"a": 1})
