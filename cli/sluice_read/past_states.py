@@ -46,8 +46,9 @@ class PastStates:
 
     @property
     def rows(self) -> Shown:
-        """What to read of `now` for `unknown`: which change of each row it has."""
-        return Shown(with_deleted=True, lineage=True, columns=(*self.now.record_key, hidden.POSITION))
+        """What to read of `now` for `unknown`: which change of each row it has, and what it owes."""
+        columns = (*self.now.record_key, hidden.POSITION, hidden.OWED)
+        return Shown(with_deleted=True, lineage=True, columns=columns)
 
     def select(self, changes: str) -> str:
         """The SELECT of the rows over a table of all changes. The names of tables are quoted."""
@@ -61,19 +62,27 @@ class PastStates:
         """The SELECT of the number of rows whose state at the moment isn't known, over two quoted tables.
 
         Such a row is newer in the table than in its history; or it was there before its first change in the history,
-        which isn't its creation; or the time of a change is not known.
+        which isn't its creation, and came later, or left values unchanged as all up to then did, though the table got
+        them; or the time of a change is not known.
         """
         key = ", ".join(map(DUCKDB.quoted, self.now.record_key))
         position, at, of_source = hidden.POSITION, ms_of(self.asked), hidden.SOURCE_TS_MS
+        is_whole = f"coalesce({hidden.OWED}, '{{}}') = '{{}}'"
         return f"""
             WITH ordered AS (
-                SELECT {position} AS position, {of_source} AS came, {hidden.OP} AS op, {hidden.DELETED} AS deleted,
+                SELECT row({key}) AS own_key, {position} AS position,
+                    {of_source} AS came, {hidden.OP} AS op, {hidden.DELETED} AS deleted,
                     row_number() OVER life AS number, lead({position}) OVER life AS next, lead({of_source}) OVER life
-                    AS ends, max(CASE WHEN {of_source} <= {at} THEN {position} END) OVER (PARTITION BY {key}) AS chosen
+                    AS ends, max(CASE WHEN {of_source} <= {at} THEN {position} END) OVER (PARTITION BY {key}) AS chosen,
+                    first_value({hidden.OP}) OVER life AS first_op,
+                    min(CASE WHEN {is_whole} THEN {position} END) OVER (PARTITION BY {key}) AS first_whole
                 FROM {changes} WINDOW life AS (PARTITION BY {key} ORDER BY {position})
             )
             SELECT (SELECT count(*) FROM ordered WHERE
                 number = 1 AND (came IS NULL OR came > {at} AND op IS DISTINCT FROM '{hidden.CREATE}')
+                OR position = chosen AND first_op IS DISTINCT FROM '{hidden.CREATE}'
+                    AND (first_whole IS NULL OR first_whole > position)
+                    AND own_key NOT IN (SELECT row({key}) FROM {rows} WHERE {hidden.OWED} LIKE '%:""%')
                 OR position = chosen AND NOT deleted AND next IS NOT NULL AND ends IS NULL)
             + (SELECT count(*) FROM {rows} ANTI JOIN {changes} USING ({key}, {position}))"""
 

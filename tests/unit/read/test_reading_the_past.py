@@ -269,6 +269,7 @@ def test_a_past_state_has_the_values_that_its_change_left_unchanged(own):
         ((kept_change(1, "ann", 1, "r"), *WHOLE[2:]), "the row was there before the snapshot"),
         ((kept_change(1, "ann", 1, minute=None), *WHOLE[2:]), "the time of a row's first change isn't known"),
         ((*WHOLE, kept_change(1, None, 4, "d", minute=None)), "the time of a truncate isn't known"),
+        ((kept_change(1, None, 1, "u", unchanged=("name",)), *WHOLE[2:]), "a value is of before the history began"),
     ],
 )
 def test_a_history_without_the_state_of_every_row_answers_with_their_number(own, changes, why):
