@@ -300,8 +300,9 @@ def _check_snapshot(tree: YamlLines, rule: TableRule, path: Path) -> None:
             tree.mistake((*path, "marker"), "can't be off: nothing but a marker says that a generation is complete")
     elif rule.key_pattern is not None and {OFFSET, LAST_OFFSET} & groups_of(rule.key_pattern):
         tree.mistake(path, "has no effect where key_pattern has an offset: dumps are ordered by their names and times")
-    elif rule.position or rule.coordinates:
-        tree.mistake(path, "has no effect where position or coordinates order the rows: a dump is ordered as a whole")
+    elif rule.position or rule.coordinates or rule.change.order:  # all of its rows would be below its own place
+        ordering = "position, coordinates or change.order order the rows"
+        tree.mistake(path, f"has no effect where {ordering}: a dump is ordered as a whole")
 
 
 def _check_null_text(tree: YamlLines, written: Any, path: Path) -> None:

@@ -201,7 +201,11 @@ tables:
         ("record_key: id, types: {a: 'decimal(39,2)'}", "more than 38 digits"),
         ("append_only: true, snapshot: {replace: object}", "snapshot: has no effect where append_only is true"),
         ("record_key: id, delete_mode: ignore, snapshot: {replace: object}", "has no effect where deletes are ignored"),
-        ("record_key: id, position: a, snapshot: {replace: folder}", "has no effect where position or coordinates"),
+        ("record_key: id, position: a, snapshot: {replace: folder}", "has no effect where position, coordinates or"),
+        (
+            "record_key: id, change: {row: r, order: n}, snapshot: {replace: object}",
+            "coordinates or change.order order the rows",
+        ),
         (
             "record_key: id, key_pattern: '(?P<offset>.)', snapshot: {replace: folder}",
             "where key_pattern has an offset",
