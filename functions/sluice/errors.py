@@ -58,7 +58,7 @@ class InvalidConfiguration(SluiceError):
 
 
 class ChangeRefused(SluiceError):
-    """A table's key, partition columns, type, position or topic differ from those its data was written with."""
+    """A table's key, partition columns, type, position or topic differ from its data's, or its generation fell."""
 
     code = "change_refused"
     next_step = (

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.batch.claim import TableState, fed_by
+from sluice.batch.claim import TableState, fed_by, refuse
 from sluice.batch.kafka_watch import KafkaWatch
 from sluice.changes.outdated import is_outdated_note, outdated_note
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import pinned_topic
-from sluice.config.table import TableConfig, refuse_changes
+from sluice.config.table import TableConfig
 from sluice.errors import ChangeRefused, TwoTopics
 from sluice.ledger.keys import PENDING, UNCOUNTED
 from sluice.ledger.records import ObjectRecord
@@ -236,7 +236,7 @@ def _why_blocked(
     if own != topic and not config.several_topics:
         return f"is fed by topic {own}, not {topic}", TwoTopics.next_step
     try:
-        refuse_changes(config, state.pinned)
+        refuse(config, state)
     except ChangeRefused as refused:
         return f"is blocked: {refused.message}", completed(refused.next_step, TABLE=table, LANE=lane)
     return None

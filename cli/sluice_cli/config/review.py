@@ -9,12 +9,12 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from sluice.batch.claim import TableState
+from sluice.batch.claim import TableState, refuse
 from sluice.batch.kafka_watch import KafkaWatch
 from sluice.changes.log_restart import began_again, watched_partition
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import pinned_topic
-from sluice.config.table import TableConfig, refuse_changes
+from sluice.config.table import TableConfig
 from sluice.errors import ChangeRefused
 from sluice.lane.machine import PAUSED, LaneState
 from sluice_aws.hash_keys import exists
@@ -131,9 +131,10 @@ def _review_data(
         other = f"{table} has {what} of topic {topic} and would be fed by {feeding[table]}{wait}"
         return _refused(table, other, names_step=bool(wait))
     try:
-        refuse_changes(config, state.pinned, what=what)
+        refuse(config, state, what=what)
     except ChangeRefused as error:
-        return _refused(table, f"{error.message}{wait}", names_step=bool(wait))
+        is_lower = "generation" in error.facts["changes"]  # which a rebuild doesn't change
+        return _refused(table, f"{error.message}{wait}", names_step=bool(wait) or is_lower)
     return Review()
 
 
@@ -196,11 +197,13 @@ def raised_generations(ledger: Ledger, before: Configuration | None, configurati
     """
     for lane in lane_names(ledger, before) if before else ():
         for topic, table in sorted({(item.topic, item.table) for item in ledger.pending.oldest(lane, 1)}):
-            old, new = before.own_or_first(topic, table) if before else None, configuration.own_or_first(topic, table)
+            state = ledger.tables.get(table)
+            own_topic = pinned_topic(state.pinned) or topic  # the oldest object may be of one that feeds it no more
+            old = before.own_or_first(own_topic, table) if before else None
+            new = configuration.own_or_first(own_topic, table)
             if old is None or new is None or {old.table, new.table} != {table} or new.generation <= old.generation:
                 continue
-            state = ledger.tables.get(table)
-            marks, own_topic = KafkaWatch.from_dict(state.watch).marks, pinned_topic(state.pinned) or topic
+            marks = KafkaWatch.from_dict(state.watch).marks
             waiting = [
                 item
                 for item in ledger.pending.oldest_of(lane, {table: MOST_WAITING})

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from sluice.batch.isolation import Cohort
+from sluice.batch.kafka_watch import KafkaWatch
 from sluice.batch.manifest import ManifestObject
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic, config_by_topic
@@ -261,9 +262,29 @@ def _due_at(
     return max(at, settling.until(items, now))
 
 
+def refuse(config: TableConfig, state: TableState | None, *, what: str = "data") -> None:
+    """Refuse settings by which a table's objects can't be merged: changed ones that are fixed, and a lower generation.
+
+    A configuration of before a generation rose gives a lower one, and every change would lose to the rows since then.
+    `what` is that of `refuse_changes`. Raises ChangeRefused.
+    """
+    if state is None or not state.pinned:
+        return
+    refuse_changes(config, state.pinned, what=what)
+    merged = KafkaWatch.from_dict(state.watch).generation
+    if config.generation < merged:
+        raise ChangeRefused(
+            f"{config.table} has {what} of generation {merged}, and every change of generation {config.generation} "
+            f"would lose to it: give it `generation: {merged}`",
+            next_step="Raise `generation` in tables.yaml and run `sluice config push`",
+            table=config.table,
+            changes={"generation": (merged, config.generation)},
+        )
+
+
 def _refused(config: TableConfig, state: TableState | None) -> bool:
     try:
-        refuse_changes(config, state.pinned if state else None)
+        refuse(config, state)
     except ChangeRefused:
         return True
     return False

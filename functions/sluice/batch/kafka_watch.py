@@ -90,6 +90,12 @@ class KafkaWatch:
     form: FormMark | None = None
     units: Mapping[str, str] = field(default_factory=dict, hash=False)
 
+    @property
+    def generation(self) -> int:
+        """The highest generation under which changes were merged, as far as it is known."""
+        known = (*self.marks.values(), *self.first_records.values(), self.lost, self.order, self.source, self.form)
+        return max((mark.generation for mark in known if mark is not None), default=0)
+
     def with_lost(self, changes: int, *, generation: int) -> KafkaWatch:
         """The watch after a batch of a generation that lost so many later changes."""
         before = self.lost
@@ -173,9 +179,15 @@ def _of_one_unit(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableCon
         ranges, refused = overlapping(watch.ranges, seen)
         return Watched(replace(watch, ranges=ranges), refused=refused)
     if config.position is not None:
-        if config.key_names_source:  # rows of one source never compare with those of another
+        form = watch.form
+        if form is not None and form.generation > config.generation:
             return Watched(watch)
-        form, parked, mixed = judge_forms(watch.form, seen, config)
+        parked: Mapping[str, str] = {}
+        mixed: Mapping[str, SluiceError] = {}
+        if not config.key_names_source:  # rows of one source never compare with those of another
+            form, parked, mixed = judge_forms(form, seen, config)
+        if (0 if form is None else form.generation) < config.generation and len(parked) + len(mixed) < len(seen):
+            form = FormMark(config.generation, ())  # nothing tells a form, but the generation
         return Watched(replace(watch, form=form), parked=parked, refused=mixed)
     generations = [mark.generation for mark in watch.marks.values()]
     if max(generations + ([] if watch.order is None else [watch.order.generation]), default=0) > config.generation:

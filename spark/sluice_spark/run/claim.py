@@ -23,13 +23,14 @@ from sluice.batch.claim import (
     merged_as,
     plan_claim,
     ready_tables,
+    refuse,
     still_routed,
     still_wanted,
 )
 from sluice.batch.manifest import Manifest, TablePart, open_manifest
 from sluice.config.document import Configuration
 from sluice.config.lane import STAY_FOR_FRESHNESS_S, LaneConfig
-from sluice.config.table import TableConfig, refuse_changes
+from sluice.config.table import TableConfig
 from sluice.errors import ChangeRefused, SluiceError, TwoTopics
 from sluice.lane.job_policy import scope_of
 from sluice.objects import ObjectId
@@ -232,9 +233,8 @@ class ClaimStep(RunStep):
         """Leave out, and report once, tables with a changed setting that can't change in place (`pinned-settings`)."""
         configs_left = {}
         for table, config in configs.items():
-            state = states.get(table)
             try:
-                refuse_changes(config, state.pinned if state else None)
+                refuse(config, states.get(table))
             except ChangeRefused as refusal:
                 self._report(table, refusal)
             else:

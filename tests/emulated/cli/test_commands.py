@@ -312,6 +312,19 @@ def test_pending_objects_are_merged_under_a_raised_generation_on_request(stack, 
     sluice("config push", tables(RAISED), "--with-waiting", "--yes")
 
 
+def test_a_generation_does_not_fall_below_that_of_merged_changes(stack, tables, invoked, sluice):
+    """Also where no configuration is in force that says so: a lost one comes back from an older file."""
+    mark = {"generation": 1, "offset": 70, "kind": "postgres", "highest": "0001.1.1"}
+    pinned = {"topic": "crm.public.user", "record_key": ["id"]}
+    key = items.table_key("crm.user")
+    listed = {"listed_as": items.TABLES_LISTED_AS, "listed_at": items.listed_at(0)}
+    set_fields(stack.ledger, key, table="crm.user", pinned=pinned, watch={"marks": {"0": mark}}, **listed)
+    err = sluice("config push", tables(TABLES), code=1).err
+    assert "every change of generation 0 would lose to it: give it `generation: 1`" in err and "rebuild" not in err
+    sluice("config push", tables(RAISED), "--yes")
+    assert "has data of generation 1" in sluice("config push", tables(TABLES), "--yes", code=1).err
+
+
 def test_a_paused_lane_is_resumed_and_supervised_at_once(stack, invoked, sluice):
     assert sluice.json("pause main")["state"] == "paused"
     assert sluice("resume main").out == "main: a run is due with the next supervision\n"

@@ -10,7 +10,7 @@ import pytest
 from support.builders import avro_object, avro_record
 from support.shapes import config, item, judged_in_turn, lines, seen_in
 
-from sluice.batch.kafka_watch import Watched, watched
+from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.changes.log_restart import SeenObject, joined
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.rules.change_rule import ChangeRule
@@ -141,3 +141,14 @@ def test_positions_of_typed_times_have_one_unit() -> None:
     first = seen("a", 1_714_953_600_000_001, kind=micros)  # type: ignore[arg-type]
     later = seen("b", 1_714_953_600_002, kind=millis)  # type: ignore[arg-type]
     assert first.places == ((),) and not merged([first], [later]).parked
+
+
+@pytest.mark.parametrize("table", [TABLE, replace(TABLE, record_key=("__db", "id"))], ids=["of one", "of several"])
+def test_the_generation_is_known_whatever_form_positions_have(table: TableConfig) -> None:
+    micros: Any = {"type": "long", "logicalType": "timestamp-micros"}
+    typed, text = (seen("a", 1_714_953_600_000_001, kind=micros), seen("b", FORMS["ms"](1)))
+    for first in (typed, text):
+        watch = watched(KafkaWatch(), [first], replace(table, generation=2)).watch
+        assert KafkaWatch.from_dict(watch.to_dict()).generation == 2
+        assert watched(watch, [text], replace(table, generation=1)) == Watched(watch)  # a retry of an earlier log
+    assert watched(KafkaWatch(), [typed], table).watch == KafkaWatch()

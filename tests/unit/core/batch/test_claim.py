@@ -183,3 +183,22 @@ def test_several_topics_feed_a_table_only_where_its_rule_allows_it():
 
     assert claimed() == ["eu.user"]
     assert claimed(merged=True) == claimed(record_key=("__db", "id")) == ["eu.user", "us.user"]
+
+
+@pytest.mark.parametrize(
+    ("watch", "generation", "claimed"),
+    [
+        ({"marks": {"0": {"generation": 2, "offset": 7, "kind": "postgres", "highest": "0002.1.1"}}}, 1, False),
+        ({"form": [1, "3"]}, 0, False),
+        ({"order": {"generation": 1, "kind": "arrival", "name": ""}}, 1, True),
+        ({}, 0, True),
+    ],
+)
+def test_a_generation_below_that_of_merged_changes_is_refused(watch, generation, claimed):
+    """A configuration of before it rose, whose changes would all lose without a word."""
+    item = waiting(1)
+    configuration = Configuration((TableRule("shop.a", ("id",), topic="shop.a", generation=generation),))
+    data = TableState("shop.a", watch=watch, pinned={"topic": "shop.a", "record_key": ["id"]})
+    assert claimable_tables(configuration, "main", [item], {"shop.a": data}, NOW) == (("shop.a",) if claimed else ())
+    without = replace(data, pinned=None)
+    assert claimable_tables(configuration, "main", [item], {"shop.a": without}, NOW) == ("shop.a",)
