@@ -237,7 +237,8 @@ def merged_under(
     """
     if config is not None and config.generation == 0:  # a generation only rises
         return 0
-    return generation_of(record.lane or "", record.batch or "", record.table or "")
+    generation = generation_of(record.lane or "", record.batch or "", record.table or "")
+    return record.merged_generation if generation is None else generation
 
 
 def reason_of_rows(objects: Objects, silver: str, record: ObjectRecord, code: str | None = None) -> str | None:

@@ -132,7 +132,9 @@ class RebuildLedger:
     def _group(
         self, record: ObjectRecord, lane: str, generation: int | None, now: int, *, first_batch: str | None
     ) -> list[Values]:
-        generation_kept = record.generation if generation is None else generation
+        # What a manifest that is gone, or can't be read, doesn't say; a superseded object has the version's.
+        of_record = record.generation if record.merged_generation is None else record.merged_generation
+        generation_kept = of_record if generation is None else generation
         moved = replace(
             record,
             state=items.PENDING,

@@ -246,6 +246,8 @@ def test_rows_are_retried_under_the_generation_of_their_object(configured, invok
     batch = settled(configured, [holed, other], rows={holed: [a_row(1)], other: [a_row(0)]})
     sluice("config push --yes", tables(TABLES.replace("table: crm.user}", "table: crm.user, generation: 2}")))
 
+    # Of a ledger that doesn't know it; else that says it.
+    set_fields(configured.ledger, items.object_key(holed), merged_generation=None)
     assert f"the manifest of its batch {batch} is gone" in sluice("quarantine retry", holed.hash, "--json", code=1).out
     manifest = configured.batch(replace(CONFIG, generation=1), configured.listed(holed), configured.listed(other))
     assert manifest.batch == batch

@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
+from emulation.aws import set_fields
 from emulation.stack import NOW
 
 from sluice.batch.manifest import Manifest, TablePart
@@ -14,6 +15,7 @@ from sluice.config.rules.table_rule import TableRule
 from sluice.ledger import keys as items
 from sluice.objects import ObjectId
 from sluice.schema.history import stored_key
+from sluice.silver_keys import manifest_key
 from sluice_aws.errors import LaneNotPaused
 from sluice_aws.ledger.rebuilds import RebuildLedger
 from sluice_aws.s3.move_prefix import Mover
@@ -170,6 +172,17 @@ def test_a_rebuild_moves_the_data_and_makes_every_object_pending_as_it_was_merge
     assert states == ["pending", "pending", "quarantined", "committed"]
     push("uid")
     sluice("resume main")
+
+
+def test_an_object_whose_manifest_is_gone_keeps_the_generation_of_the_ledger(merged, sluice):
+    """Under the table's own, its old changes would win over all later ones."""
+    for identity, merged_under in ((merged.old, 0), (merged.new, 1)):
+        set_fields(merged.stack.ledger, items.object_key(identity), merged_generation=merged_under)
+    merged.stack.s3.delete_object(Bucket="s-silver", Key=manifest_key("main", "b-1"))
+    merged.stack.ledger.lanes.pause("main")
+    sluice("rebuild table", TABLE, "--yes")
+    waiting = {item.id: item.generation for item in merged.stack.ledger.pending.oldest("main", 10)}
+    assert waiting == {merged.old: 0, merged.new: 1, merged.waits: None}
 
 
 HISTORY = ("crm/user_history/.hoodie/hoodie.properties", "crm/user_history/a.parquet", stored_key(f"{TABLE}_history"))
