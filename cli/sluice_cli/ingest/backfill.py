@@ -13,13 +13,12 @@ from sluice.admission.verdict import judge_read, judge_unread
 from sluice.config.rules.ignore import LEFT_OUT
 from sluice.config.table import TableConfig
 from sluice.errors import FAILED
-from sluice.ledger.keys import PENDING
+from sluice.ledger.keys import DROPPED, PENDING
 from sluice.ledger.records import ALREADY, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.admission.admit import Admissions, open_admission
 from sluice_aws.admission.reconcile import notice_of
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.rebuilds import DROPPED
 from sluice_aws.s3.objects import ListedVersion
 from sluice_aws.stack import Target
 from sluice_cli.account.steps import MERGED

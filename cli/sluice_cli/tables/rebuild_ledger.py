@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sluice.changes.position import generation_of
 from sluice.hudi.own_metadata import PURGED_PROPERTY
 from sluice.lane.machine import PAUSED
-from sluice.ledger.recovery import Recovered, Recovery
+from sluice.ledger.recovery import Recovered, Recovery, Settled
+from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
-from sluice_aws.s3.objects import SkippedDocument, SkippedDocuments, pages_of_bronze
+from sluice_aws.s3.objects import ListedVersion, SkippedDocument, SkippedDocuments, pages_of_bronze
 from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
@@ -93,7 +94,7 @@ class Recovering:
     def read(self, tick: Callable[[str, int], None]) -> Recovery:
         """Read every manifest and outcome."""
         self._rebuilds = PastRebuilds.read(self._objects, self._target.silver, self._marks)
-        recovery = Recovery(self._rebuilds.last_at)
+        recovery = Recovery(self._rebuilds.last_at, self._rebuilds.dropped_at)
         for number, batch in enumerate(self._past.newest(), 1):
             recovery.add(batch.manifest, batch.outcomes)
             tick("Batches", number)
@@ -105,10 +106,14 @@ class Recovering:
         Returns the JSON form of what was done, or in a dry run would be.
         """
         done, unknown, listed = Recovered(), 0, 0
-        for page in pages_of_bronze(self._objects, self._target.bronze, configuration=self._configuration):
+        pages = pages_of_bronze(self._objects, self._target.bronze, configuration=self._configuration)
+        for page in _of_whole_keys(pages):
             settled = [item for item in map(recovery.settled, page) if item is not None]
             unsettled = [identity for identity in page if recovery.settled(identity) is None]
-            unknown += len(unsettled) - len(self._ledger.objects.get(unsettled))
+            known = self._ledger.objects.get(unsettled)
+            repeated = list(_repeated(recovery, page, [identity for identity in unsettled if identity not in known]))
+            unknown += len(unsettled) - len(known) - len(repeated)
+            settled += repeated
             etags = {identity: version.etag for identity, version in page.items()}
             done = done.plus(self._ledger.recovery.restore_objects(settled, etags, dry_run=dry_run))
             listed += len(page)
@@ -124,6 +129,7 @@ class Recovering:
                 for name, state in tables.items()
                 if self._ledger.recovery.restore_table(name, state, purge_floors=self._purge_floors(name))
             }
+            self._delete_dropped(tables)
             for table in unfinished:
                 newest = self._rebuilds.newest(table)
                 self._ledger.rebuilds.begin(
@@ -138,11 +144,44 @@ class Recovering:
             "rebuilds_unfinished": list(unfinished),
         }
 
+    def _delete_dropped(self, restored: Container[str]) -> None:
+        """Delete the items of dropped tables in a ledger of before."""
+        lanes = [lane.lane for lane in self._ledger.lanes.all()]
+        for table, at in self._rebuilds.dropped_at.items():
+            if table not in restored and 0 < (self._ledger.tables.get(table).last_commit_at or 0) <= at:
+                self._ledger.drops.table(table, lanes)
+
     def _purge_floors(self, table: str) -> dict[str, str]:
         """The highest purged position, by generation, from the table's own properties."""
         properties = TimelineReader(self._target.silver_files).properties(table) or {}
         position = properties.get(PURGED_PROPERTY, "")
         return {str(generation_of(position)): position} if position else {}
+
+
+def _of_whole_keys(pages: Iterable[Mapping[ObjectId, ListedVersion]]) -> Iterator[dict[ObjectId, ListedVersion]]:
+    """The pages of a listing, each with every version of its keys."""
+    held: dict[ObjectId, ListedVersion] = {}
+    for page in pages:
+        listed = {**held, **page}
+        last = next(reversed(listed)).key if listed else ""
+        held = {identity: version for identity, version in listed.items() if identity.key == last}
+        yield {identity: version for identity, version in listed.items() if identity.key != last}
+    yield held
+
+
+def _repeated(
+    recovery: Recovery, page: Mapping[ObjectId, ListedVersion], unknown: Iterable[ObjectId]
+) -> Iterator[Settled]:
+    """What was superseded of the `unknown` objects on a page that has every version of their keys."""
+    alike: dict[tuple[str, str, str, int], list[ObjectId]] = {}
+    for identity, version in page.items():
+        alike.setdefault((identity.key, identity.also_for, version.etag, version.size), []).append(identity)
+    for identity in unknown:
+        version = page[identity]
+        others = alike[identity.key, identity.also_for, version.etag, version.size]
+        settled = recovery.repeated(identity, others, written_at=version.modified_at)
+        if settled is not None:
+            yield settled
 
 
 def _print(document: Mapping[str, Any]) -> None:

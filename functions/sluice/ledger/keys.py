@@ -21,6 +21,7 @@ UNANNOUNCED = "unannounced"  # committed batches that are not announced yet
 ROWS = "rows"  # committed objects with quarantined rows
 DECISIONS = "decision"  # decisions about objects and rows that were set aside
 DISCARDED = "discarded"  # the rule of an ignored object that was discarded from quarantine or parking
+DROPPED = "dropped: "  # what the rule of an object of a dropped table begins with; the table follows
 
 Key = dict[str, str]
 

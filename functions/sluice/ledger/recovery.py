@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from operator import add
+from types import MappingProxyType
 from typing import Any
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED as COMMITTED_PART
 from sluice.batch.outcome import Outcome
 from sluice.config.table import with_kept
-from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED, UNCOUNTED
+from sluice.ledger.keys import COMMITTED, DROPPED, IGNORED, PARKED, PENDING, QUARANTINED, SUPERSEDED, UNCOUNTED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 
@@ -119,12 +120,15 @@ class Recovered:
 class Recovery:
     """Collects batches in any order and derives from them what the ledger held.
 
-    `rebuilt` says when tables were last rebuilt (epoch ms): objects claimed before that are merged again.
+    `rebuilt` says when tables were last rebuilt or dropped (epoch ms): objects claimed before that are merged again,
+    or ignored where the table was `dropped` since.
     """
 
-    def __init__(self, rebuilt: Mapping[str, int]) -> None:
+    def __init__(self, rebuilt: Mapping[str, int], dropped: Mapping[str, int] = MappingProxyType({})) -> None:
         self._rebuilt = rebuilt
+        self._dropped = dropped
         self._objects: dict[ObjectId, Settled] = {}
+        self._newest: dict[str, int] = {}  # when the last batch of each table was claimed (epoch ms)
         self._ranks: dict[ObjectId, tuple[int, bool, int]] = {}
         self._parts: dict[str, list[tuple[Outcome, TablePart, dict[ObjectId, EndState]]]] = {}
 
@@ -134,9 +138,13 @@ class Recovery:
             part = manifest.tables[table]
             ends = end_states(outcome, [item.id for item in part.objects])
             void = manifest.created_at <= self._rebuilt.get(table, -1)
+            dropped = manifest.created_at <= self._dropped.get(table, -1)
+            self._newest[table] = max(manifest.created_at, self._newest.get(table, 0))
             # A manifest also names objects that could not be claimed, and no document says which ones.
             # Merging them again changes nothing.
             whole = outcome.counts.get("objects") == len(part.objects)
+            if dropped and not whole:
+                continue  # those that it didn't claim may be another table's
             again = void or not whole
             generation = int(part.config.get("generation", 0))
             of_batch: dict[str, Any] = {"table": table, "lane": manifest.lane, "merged_generation": generation}
@@ -149,7 +157,10 @@ class Recovery:
                 self._ranks[item.id] = rank
                 of_manifest = {name: getattr(item, name) for name in _OF_MANIFEST}
                 record = ObjectRecord(item.id, PENDING, item.admitted_at, **of_manifest, **of_batch)
-                if again:
+                if dropped:
+                    record = replace(record, state=IGNORED, rule=DROPPED + table, merged_generation=None)
+                    record = replace(record, attempt=item.attempt, batch=manifest.batch)
+                elif again:
                     first_batch = None if void else item.first_batch
                     attempt = item.attempt + 1
                     record = replace(record, attempt=attempt, generation=generation, first_batch=first_batch)
@@ -162,6 +173,30 @@ class Recovery:
     def settled(self, identity: ObjectId) -> Settled | None:
         """An object after its last batch; None if no outcome mentions it, so that it is still to merge."""
         return self._objects.get(identity)
+
+    def repeated(self, identity: ObjectId, alike: Iterable[ObjectId], *, written_at: int) -> Settled | None:
+        """An object in no batch that was superseded: `alike` are the versions of its key with the same bytes.
+
+        None where it may have been waiting, written after the last claim (`written_at`, epoch ms), and where its own
+        time orders its rows. Admitted anew it would be merged under the present generation, and its old changes win.
+        """
+        merged = [
+            settled
+            for settled in map(self._objects.get, alike)
+            if settled is not None
+            and settled.record.state in (COMMITTED, PENDING, IGNORED)
+            and settled.record.modified_at is None
+            and written_at <= self._newest[settled.record.table or ""]
+        ]
+        if not merged:
+            return None
+        before = [settled for settled in merged if settled.at <= written_at]
+        # A replay is later than the merge that it repeats, of the same generation.
+        record = max(before or merged, key=lambda settled: settled.at if before else -settled.at).record
+        generation = record.generation if record.merged_generation is None else record.merged_generation
+        place = {name: getattr(record, name) for name in ("table", "lane", "rule", *_OF_MANIFEST)}
+        state = IGNORED if record.state == IGNORED else SUPERSEDED
+        return Settled(ObjectRecord(identity, state, written_at, generation=generation, **place), written_at)
 
     @property
     def objects(self) -> int:

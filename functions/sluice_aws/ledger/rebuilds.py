@@ -28,7 +28,6 @@ KEPT = frozenset({"pk", "sk", "table", "listed_as", "listed_at"})
 ATTEMPTS = 5  # enough for the decisions of one operator
 _ASIDE = (TOTAL_PREFIX + OBJECTS_QUARANTINED, TOTAL_PREFIX + QUARANTINED_ROWS)
 
-DROPPED = "dropped: "  # what the rule of an object of a dropped table begins with; the table follows
 #: The states that a drop ends. Ignored objects stay so, and a claimed one is of an open batch, which comes first.
 ENDED = (items.COMMITTED, items.SUPERSEDED, items.QUARANTINED, items.PARKED, items.PENDING)
 _OF_THE_DATA = ("code", "reason", "quarantined_rows", "row_codes", "discarded_rows", "merged", "rows_aside", "cohort")
@@ -242,7 +241,7 @@ class DropLedger:
         changes: dict[str, Any] = {
             **dict.fromkeys((*_OF_THE_DATA, *_OF_REPLAYS)),
             "state": items.IGNORED,
-            "rule": DROPPED + table,
+            "rule": items.DROPPED + table,
             **listing_fields(items.IGNORED, record.id, now),
         }
         there = when(state=record.state, batch=record.batch, table=table)

@@ -132,7 +132,10 @@ class RecoveryLedger:
 
 
 def _is_older(before: ObjectRecord, record: ObjectRecord) -> bool:
-    """True if a record is older than the object's last batch: of an earlier attempt, or waiting for a settled one."""
+    """True if a record is older than the object's last batch: of an earlier attempt, or waiting for a settled one.
+
+    So is one of before its table was dropped.
+    """
     if before.state == items.CLAIMED:
         return False
     waited = (
@@ -140,7 +143,9 @@ def _is_older(before: ObjectRecord, record: ObjectRecord) -> bool:
         and before.attempt == record.attempt
         and record.state != items.PENDING
     )
-    return before.attempt < record.attempt or (waited and before.batch != record.batch)
+    same_merge = (before.table, before.batch, before.attempt) == (record.table, record.batch, record.attempt)
+    dropped = same_merge and record.state == items.IGNORED != before.state
+    return before.attempt < record.attempt or dropped or (waited and before.batch != record.batch)
 
 
 def _admitted(record: ObjectRecord) -> Values:

@@ -35,8 +35,17 @@ class PastRebuilds:
 
     @property
     def last_at(self) -> dict[str, int]:
-        """When each table was last rebuilt (epoch ms)."""
+        """When each table was last rebuilt, or dropped (epoch ms)."""
         return {table: max(mark["at"] for mark in marks.values()) for table, marks in self._marks.items()}
+
+    @property
+    def dropped_at(self) -> dict[str, int]:
+        """When each table was last dropped (epoch ms); without those that never were."""
+        drops = {
+            table: [mark["at"] for mark in marks.values() if mark.get("dropped")]
+            for table, marks in self._marks.items()
+        }
+        return {table: max(times) for table, times in drops.items() if times}
 
     def times(self, table: str) -> tuple[int, ...]:
         """When a table was rebuilt (epoch ms), the first time first."""

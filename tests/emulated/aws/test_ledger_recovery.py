@@ -13,6 +13,7 @@ from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.rules.table_rule import TableRule
 from sluice.ledger.recovery import Recovery
 from sluice.silver_keys import manifest_key
+from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 
 TABLES = ("shop.orders", "shop.customers", "shop.lines")
@@ -40,8 +41,8 @@ def manifests(simulated):
     return [Manifest.from_json(text) for key, text in simulated.documents.stored.items() if "/manifests/" in key]
 
 
-def recovery(simulated, rebuilt=None):
-    recovered = Recovery(rebuilt or {})
+def recovery(simulated, rebuilt=None, dropped=None):
+    recovered = Recovery({**(rebuilt or {}), **(dropped or {})}, dropped or {})
     for manifest in manifests(simulated):
         outcomes = {table: simulated.documents.outcome(manifest.batch, table) for table in manifest.tables}
         recovered.add(manifest, {table: outcome for table, outcome in outcomes.items() if outcome is not None})
@@ -175,6 +176,28 @@ def test_objects_merged_before_a_rebuild_are_merged_again_under_their_generation
     assert ledger.objects.get(after)[after[0]].state == "committed"
 
 
+def test_objects_of_a_dropped_table_stay_ignored_until_a_table_takes_them_again(simulated):
+    before, back = simulated.put("shop.orders", 2), simulated.put("shop.orders")
+    simulated.run()
+    ledger, dropped = simulated.ledger, simulated.clock.now_ms()
+    ledger.drops.objects("shop.orders", list(ledger.objects.get(before + back).values()), dropped)
+    simulated.clock.advance(1_000)
+    config = simulated.file.content.table_for_topic("shop.orders", "")
+    assert ledger.objects.unpark(ledger.objects.get(back)[back[0]], config, simulated.clock.now_ms())
+    ledger.lanes.wake(LANE)
+    simulated.run()
+    expected = records_of(ledger, before + back)
+    assert [record.state for record in expected.values()] == ["ignored", "ignored", "committed"]
+    drop = {"dropped": {"shop.orders": dropped}}
+    assert recover(simulated, ledger, before + back, **drop).unchanged == 3
+    empty, older = (other_ledger(simulated, name) for name in ("other", "third"))
+    recover(simulated, empty, before + back, **drop)
+    assert records_of(empty, before + back) == expected
+    recover(simulated, older, before)  # the point it is restored to, before the drop
+    assert recover(simulated, older, before, **drop).corrected == 2
+    assert records_of(older, before) == records_of(ledger, before)
+
+
 def test_an_object_that_its_batch_may_not_have_merged_is_merged_again(simulated):
     taken, left = simulated.put("shop.orders"), simulated.put("shop.orders")
     simulated.run()
@@ -234,8 +257,29 @@ def test_the_command_refills_an_empty_ledger_and_refuses_while_a_lane_may_run(st
     assert other.rebuild["to"] == MOVED_TO
 
 
-def batch(stack, name, table, objects, *, at):
-    config = TableRule(table=table, record_key=("id",), topic="t").apply("t")
+def test_repeated_bytes_of_an_earlier_generation_stay_superseded_when_recovered(stack, tmp_path, sluice):
+    """Admitted anew, their changes would be of the present generation and win over all later ones."""
+    rule = "{topic: crm.public.user, table: crm.user, record_key: id, generation: 1}"
+    (tmp_path / "tables.yaml").write_text(f"tables: [{rule}]")
+    sluice("config push", str(tmp_path / "tables.yaml"))
+    first, repeated = stack.write("twice", b"same"), stack.write("twice", b"same")
+    other, newest = stack.write("twice", b"other"), stack.write("later")
+    soon = epoch_ms() + 60_000
+    batch(stack, "b-1", "crm.user", (first,), at=10)
+    batch(stack, "b-2", "crm.user", (newest,), at=soon, generation=1)
+    sluice("pause main")
+    done = sluice.json("rebuild ledger --dry-run")["objects"]
+    assert sluice.json("rebuild ledger --yes")["objects"] == done and (done["missing"], done["unknown"]) == (3, 1)
+    records = stack.ledger.objects.get([first, repeated, other, newest])
+    assert {id: (record.state, record.generation) for id, record in records.items()} == {
+        first: ("committed", None),
+        repeated: ("superseded", 0),
+        newest: ("committed", None),
+    }
+
+
+def batch(stack, name, table, objects, *, at, generation=0):
+    config = TableRule(table=table, record_key=("id",), topic="t", generation=generation).apply("t")
     listed = tuple(stack.listed(item, "t", admitted_at=at) for item in objects)
     manifest = Manifest(name, "main", "r", at, "v", {table: TablePart(config.to_dict(), listed)})
     outcome = Outcome(name, table, "committed", at, instant="1", counts={"objects": len(objects)})
