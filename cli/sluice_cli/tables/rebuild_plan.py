@@ -13,8 +13,9 @@ from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED, SUPERSED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.objects import COLD, SkippedDocument, pages_of_bronze
+from sluice_aws.s3.objects import COLD, SkippedDocument, SkippedDocuments, pages_of_bronze
 from sluice_aws.s3.past_batches import PastBatch
+from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_aws.stack import Target
 from sluice_cli.terminal.step import Step
 from sluice_cli.terminal.words import counted
@@ -64,8 +65,12 @@ def plan_replay(
         tick("Versions in bronze", listed)
     generations: dict[ObjectId, int] = {}
     gone: set[ObjectId] = set()
+    marks = SkippedDocuments()
+    dropped = PastRebuilds.read(objects, target.silver, marks, table=table).dropped_at.get(table, -1)
     for number, batch in enumerate(past.newest(table=table), 1):
         tick("Batches", number)
+        if batch.manifest.created_at <= dropped:  # of another table of this name
+            continue
         merged_as = int(batch.manifest.tables[table].config.get("generation", 0))
         for identity in _merged(batch, table):
             if identity not in records:
@@ -91,7 +96,7 @@ def plan_replay(
         unknown=tuple(identity for identity in there if identity not in elsewhere),
         generations=generations,
         archived=_those(objects.is_archived, cold.intersection(record.id for record in (*replay, *waiting))),
-        skipped=past.skipped,
+        skipped=(*past.skipped, *marks.found),
     )
 
 

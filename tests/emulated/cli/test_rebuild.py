@@ -228,6 +228,16 @@ def test_a_rebuild_allows_objects_of_another_table_and_refuses_lost_records(merg
     assert "1 object of crm.user in bronze is not in the ledger: `sluice rebuild ledger` first" in obstacle
 
 
+def test_objects_that_only_a_dropped_table_of_the_name_had_are_not_missed(merged, sluice):
+    merged.stack.ledger.lanes.pause("main")
+    merged.batch("b-0", ObjectId("s-bronze", "gone", "v"), generation=0, at=NOW - 2)
+    assert sluice.json("rebuild table", TABLE, "--dry-run")["objects"]["gone"] == 1
+    mark = {"table": TABLE, "lane": "main", "to": "x", "at": NOW - 1, "dropped": True}
+    place = {"Bucket": "s-silver", "Key": f"_sluice/replaced/{TABLE}/{NOW - 1:013d}/rebuild.json"}
+    merged.stack.s3.put_object(**place, Body=json.dumps(mark).encode())
+    assert sluice.json("rebuild table", TABLE, "--dry-run")["objects"]["gone"] == 0
+
+
 @pytest.mark.parametrize("dies", ["while files are moved", "while objects become pending"])
 def test_a_rebuild_that_was_cut_off_keeps_its_lane_from_being_resumed_and_goes_on(merged, monkeypatch, sluice, dies):
     ledger, was = merged.stack.ledger, merged.silver()
