@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.workbench import COW, SCHEMA, Died, Workbench, dies_at, params, row, table
 
-from sluice.batch.dumps import as_dump
+from sluice.batch.dumps import REFUSED, as_dump
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import Outcome
 from sluice.config.rules.snapshot import SnapshotRule
@@ -145,6 +145,24 @@ def test_a_marker_is_refused_where_a_file_of_its_batch_is(bench: Workbench) -> N
     outcome = bench.merge(config, [broken, good, ends], after=outcome)
     assert "dump_incomplete" in {error.code for error in outcome.quarantined}
     assert alive(bench, config) == {**DAYS[0], **of(range(1, 9), 2)}
+
+
+def test_a_refused_dump_without_a_marker_stays_so_where_its_run_died(bench: Workbench) -> None:
+    """Else `sluice verify` would take its rows to be deleted."""
+    config = config_of("unmarked", "folder")
+    config = replace(config, snapshot=SnapshotRule("folder", marker=""))
+    outcome = bench.merge(config, [file(bench, "1/a", DAYS[0], SECOND + DAY)])
+    for day, rows, refused in ((2, of([1], 2), {REFUSED: 1}), (4, DAYS[0], {})):
+        first = file(bench, f"{day}/a", rows, SECOND + day * DAY)
+        later = file(bench, f"{day + 1}/a", of([50 + day], day), SECOND + (day + 1) * DAY)
+        later = replace(later, replaces=f"t{(SECOND + day * DAY) // 1000:011d}")
+        manifest = bench.manifest(config, [first, later], after=outcome)
+        merged = bench.merge_manifest(manifest, config)
+        bench.new_run()
+        found = bench.resolve(manifest, config)
+        for one in (merged, found):
+            assert one is not None and {name: n for name, n in one.counts.items() if name == REFUSED} == refused
+        outcome = merged
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any, Callable
 
 from pyspark.sql import SparkSession
 
+from sluice.batch.dumps import REFUSED, floors_of
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import COMMIT_STAGE, COMMITTED, QUARANTINED, Outcome, Stage
 from sluice.batch.part_counts import unexpected_note
@@ -83,8 +84,11 @@ def resolve_part(
     if commit.completed_at is not None:
         began, completed = instant_ms(commit.instant), min(commit.completed_at, services.clock.now_ms())
         part.stages.note(Stage(COMMIT_STAGE, began, max(0, completed - began)))
+    counts, dumps = dict(commit.counts), floors_of(part.claimed.objects, part.config)
+    if dumps and part.config.snapshot.awaits_next and part.hudi.look().floor.everywhere < max(dumps):
+        counts[REFUSED] = 1  # which leaves no error: the floor of any other was raised before the commit
     # Objects refused for their schemas are among those set aside: that was written before the commit.
-    merged = MergedPart(commit.counts, commit, history_instant=history_instant)
+    merged = MergedPart(counts, commit, history_instant=history_instant)
     return _report(part, merged, set_aside=replace(part.aside, attempt=commit.attempt).read())
 
 
