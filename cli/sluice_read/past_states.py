@@ -7,10 +7,12 @@ switched off for a while, lacks changes.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from sluice.catalog.history_view import DUCKDB, IS_CURRENT, history_view_sql
 from sluice.changes import hidden_columns as hidden
+from sluice.changes.row_history import NEVER
 from sluice_read.errors import NotRetained
 from sluice_read.moments import NOW, Span, moment_of, ms_of
 from sluice_read.place import READ_OPTIMIZED, SilverPlace, find_table, history_folder
@@ -62,27 +64,35 @@ class PastStates:
         """The SELECT of the number of rows whose state at the moment isn't known, over two quoted tables.
 
         Such a row is newer in the table than in its history; or it was there before its first change in the history,
-        which isn't its creation, and came later, or left values unchanged as all up to then did, though the table got
-        them; or the time of a change is not known.
+        which isn't its creation, and came later, or a column's value did that the table has; or the time of a change is
+        not known.
         """
         key = ", ".join(map(DUCKDB.quoted, self.now.record_key))
         position, at, of_source = hidden.POSITION, ms_of(self.asked), hidden.SOURCE_TS_MS
-        is_whole = f"coalesce({hidden.OWED}, '{{}}') = '{{}}'"
+        others = [name for name in self.now.schema().names if name not in self.now.record_key]
+        lacks = " OR ".join(
+            f"NOT bool_or({_names('its_owed', name)} = 0) AND NOT bool_or({_names('now_owed', name, NEVER)} > 0)"
+            for name in others
+        )
         return f"""
             WITH ordered AS (
-                SELECT row({key}) AS own_key, {position} AS position,
+                SELECT row({key}) AS own_key, {position} AS position, {hidden.OWED} AS owed,
                     {of_source} AS came, {hidden.OP} AS op, {hidden.DELETED} AS deleted,
                     row_number() OVER life AS number, lead({position}) OVER life AS next, lead({of_source}) OVER life
                     AS ends, max(CASE WHEN {of_source} <= {at} THEN {position} END) OVER (PARTITION BY {key}) AS chosen,
-                    first_value({hidden.OP}) OVER life AS first_op,
-                    min(CASE WHEN {is_whole} THEN {position} END) OVER (PARTITION BY {key}) AS first_whole
+                    first_value({hidden.OP}) OVER life AS first_op
                 FROM {changes} WINDOW life AS (PARTITION BY {key} ORDER BY {position})
+            ), lacking AS (
+                SELECT own_key FROM ordered
+                    JOIN (SELECT row({key}) AS its_key, {position} AS its_position, {hidden.OWED} AS its_owed
+                        FROM {changes}) ON its_key = own_key AND its_position <= chosen
+                    LEFT JOIN (SELECT row({key}) AS now_key, {hidden.OWED} AS now_owed FROM {rows}) ON now_key = own_key
+                WHERE position = chosen AND first_op IS DISTINCT FROM '{hidden.CREATE}' AND owed IS NOT NULL
+                GROUP BY own_key HAVING {lacks or "false"}
             )
             SELECT (SELECT count(*) FROM ordered WHERE
                 number = 1 AND (came IS NULL OR came > {at} AND op IS DISTINCT FROM '{hidden.CREATE}')
-                OR position = chosen AND first_op IS DISTINCT FROM '{hidden.CREATE}'
-                    AND (first_whole IS NULL OR first_whole > position)
-                    AND own_key NOT IN (SELECT row({key}) FROM {rows} WHERE {hidden.OWED} LIKE '%:""%')
+                OR position = chosen AND own_key IN (SELECT own_key FROM lacking)
                 OR position = chosen AND NOT deleted AND next IS NOT NULL AND ends IS NULL)
             + (SELECT count(*) FROM {rows} ANTI JOIN {changes} USING ({key}, {position}))"""
 
@@ -95,6 +105,17 @@ class PastStates:
             next_step=f"Ask for {self.refused.facts['earliest']} or later; "
             f"`sluice rebuild table {table}` fills in the changes that bronze still has",
         )
+
+
+def _names(owed: str, column: str, known_at: str | None = None) -> str:
+    """SQL: the place, from 1, of a column in what a row owes; 0 for none. `known_at`: where its value is of then.
+
+    A table has JSON of both forms, with characters beyond ASCII and without.
+    """
+    value = "" if known_at is None else json.dumps(known_at)
+    forms = {f"{json.dumps(column, ensure_ascii=ascii)}:{value}" for ascii in (True, False)}
+    found = ", ".join(f"strpos({owed}, {DUCKDB.literal(form)})" for form in sorted(forms))
+    return f"coalesce(greatest({found}), 0)"
 
 
 def newest_of(opened: SilverTable | PastStates) -> SilverTable:

@@ -8,6 +8,7 @@ import shutil
 from types import SimpleNamespace
 
 import fastavro
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from botocore.exceptions import ClientError
@@ -259,6 +260,32 @@ def test_before_its_files_begin_a_table_is_read_from_its_history_table(own, minu
 def test_a_past_state_has_the_values_that_its_change_left_unchanged(own):
     put_history(own[1], [kept_change(2, None, 1, "u", unchanged=("name",)), kept_change(2, "first", 0), *WHOLE])
     assert (2, "first") in states_of(own[0], 1)[0]
+
+
+@pytest.mark.parametrize(
+    ("unchanged", "never_came", "known"),
+    [
+        ([("date",), ("name",)], "", True),  # each column came once, though no change has both
+        ([("date", "name")], "date", False),
+        ([("date", "name")], "date name", True),  # the table doesn't have them either
+    ],
+)
+def test_a_past_state_is_known_by_its_columns(own, unchanged, never_came, known):
+    changes = [
+        kept_change(1, None if "name" in left else "ann", 2 - len(unchanged) + at, "u", unchanged=left)
+        for at, left in enumerate(unchanged)
+    ]
+    put_history(own[1], [*changes, *WHOLE[2:]])
+    (file,) = (own[1] / "crm" / "user").glob("*.parquet")
+    table = pq.read_table(file)
+    owed = json.dumps(dict.fromkeys(never_came.split(), ""), separators=(",", ":")) if never_came else None
+    rows = [row | {"_sluice_owed": owed if row["id"] == 1 else None} for row in table.to_pylist()]
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), file)
+    if known:
+        assert (1, None if never_came else "ann") in states_of(own[0], 5)[0]
+    else:
+        with pytest.raises(NotRetained, match="doesn't know the state of 1 of its rows"):
+            states_of(own[0], 5)
 
 
 @pytest.mark.parametrize(
