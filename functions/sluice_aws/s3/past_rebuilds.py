@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from sluice.batch.manifest import check_types
@@ -35,17 +36,17 @@ class PastRebuilds:
 
     @property
     def last_at(self) -> dict[str, int]:
-        """When each table was last rebuilt, or dropped (epoch ms)."""
+        """When each table was last rebuilt, or dropped, or that was begun (epoch ms)."""
         return {table: max(mark["at"] for mark in marks.values()) for table, marks in self._marks.items()}
 
-    @property
+    @cached_property
     def dropped_at(self) -> dict[str, int]:
-        """When each table was last dropped (epoch ms); without those that never were."""
-        drops = {
-            table: [mark["at"] for mark in marks.values() if mark.get("dropped")]
+        """When each table was last dropped (epoch ms); without those whose drops never finished: they may be in use."""
+        return {
+            table: max(times)
             for table, marks in self._marks.items()
+            if (times := [mark["at"] for to, mark in marks.items() if mark.get("dropped") and self._is_finished(to)])
         }
-        return {table: max(times) for table, times in drops.items() if times}
 
     def times(self, table: str) -> tuple[int, ...]:
         """When a table was rebuilt (epoch ms), the first time first."""
@@ -62,10 +63,12 @@ class PastRebuilds:
             sorted(
                 table
                 for table, marks in self._marks.items()
-                if bool(marks[max(marks)].get("dropped")) == drops
-                and self._objects.get(self._silver, max(marks) + FINISHED) is None
+                if bool(marks[max(marks)].get("dropped")) == drops and not self._is_finished(max(marks))
             )
         )
+
+    def _is_finished(self, to: str) -> bool:
+        return self._objects.get(self._silver, to + FINISHED) is not None
 
 
 def _mark(text: str) -> dict[str, Any]:

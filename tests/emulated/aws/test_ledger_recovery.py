@@ -12,7 +12,7 @@ from sluice.batch.outcome import ObjectError, Outcome, RowErrorCount
 from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.rules.table_rule import TableRule
 from sluice.ledger.recovery import Recovery
-from sluice.silver_keys import manifest_key
+from sluice.silver_keys import BEGUN, FINISHED, manifest_key
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 
@@ -276,6 +276,17 @@ def test_repeated_bytes_of_an_earlier_generation_stay_superseded_when_recovered(
         repeated: ("superseded", 0),
         newest: ("committed", None),
     }
+
+
+@pytest.mark.parametrize(("finished", "state"), [(False, "pending"), (True, "ignored")])
+def test_a_drop_that_was_given_up_ignores_no_objects_in_a_rebuilt_ledger(stack, sluice, finished, state):
+    merged = stack.write("merged")
+    batch(stack, "b-1", "crm.other", (merged,), at=10)
+    dropped = {"at": 20, "lane": "main", "to": MOVED_TO, "table": "crm.other", "dropped": True}
+    for name in (BEGUN, FINISHED)[: 1 + finished]:
+        stack.s3.put_object(Bucket="s-silver", Key=f"{MOVED_TO}{name}", Body=json.dumps(dropped).encode())
+    sluice("rebuild ledger --yes")
+    assert stack.ledger.objects.get([merged])[merged].state == state
 
 
 def batch(stack, name, table, objects, *, at, generation=0):

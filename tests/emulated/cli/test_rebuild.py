@@ -15,7 +15,7 @@ from sluice.config.rules.table_rule import TableRule
 from sluice.ledger import keys as items
 from sluice.objects import ObjectId
 from sluice.schema.history import stored_key
-from sluice.silver_keys import manifest_key
+from sluice.silver_keys import BEGUN, FINISHED, manifest_key
 from sluice_aws.errors import LaneNotPaused
 from sluice_aws.ledger.rebuilds import RebuildLedger
 from sluice_aws.s3.move_prefix import Mover
@@ -233,8 +233,11 @@ def test_objects_that_only_a_dropped_table_of_the_name_had_are_not_missed(merged
     merged.batch("b-0", ObjectId("s-bronze", "gone", "v"), generation=0, at=NOW - 2)
     assert sluice.json("rebuild table", TABLE, "--dry-run")["objects"]["gone"] == 1
     mark = {"table": TABLE, "lane": "main", "to": "x", "at": NOW - 1, "dropped": True}
-    place = {"Bucket": "s-silver", "Key": f"_sluice/replaced/{TABLE}/{NOW - 1:013d}/rebuild.json"}
-    merged.stack.s3.put_object(**place, Body=json.dumps(mark).encode())
+    place = f"_sluice/replaced/{TABLE}/{NOW - 1:013d}/"
+    merged.stack.s3.put_object(Bucket="s-silver", Key=f"{place}{BEGUN}", Body=json.dumps(mark).encode())
+    # A drop that was given up leaves the table as it was.
+    assert sluice.json("rebuild table", TABLE, "--dry-run")["objects"]["gone"] == 1
+    merged.stack.s3.put_object(Bucket="s-silver", Key=f"{place}{FINISHED}", Body=b"{}")
     assert sluice.json("rebuild table", TABLE, "--dry-run")["objects"]["gone"] == 0
 
 
