@@ -111,7 +111,7 @@ class Recovering:
             settled = [item for item in map(recovery.settled, page) if item is not None]
             unsettled = [identity for identity in page if recovery.settled(identity) is None]
             known = self._ledger.objects.get(unsettled)
-            repeated = list(_repeated(recovery, page, [identity for identity in unsettled if identity not in known]))
+            repeated = list(_repeated(recovery, page, set(unsettled) - known.keys()))
             unknown += len(unsettled) - len(known) - len(repeated)
             settled += repeated
             etags = {identity: version.etag for identity, version in page.items()}
@@ -170,18 +170,19 @@ def _of_whole_keys(pages: Iterable[Mapping[ObjectId, ListedVersion]]) -> Iterato
 
 
 def _repeated(
-    recovery: Recovery, page: Mapping[ObjectId, ListedVersion], unknown: Iterable[ObjectId]
+    recovery: Recovery, page: dict[ObjectId, ListedVersion], unknown: Container[ObjectId]
 ) -> Iterator[Settled]:
-    """What was superseded of the `unknown` objects on a page that has every version of their keys."""
-    alike: dict[tuple[str, str, str, int], list[ObjectId]] = {}
-    for identity, version in page.items():
-        alike.setdefault((identity.key, identity.also_for, version.etag, version.size), []).append(identity)
-    for identity in unknown:
-        version = page[identity]
-        others = alike[identity.key, identity.also_for, version.etag, version.size]
-        settled = recovery.repeated(identity, others, written_at=version.modified_at)
-        if settled is not None:
-            yield settled
+    """What was superseded of the `unknown` objects on a page that has every version of their keys, the newest first."""
+    merged: dict[tuple[str, str], tuple[str, int, Settled]] = {}  # the last version of each key so far
+    for identity, version in reversed(page.items()):
+        name, settled = (identity.key, identity.also_for), recovery.settled(identity)
+        if settled is not None and settled.was_merged:
+            merged[name] = (version.etag, version.size, settled)
+        elif identity in unknown and name in merged:
+            *content, last = merged[name]
+            if content == [version.etag, version.size]:
+                repeated = recovery.repeated(identity, last, written_at=version.modified_at)
+                yield from () if repeated is None else (repeated,)
 
 
 def _print(document: Mapping[str, Any]) -> None:

@@ -68,6 +68,11 @@ class Settled:
     at: int
     sure: bool = True
 
+    @property
+    def was_merged(self) -> bool:
+        """Whether later versions with the same bytes repeat it; an ignored one was merged before a drop."""
+        return self.record.state in (COMMITTED, PENDING, IGNORED)
+
 
 @dataclass(frozen=True)
 class KnownTable:
@@ -129,6 +134,7 @@ class Recovery:
         self._dropped = dropped
         self._objects: dict[ObjectId, Settled] = {}
         self._newest: dict[str, int] = {}  # when the last batch of each table was claimed (epoch ms)
+        self._raised: dict[str, dict[int, int]] = {}  # when the first one of each generation was, by table
         self._ranks: dict[ObjectId, tuple[int, bool, int]] = {}
         self._parts: dict[str, list[tuple[Outcome, TablePart, dict[ObjectId, EndState]]]] = {}
 
@@ -139,14 +145,16 @@ class Recovery:
             ends = end_states(outcome, [item.id for item in part.objects])
             void = manifest.created_at <= self._rebuilt.get(table, -1)
             dropped = manifest.created_at <= self._dropped.get(table, -1)
+            generation = int(part.config.get("generation", 0))
             self._newest[table] = max(manifest.created_at, self._newest.get(table, 0))
+            raised = self._raised.setdefault(table, {})
+            raised[generation] = min(manifest.created_at, raised.get(generation, manifest.created_at))
             # A manifest also names objects that could not be claimed, and no document says which ones.
             # Merging them again changes nothing.
             whole = outcome.counts.get("objects") == len(part.objects)
             if dropped and not whole:
                 continue  # those that it didn't claim may be another table's
             again = void or not whole
-            generation = int(part.config.get("generation", 0))
             of_batch: dict[str, Any] = {"table": table, "lane": manifest.lane, "merged_generation": generation}
             for item in part.objects:
                 # A part that returned to pending has no outcome, so the highest attempt wins; among equal attempts the
@@ -174,26 +182,20 @@ class Recovery:
         """An object after its last batch; None if no outcome mentions it, so that it is still to merge."""
         return self._objects.get(identity)
 
-    def repeated(self, identity: ObjectId, alike: Iterable[ObjectId], *, written_at: int) -> Settled | None:
-        """An object in no batch that was superseded: `alike` are the versions of its key with the same bytes.
+    def repeated(self, identity: ObjectId, last: Settled, *, written_at: int) -> Settled | None:
+        """An object in no batch that was superseded: `last` is the version of its key before it, with the same bytes.
 
-        None where it may have been waiting, written after the last claim (`written_at`, epoch ms), and where its own
-        time orders its rows. Admitted anew it would be merged under the present generation, and its old changes win.
+        None where it may have been waiting, written after the last claim (`written_at`, epoch ms) or under another
+        generation than `last` was merged under, and where its own time orders its rows. Admitted anew it would be
+        merged under the present generation, and its old changes win.
         """
-        merged = [
-            settled
-            for settled in map(self._objects.get, alike)
-            if settled is not None
-            and settled.record.state in (COMMITTED, PENDING, IGNORED)
-            and settled.record.modified_at is None
-            and written_at <= self._newest[settled.record.table or ""]
-        ]
-        if not merged:
+        record, table = last.record, last.record.table or ""
+        if record.modified_at is not None or written_at > self._newest[table]:
             return None
-        before = [settled for settled in merged if settled.at <= written_at]
-        # A replay is later than the merge that it repeats, of the same generation.
-        record = max(before or merged, key=lambda settled: settled.at if before else -settled.at).record
+        in_force = max((number for number, since in self._raised[table].items() if since <= written_at), default=None)
         generation = record.generation if record.merged_generation is None else record.merged_generation
+        if written_at > self._dropped[table] if record.state == IGNORED else generation != in_force:
+            return None
         place = {name: getattr(record, name) for name in ("table", "lane", "rule", *_OF_MANIFEST)}
         state = IGNORED if record.state == IGNORED else SUPERSEDED
         return Settled(ObjectRecord(identity, state, written_at, generation=generation, **place), written_at)

@@ -278,6 +278,20 @@ def test_repeated_bytes_of_an_earlier_generation_stay_superseded_when_recovered(
     }
 
 
+def test_bytes_that_came_back_are_not_superseded_when_recovered(stack, sluice):
+    """Behind another version, or under another generation, they are no repetition at their admission either."""
+    behind = [stack.write("back", body) for body in (b"same", b"other", b"same")]
+    raised = [stack.write("raised", b"same") for _ in range(2)]
+    soon = epoch_ms() + 60_000
+    batch(stack, "b-1", "crm.user", (behind[0], behind[1]), at=10)
+    batch(stack, "b-2", "crm.of_raised", (raised[0],), at=10)
+    for table in ("crm.user", "crm.of_raised"):
+        batch(stack, f"b-3-{table}", table, (stack.write("x"),), at=20, generation=int(table != "crm.user"))
+        batch(stack, f"b-4-{table}", table, (stack.write("y"),), at=soon, generation=1)
+    assert sluice.json("rebuild ledger --yes")["objects"]["unknown"] == 2
+    assert stack.ledger.objects.get([behind[2], raised[1]]) == {}
+
+
 @pytest.mark.parametrize(("finished", "state"), [(False, "pending"), (True, "ignored")])
 def test_a_drop_that_was_given_up_ignores_no_objects_in_a_rebuilt_ledger(stack, sluice, finished, state):
     merged = stack.write("merged")
