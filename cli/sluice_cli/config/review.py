@@ -196,8 +196,10 @@ def raised_generations(ledger: Ledger, before: Configuration | None, configurati
     ones of their Kafka partition: they are of the log that began again.
     """
     for lane in lane_names(ledger, before) if before else ():
-        for topic, table in sorted({(item.topic, item.table) for item in ledger.pending.oldest(lane, 1)}):
-            state = ledger.tables.get(table)
+        oldest = sorted({(item.topic, item.table) for item in ledger.pending.oldest(lane, 1)})
+        states = ledger.tables.get_many(table for _, table in oldest)
+        for topic, table in oldest:
+            state = states[table]
             own_topic = pinned_topic(state.pinned) or topic  # the oldest object may be of one that feeds it no more
             old = before.own_or_first(own_topic, table) if before else None
             new = configuration.own_or_first(own_topic, table)

@@ -10,12 +10,15 @@ from support.builders import halt
 
 from sluice.batch.manifest import Manifest, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.config.document import Configuration
+from sluice.config.rules.table_rule import TableRule
 from sluice.errors import TableWentBack, UnreadableManifest
 from sluice.hudi.java_properties import parse_properties
 from sluice.ledger import keys as items
 from sluice_aws import stack as aws_stack
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.configuration import PUSHES
+from sluice_cli.config.review import raised_generations
 
 TABLES = """
 defaults: {record_key: [id]}
@@ -303,6 +306,16 @@ def test_a_generation_rises_only_if_all_pending_objects_follow_a_restarted_log(s
     assert "wait (1)" in sluice("config push", tables(RAISED), code=1).err
     assert stack.ledger.objects.quarantine_pending(stack.record(old), "lost_before_read", "gone", NOW)
     sluice("config push", tables(RAISED), "--yes")
+
+
+def test_a_push_reads_the_states_of_waiting_tables_at_once(stack, monkeypatch):
+    stack.admit(stack.write("a"))
+    before, raised = (
+        Configuration((TableRule("crm.user", ("id",), topic="crm.public.user", generation=number),))
+        for number in range(2)
+    )
+    monkeypatch.delattr(type(stack.ledger.tables), "get")
+    assert len(list(raised_generations(stack.ledger, before, raised))) == 1
 
 
 def test_pending_objects_are_merged_under_a_raised_generation_on_request(stack, tables, invoked, sluice):
