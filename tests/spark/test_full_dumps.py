@@ -152,9 +152,14 @@ def test_a_refused_dump_without_a_marker_stays_so_where_its_run_died(bench: Work
     config = config_of("unmarked", "folder")
     config = replace(config, snapshot=SnapshotRule("folder", marker=""))
     outcome = bench.merge(config, [file(bench, "1/a", DAYS[0], SECOND + DAY)])
-    for day, rows, refused in ((2, of([1], 2), {REFUSED: 1}), (4, DAYS[0], {})):
+    broken = 'id,price\n1,"\n'  # set aside, and its truncate with it
+    for day, rows, next_rows, refused in (
+        (2, of([1], 2), of([52], 2), {REFUSED: 1}),
+        (4, DAYS[0], of([54], 4), {}),
+        (6, DAYS[0], broken, {}),
+    ):
         first = file(bench, f"{day}/a", rows, SECOND + day * DAY)
-        later = file(bench, f"{day + 1}/a", of([50 + day], day), SECOND + (day + 1) * DAY)
+        later = file(bench, f"{day + 1}/a", next_rows, SECOND + (day + 1) * DAY)
         later = replace(later, replaces=f"t{(SECOND + day * DAY) // 1000:011d}")
         manifest = bench.manifest(config, [first, later], after=outcome)
         merged = bench.merge_manifest(manifest, config)

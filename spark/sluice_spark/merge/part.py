@@ -84,12 +84,15 @@ def resolve_part(
     if commit.completed_at is not None:
         began, completed = instant_ms(commit.instant), min(commit.completed_at, services.clock.now_ms())
         part.stages.note(Stage(COMMIT_STAGE, began, max(0, completed - began)))
-    counts, dumps = dict(commit.counts), floors_of(part.claimed.objects, part.config)
+    # Objects refused for their schemas are among those set aside: that was written before the commit.
+    set_aside = replace(part.aside, attempt=commit.attempt).read()
+    left = {error.object for error in (*set_aside.objects, *set_aside.parked)}
+    counts = dict(commit.counts)
+    dumps = floors_of((item for item in part.claimed.objects if item.id.hash not in left), part.config)
     if dumps and part.config.snapshot.awaits_next and part.hudi.look().floor.everywhere < max(dumps):
         counts[REFUSED] = 1  # which leaves no error: the floor of any other was raised before the commit
-    # Objects refused for their schemas are among those set aside: that was written before the commit.
     merged = MergedPart(counts, commit, history_instant=history_instant)
-    return _report(part, merged, set_aside=replace(part.aside, attempt=commit.attempt).read())
+    return _report(part, merged, set_aside=set_aside)
 
 
 def _report(
