@@ -114,8 +114,8 @@ def _names(owed: str, column: str, known_at: str | None = None) -> str:
     """
     value = "" if known_at is None else json.dumps(known_at)
     forms = {f"{json.dumps(column, ensure_ascii=ascii)}:{value}" for ascii in (True, False)}
-    found = ", ".join(f"strpos({owed}, {DUCKDB.literal(form)})" for form in sorted(forms))
-    return f"coalesce(greatest({found}), 0)"
+    places = ", ".join(f"strpos({owed}, {DUCKDB.literal(form)})" for form in sorted(forms))
+    return f"coalesce(greatest({places}), 0)"
 
 
 def newest_of(opened: SilverTable | PastStates) -> SilverTable:

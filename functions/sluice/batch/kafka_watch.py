@@ -93,8 +93,8 @@ class KafkaWatch:
     @property
     def generation(self) -> int:
         """The highest generation under which changes were merged, as far as it is known."""
-        known = (*self.marks.values(), *self.first_records.values(), self.lost, self.order, self.source, self.form)
-        return max((mark.generation for mark in known if mark is not None), default=0)
+        marks = (*self.marks.values(), *self.first_records.values(), self.lost, self.order, self.source, self.form)
+        return max((mark.generation for mark in marks if mark is not None), default=0)
 
     def with_lost(self, changes: int, *, generation: int) -> KafkaWatch:
         """The watch after a batch of a generation that lost so many later changes."""
