@@ -62,6 +62,7 @@ def end_at(b, p):
 """
 _DECODE = """
 def decode(b, p, count):
+ spent[0] = 0
  values = []
  add = values.append
  for _ in range(count):
@@ -93,9 +94,12 @@ def {name}(b, p):
    c, (_, p) = -c, long_at(b, p)
   if not c:
    return items, p
+  {bound}
   for _ in range(c):
    {read}
 """
+# Values without bytes of their own, such as nulls: a list of some bytes may say that it has any number of them.
+_BOUND = ("spent[0] += c", "if spent[0] > len(b):", " raise ValueError('lists have more values than bytes')")
 _ARRAY, _MAP = _ITEMS.replace("{empty}", "[]"), _ITEMS.replace("{empty}", "{}")
 _VALUE = """
 def {name}(b, p):
@@ -134,7 +138,9 @@ class _Code:
             "float_at": Struct("<f").unpack_from,
             "double_at": Struct("<d").unpack_from,
             "errors": errors,
+            "spent": [0],
         }
+        self._empty = {tuple(_PRIMITIVES["null"])}  # the statements of types whose values may take no bytes
         self._named: dict[str, Sequence[str]] = {}
         self._functions: dict[str, str] = {}  # their names, by their texts
         self._left = _MOST_FIELDS
@@ -153,10 +159,13 @@ class _Code:
             return self._named[full] if full in self._named else self._named[node]
         kind = node["type"]
         if kind == "array":
-            return self._call(_ARRAY, read=(*self.read(node["items"], space), "items.append(v)"))
+            read = self.read(node["items"], space)
+            return self._call(
+                _ARRAY, bound=_BOUND if tuple(read) in self._empty else (), read=(*read, "items.append(v)")
+            )
         if kind == "map":
             value = self.read(node["values"], space)
-            return self._call(_MAP, read=(*_PRIMITIVES["string"], "k = v", *value, "items[k] = v"))
+            return self._call(_MAP, bound=(), read=(*_PRIMITIVES["string"], "k = v", *value, "items[k] = v"))
         if kind not in ("record", "error", "enum", "fixed"):
             return self.read(kind, space)
         full, inner = full_name(node, space)
@@ -171,6 +180,7 @@ class _Code:
                 " raise ValueError('a value is cut')",
                 "p = e",
             )
+            self._empty.update(() if node["size"] else (tuple(self._named[full]),))
         else:
             self._named[full] = self._record(node["fields"], inner)
         return self._named[full]
@@ -178,6 +188,12 @@ class _Code:
     def _record(self, fields: Sequence[Mapping[str, Any]], space: str) -> Sequence[str]:
         reads = [self.read(field["type"], space) for field in fields]
         self._left -= len(fields)
+        record = self._with_fields(fields, reads)
+        if all(tuple(read) in self._empty for read in reads):
+            self._empty.add(tuple(record))
+        return record
+
+    def _with_fields(self, fields: Sequence[Mapping[str, Any]], reads: Sequence[Sequence[str]]) -> Sequence[str]:
         if self._left < 0:
             names, functions = self._constant([field["name"] for field in fields]), self._list(reads)
             return self._call(_WIDE.replace("{names}", names).replace("{reads}", functions))

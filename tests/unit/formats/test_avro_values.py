@@ -96,6 +96,24 @@ def test_values_are_those_of_fastavro_and_damage_is_never_another_value(data: st
     )
 
 
+@pytest.mark.parametrize(
+    "items",
+    [
+        "null",
+        {"type": "fixed", "name": "F", "size": 0},
+        avro_record({"a": "null", "b": avro_record({"c": "null"}, name="Inner")}),
+        {"type": "array", "items": "null"},
+    ],
+)
+def test_a_list_of_values_without_bytes_is_no_longer_than_the_bytes(items: Any) -> None:
+    decode = decoder_of({"type": "array", "items": items})
+    lists = encoded_long(3) + encoded_long(2**40) * 9
+    with pytest.raises((ValueError, IndexError)):
+        decode(lists, 0, 1)
+    ((few,), _) = decode(encoded_long(2) + bytes(3), 0, 1)
+    assert len(few) == 2
+
+
 def test_names_are_of_the_namespace_around_them_and_never_part_of_the_code() -> None:
     hostile = "x'] = long_at; import os #\n"
     schema = avro_record(
