@@ -616,8 +616,11 @@ REFUSED = {
     "mongodb": ([mongo("update", 1, 1, updateDescription={"updatedFields": {"a.b": 1}})], "updateLookup"),
     "mongodb, an envelope": ([pre_image('{"a.b": 1}')], "updateLookup"),
     "cassandra": ([RANGE_DELETED], "generation"),
-    "scylladb, a before alone": ([debezium("scylla", "u", None, WIDE, ts_us=2)], "cdc.include.after"),
-    "scylladb, a null of an advanced update": ([debezium("scylla", "u", {**WIDE, "n": None})], "cdc.include.after"),
+    "scylladb, a before alone": ([debezium("scylla", "u", None, WIDE, ts_us=2)], "legacy format: cdc.output.format"),
+    "scylladb, a null of an advanced update": (
+        [debezium("scylla", "u", {**WIDE, "n": None})],
+        "legacy format: cdc.output.format",
+    ),
     "cassandra, a collection": ([cassandra("u", 9, id=1, tags=["x"])], "field.exclude.list"),
     "qlik": ([masked("UPDATE", {**WIDE, "note": None}, "0B")], "supplemental"),
     "salesforce": ([salesforce("GAP_UPDATE", 1, "001")], "GAP_UPDATE"),

@@ -142,8 +142,7 @@ def _of_scylla(record: Record, reading: Reading) -> dict[str, Any]:
     if after is None or any((before or {}).get(name, unsaid) is not None for name in unsaid):
         raise UnusableSchema(
             "The update of ScyllaDB doesn't say which values there are: a null may stand for one that was left alone",
-            next_step="Let the connector write its legacy format, or transform ScyllaExtractNewRecordState the rows "
-            "with `cdc.include.after=full`",
+            next_step="Let the connector write its legacy format: cdc.output.format",
             column="after",
         )
     if (
