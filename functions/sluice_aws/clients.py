@@ -36,6 +36,8 @@ class ClientOptions:
 FUNCTION = ClientOptions(connect_timeout_s=2, read_timeout_s=5, validate_checksums=False)
 # A driver has more time, and its manifests are larger than anything that a function reads.
 DRIVER = ClientOptions(connect_timeout_s=2, read_timeout_s=20, validate_checksums=False)
+# A Spark task that fails is run again, with all its objects.
+TASK = ClientOptions(attempts=4, read_timeout_s=30)
 COMMAND = ClientOptions()
 
 

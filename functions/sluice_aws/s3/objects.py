@@ -456,9 +456,8 @@ class ObjectSource:
 def task_objects(source: ObjectSource) -> Objects:
     """S3 for this process. Spark reuses workers, and making a client takes as long as reading ten objects."""
     # Loads boto3, which a command's help needs none of.
-    from sluice_aws.clients import ClientOptions, Clients
+    from sluice_aws.clients import TASK, Clients
     from sluice_aws.s3.signed_get import SignedGets
 
-    options = ClientOptions(attempts=4, read_timeout_s=30, connections=READ_AHEAD_OBJECTS + 2)
-    clients = Clients(region=source.region, endpoint_url=source.endpoint_url, options=options)
+    clients = Clients(region=source.region, endpoint_url=source.endpoint_url, options=TASK)
     return Objects(clients.s3, SignedGets(clients.s3, clients.session).whole)
