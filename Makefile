@@ -38,19 +38,21 @@ example: setup  ## play an example on a stack of its own, and compare its rows: 
 	$(BIN)/python tools/example.py $(NAME)
 
 PYTEST := $(BIN)/python -m pytest
+# A worker that dies fails its test and is not replaced: one that dies of memory would again, or be waited for for ever.
+WORKERS := -n 2 --max-worker-restart=0
 # Two processes share the work by tests/conftest.py. A smaller part: make test ARGS="tests/spark -k truncate".
 ARGS ?=
 test: setup  ## every kind of test, on two processes: unit, emulated, property, Spark, local stack (some ten minutes on two cores)
-	$(PYTEST) -n 2 -m "not whole and not job_permissions" $(ARGS)
+	$(PYTEST) $(WORKERS) -m "not whole and not job_permissions" $(ARGS)
 
 test-all: setup  ## every test in full: all pairs of the judge's cases, every crash point, LocalStack, job permissions (hours)
-	SLUICE_WHOLE=1 $(PYTEST) -n 2 -m "not job_permissions" $(ARGS)
+	SLUICE_WHOLE=1 $(PYTEST) $(WORKERS) -m "not job_permissions" $(ARGS)
 	$(MAKE) test-lane test-job-permissions
 	$(MAKE) test-localstack-all JUDGED=test_judge
 	$(MAKE) faults
 
 test-unit: setup  ## the tests that need no JVM, no network and no emulator: seconds
-	$(PYTEST) -n 2 tests/unit
+	$(PYTEST) $(WORKERS) tests/unit
 
 # The functions run on Lambda's Python and the job on EMR's 3.9. Left out is what imports the command, which is for 3.11.
 # ARROW='==17.0.0' is the oldest pyarrow by which the job merges itself; which one EMR's image has, `sluice doctor --job` says.
@@ -66,7 +68,7 @@ test-unit-on:  ## unit tests of the core, the formats and the adapters on anothe
 		--ignore tests/unit/aws/test_stack.py --ignore tests/unit/formats/test_captures.py --ignore tests/unit/formats/test_dialects.py
 
 test-emulated: setup  ## adapters, functions and commands on AWS as emulated in the tests' own process
-	$(PYTEST) -n 2 tests/emulated
+	$(PYTEST) $(WORKERS) tests/emulated
 
 test-property: setup  ## generated inputs, and every interleaving of the lane protocol
 	$(PYTEST) tests/property
@@ -79,7 +81,7 @@ test-localstack: setup  ## an object to row, update and deletion on LocalStack (
 
 JUDGED ?= tickit_small-shuffled-phased-mor
 test-localstack-all: setup  ## all integration tests on LocalStack, but tests/integration/not_on_localstack.toml; of the judge's cases one (JUDGED=test_judge: all)
-	SLUICE_EMULATOR=localstack $(PYTEST) -n 2 tests/integration -k "not test_judge or $(JUDGED)"
+	SLUICE_EMULATOR=localstack $(PYTEST) $(WORKERS) tests/integration -k "not test_judge or $(JUDGED)"
 
 test-job-permissions: setup  ## Spark and Hudi under the job's role, one driver for each action taken away (minutes)
 	$(PYTEST) -m job_permissions tests/job_permissions
@@ -117,7 +119,7 @@ check: lint types  ## format, lint, types, unit and emulated tests but long ones
 		$(PYTEST) -q -m "not whole and not long" tests/unit; unit=$$?; wait $$emulated && exit $$unit
 
 coverage: setup  ## unit and emulated tests with their coverage; fails below the floor in pyproject.toml
-	$(PYTEST) -n 2 --cov --cov-report=term-missing:skip-covered tests/unit tests/emulated
+	$(PYTEST) $(WORKERS) --cov --cov-report=term-missing:skip-covered tests/unit tests/emulated
 
 documents: setup  ## write the generated pages of docs/
 	$(BIN)/python tools/error_codes.py
