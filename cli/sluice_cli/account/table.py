@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.batch.claim import TableState, fed_by, refuse
+from sluice.batch.claim import TableState, fed_by, refuse_settings
 from sluice.batch.kafka_watch import KafkaWatch
 from sluice.changes.outdated import is_outdated_note, outdated_note
 from sluice.config.document import Configuration
@@ -236,7 +236,7 @@ def _why_blocked(
     if own != topic and not config.several_topics:
         return f"is fed by topic {own}, not {topic}", TwoTopics.next_step
     try:
-        refuse(config, state)
+        refuse_settings(config, state)
     except ChangeRefused as refused:
         return f"is blocked: {refused.message}", completed(refused.next_step, TABLE=table, LANE=lane)
     return None

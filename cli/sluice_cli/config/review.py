@@ -9,7 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from sluice.batch.claim import TableState, refuse
+from sluice.batch.claim import TableState, refuse_settings
 from sluice.batch.kafka_watch import KafkaWatch
 from sluice.changes.log_restart import began_again, watched_partition
 from sluice.config.document import Configuration
@@ -131,7 +131,7 @@ def _review_data(
         other = f"{table} has {what} of topic {topic} and would be fed by {feeding[table]}{wait}"
         return _refused(table, other, names_step=bool(wait))
     try:
-        refuse(config, state, what=what)
+        refuse_settings(config, state, what=what)
     except ChangeRefused as error:
         is_lower = "generation" in error.facts["changes"]  # which a rebuild doesn't change
         return _refused(table, f"{error.message}{wait}", names_step=bool(wait) or is_lower)

@@ -262,7 +262,7 @@ def _due_at(
     return max(at, settling.until(items, now))
 
 
-def refuse(config: TableConfig, state: TableState | None, *, what: str = "data") -> None:
+def refuse_settings(config: TableConfig, state: TableState | None, *, what: str = "data") -> None:
     """Refuse settings by which a table's objects can't be merged: changed ones that are fixed, and a lower generation.
 
     A configuration of before a generation rose gives a lower one, and every change would lose to the rows since then.
@@ -284,7 +284,7 @@ def refuse(config: TableConfig, state: TableState | None, *, what: str = "data")
 
 def _refused(config: TableConfig, state: TableState | None) -> bool:
     try:
-        refuse(config, state)
+        refuse_settings(config, state)
     except ChangeRefused:
         return True
     return False

@@ -23,7 +23,7 @@ from sluice.batch.claim import (
     merged_as,
     plan_claim,
     ready_tables,
-    refuse,
+    refuse_settings,
     still_routed,
     still_wanted,
 )
@@ -234,7 +234,7 @@ class ClaimStep(RunStep):
         configs_left = {}
         for table, config in configs.items():
             try:
-                refuse(config, states.get(table))
+                refuse_settings(config, states.get(table))
             except ChangeRefused as refusal:
                 self._report(table, refusal)
             else:
