@@ -57,6 +57,7 @@ def csv_records(body: bytes, schema: str | None, form: CsvForm, limits: Limits, 
         text += b"\n"  # without it Arrow takes an empty last value for quoted
     columns = csv_columns(text, form, limits)
     _check_escaped_quotes(text, form)
+    _check_closing_quotes(text, form)
     if len(columns.names) == 1 and columns.in_first_row:
         text = text.lstrip(b"\r\n")
     return Records(
@@ -86,6 +87,27 @@ def _check_escaped_quotes(text: bytes, form: CsvForm) -> None:
             next_step="Add `csv: {escape: '\\'}` to the table's rule and push it, then `sluice quarantine retry "
             "--code not_csv`",
         ) from error
+
+
+def _check_closing_quotes(text: bytes, form: CsvForm) -> None:
+    """Raise NotCsv for text behind a closing quote, which Arrow joins to the value without the quotes.
+
+    Writers that never quote write so: of `"Crocodile" Dundee` nothing tells which quotes belong to the value.
+    """
+    ends = b"\r\n" + re.escape(form.delimiter.encode())
+    within = b'[^"' + ends + b"]"
+    # An odd run of quotes within a value, which is rare: only such text is looked at field by field.
+    if not re.search(b'"(?<=' + within + b'")(?:"")*(?=' + within + b")", text):
+        return
+    for field in re.finditer(within + b"[^" + ends + b']*|"[^"]*(?:""[^"]*)*"([^' + ends + b"]*)", text):
+        if field[1] and field[1].strip(b" \t"):
+            line, found = text.count(b"\n", 0, field.start()) + 1, field[0][:_CELL].decode("utf-8", "replace")
+            raise NotCsv(
+                f"Line {line} has text behind a closing quote: {found!r}",
+                line=line,
+                next_step="Let the writer put values with quotes in quotes, and double these (Redshift: UNLOAD CSV, "
+                "Snowflake: FIELD_OPTIONALLY_ENCLOSED_BY='\"'), then upload the object again",
+            )
 
 
 def _chunks(

@@ -52,11 +52,14 @@ def without_mark(text: bytes) -> bytes:
 
 
 def unescaped(text: bytes, form: CsvForm) -> bytes:
-    """Text by RFC 4180: with a second quote where the rule's `escape` precedes one. Only quoted values are escaped."""
+    """Text by RFC 4180: with a second quote where the rule's `escape` precedes one. Only quoted values are escaped.
+
+    MySQL's INTO OUTFILE escapes line ends, too. Others escape each `escape`, so that none is left before a line end.
+    """
     if form.escape is None:
         return text
     mark = re.escape(form.escape.encode())
-    pair = re.compile(mark + b'(["' + mark + b"])")
+    pair = re.compile(mark + b'(["\r\n' + mark + b"])")
 
     def within(value: re.Match[bytes]) -> bytes:
         inner = pair.sub(lambda match: b'""' if match[1] == b'"' else match[1], value[0][1:-1])

@@ -269,6 +269,27 @@ def test_quotes_that_spark_escapes_need_the_rule_to_say_so():
     assert picked(rows('id,v\n1,C:\\\n2,a\\b\n3,"x,\\\\"\n4,""\n', spark), "v") == expected
 
 
+def test_line_ends_that_mysql_escapes_are_line_ends():
+    """https://dev.mysql.com/doc/refman/8.4/en/load-data.html: the first character of LINES TERMINATED BY is escaped."""
+    mysql = config(csv=CsvForm(escape="\\", null_text="\\N"))
+    text = 'id,v\n"1","a\\\nb"\n"2","c:\\\\d"\n"3",\\N\n"4","e\\\r\nf"\n"5","g\\\\\nh"\n'
+    assert picked(rows(text, mysql), "v") == [("a\nb",), ("c:\\d",), (None,), ("e\r\nf",), ("g\\\nh",)]
+
+
+@pytest.mark.parametrize("delimiter", [",", "|", "\t", "^", "]", "-"])
+@pytest.mark.parametrize("value", ['"Crocodile" Dundee', '"a"b', '"a""" x', '"a" and "b"'])
+def test_text_behind_a_closing_quote_refuses_the_object(delimiter: str, value: str):
+    table = config(csv=CsvForm(delimiter=delimiter))
+    error = refused(f'id{delimiter}v\n0{delimiter}"x\n"\n1{delimiter}{value}\n', table)
+    assert isinstance(error, NotCsv) and "Line 4 has text behind a closing quote" in str(error)
+    assert "FIELD_OPTIONALLY_ENCLOSED_BY" in (error.next_step or "")
+
+
+def test_blanks_behind_a_closing_quote_refuse_nothing():
+    body = 'id,v\n"1" ,5" x 3" pipe\n2,"a"\t\n3,"{""a"": [""b"", ""c d""]}"\n'
+    assert picked(rows(body), "v") == [('5" x 3" pipe',), ("a\t",), ('{"a": ["b", "c d"]}',)]
+
+
 LONG = '{"a":"\\"' + "x" * 200_000 + '"}'
 
 
