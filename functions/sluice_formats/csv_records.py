@@ -30,7 +30,7 @@ from sluice.schema.capture_order import INFINITE_TEXTS, clock_count, moment_coun
 from sluice.schema.columns import Column
 from sluice.schema.meaning import NANOS, timestamp_text
 from sluice.schema.temporal import days_of
-from sluice_formats.csv_text import CsvColumns, csv_columns, has_open_quote, strict_rows, unescaped, without_mark
+from sluice_formats.csv_text import BOM, CsvColumns, csv_columns, has_open_quote, strict_rows, unescaped, without_mark
 from sluice_formats.errors import NotCsv, RaggedCsv, SchemaNotInferred, UndecodableValue
 from sluice_formats.gzip import most_text, unpacked
 from sluice_formats.json.records import bytes_reader, decimal_reader
@@ -187,11 +187,12 @@ def _records(
         reader = readers.get(name)
         columns.append(column if reader is None else _read(name, column, reader, first, broken))
     records: list[Record] = [dict(zip(names, row)) for row in zip(*columns)]
-    if names[0] in texts[0]:  # files with a header each were put together
+    begins = (names[0], f"{BOM}{names[0]}")
+    if not set(begins).isdisjoint(texts[0]):  # files with a header each, and a byte order mark, were put together
         broken.update(
             (at, UndecodableValue("The row is the header once more", column=names[0][:100], record=first + at))
             for at, row in enumerate(zip(*texts))
-            if row == names and len(names) > 1
+            if row[0] in begins and row[1:] == names[1:] and len(names) > 1
         )
     for at, error in broken.items():
         records[at] = BrokenRecord({name: column[at] for name, column in zip(names, texts)}, error)

@@ -23,6 +23,7 @@ from sluice_formats.json.schema import told_type
 
 HEADER_BYTES = 1024**2  # the longest first row
 _LOOKED_AT = 4096
+BOM = "\ufeff"
 _WIDE = ((codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"))
 _SURROGATE = re.compile("[\ud800-\udfff]")  # a byte that is not UTF-8
 _VALUE = re.compile(r"[+-]?[0-9][0-9.,: TZ/+-]*")  # a number, a date or a time: the name of no column
@@ -95,8 +96,11 @@ def csv_columns(text: bytes, form: CsvForm, limits: Limits) -> CsvColumns:
         message = f"The first row has more than {limits.schema_columns:,} values"
         raise limits.too_complex("schema_columns", message, "columns")
     if form.columns:
-        is_header = sorted(first) == sorted(form.columns)  # then its own order counts
-        return CsvColumns(tuple(first) if is_header else form.columns, is_header)
+        # In another case, as Snowflake and Oracle write names: two values or more are no row that reads so.
+        own = {name if len(first) == 1 else name.casefold(): name for name in form.columns}
+        written = [name if len(first) == 1 else name.casefold() for name in first]
+        is_header = sorted(written) == sorted(own)  # then its own order counts
+        return CsvColumns(tuple(own[name] for name in written) if is_header else form.columns, is_header)
     value = next((it for it in first if not it.strip() or len(it) > MAX_NAME or _VALUE.fullmatch(it.strip())), None)
     if value is not None:
         raise CsvWithoutHeader(

@@ -142,6 +142,18 @@ def test_the_rule_names_the_columns_of_objects_without_a_header():
     assert "Row 2 has 1 value for 2 columns" in str(refused("1,a\n2\n", table))
 
 
+def test_a_header_in_another_case_names_the_columns_of_the_rule():
+    table = config(csv=CsvForm(columns=("id", "v")))
+    assert picked(rows("V,ID\na,1\n", table), "id", "v") == [("1", "a")]
+    assert picked(rows("ID\n1\n", config(csv=CsvForm(columns=("id",)))), "id") == [("ID",), ("1",)], "may be a value"
+
+
+def test_a_header_behind_a_byte_order_mark_is_no_row():
+    bad: list[RowError] = []
+    assert picked(rows("\ufeffid,v\n1,a\n\ufeffid,v\n2,b\n", None, bad), "id") == [("1",), ("2",)]
+    assert [row.record for row in bad] == [1]
+
+
 @pytest.mark.parametrize("types", [{}, {"id": "long"}])
 def test_a_header_between_rows_is_set_aside_as_no_row(types: dict[str, str]):
     bad: list[RowError] = []
