@@ -20,7 +20,7 @@ from sluice.changes.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRE
 from sluice.config.values import SHAPES, SOURCE_WORDS
 from sluice.errors import UnsupportedType, UnusableSchema
 from sluice.names import stored_name
-from sluice.schema.avro_types import Columns, NamedTypes
+from sluice.schema.avro_types import Columns, NamedTypes, is_null
 from sluice.schema.columns import Column, RowSchema
 
 # Before, after, source and op; the row of Debezium's ExtractNewRecordState with metadata beside it; a row alone.
@@ -426,14 +426,8 @@ def _fields(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return fields_by_name
 
 
-def _is_null(written: Any) -> bool:
-    if isinstance(written, Mapping):
-        return _is_null(written.get("type"))
-    return written == "null" or isinstance(written, list) and bool(written) and all(map(_is_null, written))
-
-
 def _row(types: NamedTypes, fields: Sequence[Mapping[str, Any]]) -> RowSchema:
-    fields = [field for field in fields if not _is_null(field.get("type"))]  # such a column waits for its type
+    fields = [field for field in fields if not is_null(field.get("type"))]  # such a column waits for its type
     names = [stored_name(field["name"]) for field in fields]
     taken = colliding(names)
     if taken:

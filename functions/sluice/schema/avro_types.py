@@ -15,6 +15,13 @@ from sluice.schema.temporal import STRUCTURED
 MAX_NESTING = 32  # types within types: deeper is an error of the schema, not of the interpreter
 
 
+def is_null(written: Any) -> bool:
+    """Whether a type is null alone."""
+    if isinstance(written, Mapping):
+        return is_null(written.get("type"))
+    return written == "null" or isinstance(written, list) and bool(written) and all(map(is_null, written))
+
+
 class NamedTypes:
     """The named types of one schema (as JSON values)."""
 
@@ -130,7 +137,7 @@ class Columns:
         source_type = f"{base} {semantic}" if isinstance(semantic, str) and semantic != base else base
         if value["type"] == "map":
             return json_column(
-                name, nullable, source_type, element=self._column(top, "value", value.get("values"), depth + 1)
+                name, nullable, source_type, element=self._member(top, "value", value.get("values"), depth + 1)
             )
         if _is_variable_decimal(value):
             return plain_column(name, kinds.VARIABLE_DECIMAL, nullable, source_type)
@@ -145,7 +152,18 @@ class Columns:
         ):
             raise UnsupportedType(f"Column {top} is a record without fields", column=top, source_type="record")
         self._left -= len(fields)
-        return [self._column(top, field["name"], field.get("type"), depth + 1) for field in fields]
+        return [self._member(top, field["name"], field.get("type"), depth + 1) for field in fields]
+
+    def _member(self, top: str, name: str, written: Any, depth: int) -> Column:
+        """The column of a member of JSON text. Of null alone, as Arrow and DuckDB write what has no value, it is text,
+        and so are the items of a list of nulls.
+        """
+        if is_null(written):
+            return plain_column(name, kinds.STRING, True, "null")
+        kind = written[-1] if isinstance(written, list) and written else written
+        if isinstance(kind, Mapping) and kind.get("type") == "array" and is_null(kind.get("items")):
+            return array_column(name, plain_column(name, kinds.STRING, True, "null"), True)
+        return self._column(top, name, written, depth)
 
 
 def _is_variable_decimal(record: Mapping[str, Any]) -> bool:

@@ -63,6 +63,29 @@ def test_a_parquet_column_without_a_value_waits_for_its_type() -> None:
     assert (first.row.names, second.row.names) == (("id",), ("id", "note"))
 
 
+def test_members_of_a_record_without_a_value_are_null_in_its_text() -> None:
+    """https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#unknown-always-null: pandas and DuckDB."""
+    empty = pa.struct([("a", pa.null()), ("b", pa.int32()), ("c", pa.list_(pa.null()))])
+    fields = {"id": pa.int64(), "s": empty, "l": pa.list_(empty)}
+    row = {"a": None, "b": 1, "c": [None]}
+    made = io.BytesIO()
+    pq.write_table(pa.table({"id": [1, 2], "s": [row, None], "l": [[row], []]}, schema=pa.schema(fields.items())), made)
+    text = '{"a":null,"b":1,"c":[null]}'
+    assert values_of(read(made.getvalue(), "parquet", config()), "id", "s", "l") == [(1, text, [text]), (2, None, [])]
+
+
+def test_a_member_of_null_alone_in_avro_is_null_in_text() -> None:
+    members = [{"name": "a", "type": "null"}, {"name": "m", "type": {"type": "map", "values": "null"}}]
+    kind = {"type": "record", "name": "S", "fields": members}
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "id", "type": "long"}, {"name": "s", "type": kind}],
+    }
+    body = container("null", (1, encoded_long(1) + encoded_long(1) + encoded_long(1) + b"k" + b"\x00"), schema=schema)
+    assert values_of(read(body, "avro", config()), "id", "s") == [(1, '{"a":null,"m":{"k":null}}')]
+
+
 def test_an_avro_field_of_null_alone_is_no_column() -> None:
     fields = [{"name": "id", "type": "long"}, {"name": "a", "type": "null"}, {"name": "b", "type": ["null"]}]
     assert read_writer_schema({"type": "record", "name": "R", "fields": fields}).row.names == ("id",)
