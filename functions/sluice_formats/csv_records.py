@@ -26,10 +26,9 @@ from sluice.names import counted
 from sluice.schema import columns as kinds
 from sluice.schema.avro import WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
-from sluice.schema.capture_order import INFINITE_TEXTS, clock_count, moment_count, moment_nanos
+from sluice.schema.capture_order import INFINITE_TEXTS, clock_count, declared_days, moment_count, moment_nanos
 from sluice.schema.columns import Column
 from sluice.schema.meaning import NANOS, timestamp_text
-from sluice.schema.temporal import days_of
 from sluice_formats.csv_text import BOM, CsvColumns, csv_columns, has_open_quote, strict_rows, unescaped, without_mark
 from sluice_formats.errors import NotCsv, RaggedCsv, SchemaNotInferred, UndecodableValue
 from sluice_formats.gzip import most_text, unpacked
@@ -264,7 +263,7 @@ def _understood(schema: str, shape: WriterForm = None) -> _Understood:
 def _reader(avro: Mapping[str, Any], column: Column | None) -> _Reader | None:
     kind = column.kind if column is not None else kinds.STRING
     if kind == kinds.DATE:
-        return days_of
+        return declared_days
     if kind in kinds.TIMESTAMP_KINDS:
         return lambda text: moment_count(text, kind)
     if kind in kinds.TIME_KINDS:

@@ -10,7 +10,7 @@ from sluice.errors import Incompatible, Unordered
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column
 from sluice.schema.meaning import NANOS
-from sluice.schema.temporal import days_of_civil
+from sluice.schema.temporal import days_of, days_of_civil
 
 # What one step of each kind counts for: nanoseconds for time, one for numbers.
 _STEPS: dict[str, int] = {
@@ -258,6 +258,11 @@ def clock_count(count: int, kind: str) -> int:
     if abs(count) * NANOS[kind] >= _LONGEST_CLOCK_NANOS:
         raise ValueError(f"{count} is no time of day")
     return count
+
+
+def declared_days(text: str) -> int:
+    """The days since 1970 of text that a rule alone calls a date: a time of day may follow a space. Raises NoTime."""
+    return days_of(text.replace(" ", "T", 1))
 
 
 def day_count(count: int) -> int:

@@ -22,7 +22,7 @@ from sluice.config.limits import Limits
 from sluice.errors import EmptyObject, SluiceError
 from sluice.schema.avro import MESSAGES, WriterForm, WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
-from sluice.schema.capture_order import clock_count, day_count, moment_count, moment_nanos
+from sluice.schema.capture_order import clock_count, day_count, declared_days, moment_count, moment_nanos
 from sluice.schema.columns import (
     DATE,
     SEMANTIC_TYPES,
@@ -84,6 +84,12 @@ def json_schemas(
         if isinstance(value, SluiceError):
             broken = broken or value
         elif schema is None:
+            if inference is None and _holds_columns(value):
+                raise NotJsonLines(
+                    "The object has columns and not rows: each field has the values of all rows by their numbers, as "
+                    "pandas' to_json writes them",
+                    next_step="Let pandas write records: to_json(path, orient='records', lines=True)",
+                )
             inference = inference or Inference(types, unavailable.placeholders(unavailable_value).texts, shape)
             inference.add(value)
         else:
@@ -96,6 +102,16 @@ def json_schemas(
     if not carried:
         raise broken or NotJsonLines("The object has no record", bytes=len(body))
     return [avro_form(schema) for schema in carried.values()], False
+
+
+def _holds_columns(record: Mapping[str, Any]) -> bool:
+    """Whether a record is a frame of pandas by columns (`orient='columns'`, the default of `to_json`)."""
+    labels = None
+    for column in record.values():
+        if not isinstance(column, dict) or not column or labels not in (None, column.keys()):
+            return False
+        labels = column.keys()
+    return len(record) > 1 and labels is not None and list(labels) == [str(number) for number in range(len(labels))]
 
 
 def source_tables(body: bytes, limits: Limits, translate: Translate) -> list[str]:
@@ -215,7 +231,7 @@ class RecordForm:
                 return lambda value: clock_count(_integer(value), str(kind))
             if kind == DATE:
                 return _declared_days if self._untyped else _days
-            return _integer
+            return _declared_integer if self._untyped else _integer
         if base == "boolean":
             return _boolean
         if avro.get("connect.name") == METADATA:
@@ -268,6 +284,7 @@ def _octets(value: Any) -> bytes:
     return data
 
 
+_WHOLE_TEXT = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _HEX = re.compile(r"(?:0[xX]|\\x)?((?:[0-9A-Fa-f]{2})*)")
 _BARE_HEX = re.compile(r"0[xX](?:[0-9A-Fa-f]{2})+|[0-9a-f]{4,}|[0-9A-F]{4,}")
 
@@ -343,6 +360,11 @@ def _integer(value: Any) -> int:
     return value
 
 
+def _declared_integer(value: Any) -> int:
+    """A whole number, also as text: BigQuery's export and Protobuf's JSON write those of 64 bits so."""
+    return int(value) if type(value) is str and _WHOLE_TEXT.fullmatch(value) else _integer(value)
+
+
 def _fourteen_digits(value: Any) -> str | None:
     return value if type(value) is str and len(value) == 14 and value.isdecimal() else None
 
@@ -368,7 +390,7 @@ def _days(value: Any) -> int:
 
 
 def _declared_days(value: Any) -> int:
-    return day_count(_integer(value)) if type(value) is not str else days_of(value)
+    return day_count(_integer(value)) if type(value) is not str else declared_days(value)
 
 
 def _moment(value: Any) -> str:

@@ -21,7 +21,7 @@ from sluice.schema.columns import TIMESTAMP_MICROS
 from sluice.schema.evolution import evolve
 from sluice_formats.csv_text import csv_schema
 from sluice_formats.decode import Decoded, decode, schemas_of
-from sluice_formats.errors import CsvWithoutHeader
+from sluice_formats.errors import CsvWithoutHeader, NotJsonLines
 from sluice_formats.json import lines as json_lines
 from sluice_formats.parquet_footer import read_footer
 
@@ -84,6 +84,37 @@ def test_a_member_of_null_alone_in_avro_is_null_in_text() -> None:
     }
     body = container("null", (1, encoded_long(1) + encoded_long(1) + encoded_long(1) + b"k" + b"\x00"), schema=schema)
     assert values_of(read(body, "avro", config()), "id", "s") == [(1, '{"a":null,"m":{"k":null}}')]
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_frame_that_pandas_writes_by_columns_is_refused(rows: int) -> None:
+    """https://pandas.pydata.org/docs/reference/api/pandas.DataFrame.to_json.html: orient is 'columns' by default."""
+    frame = {name: {str(number): f"{name}{number}" for number in range(rows)} for name in ("id", "v")}
+    with pytest.raises(NotJsonLines, match="orient='records', lines=True"):
+        schemas_of(json.dumps(frame).encode(), "json", config())
+    for record in ({"id": {"0": "x"}, "v": 1}, {"id": {"$oid": "x"}}, {"id": {"0": "x", "2": "y"}}, {"id": {}}):
+        assert schemas_of(json.dumps(record).encode(), "json", config())
+
+
+@pytest.mark.parametrize(("kind", "text"), [("long", "9223372036854775807"), ("int", "-7"), ("long", "0")])
+def test_whole_numbers_that_json_has_as_text_are_read_by_the_rule(kind: str, text: str) -> None:
+    """https://cloud.google.com/bigquery/docs/exporting-data#json_exports: INT64 is text, as in Protobuf's JSON."""
+    table = config(json_types={"v": kind})
+    assert values_of(read(json.dumps({"id": 1, "v": text}).encode(), "json", table), "v") == [(int(text),)]
+
+
+@pytest.mark.parametrize("text", ["", "5.0", "1_0", " 5", "0x5", "five"])
+def test_other_text_is_no_whole_number(text: str) -> None:
+    read_rows = read(json.dumps({"id": 1, "v": text}).encode(), "json", config(json_types={"v": "long"}))
+    assert [row.code for row in read_rows.rows] == ["undecodable_value"]
+
+
+@pytest.mark.parametrize("text", ["2026-11-21", "2026-11-21 00:00:00", "2026-11-21T23:59:59.5", "2026-11-21 10:00"])
+def test_a_date_with_a_time_of_day_behind_a_space_is_read(text: str) -> None:
+    """Oracle's DATE has a time of day, and AWS DMS, SQLcl and pandas write it."""
+    table = config(json_types={"id": "long", "v": "date"})
+    for body, format in ((f"id,v\n1,{text}\n", "csv"), (json.dumps({"id": 1, "v": text}), "json")):
+        assert values_of(read(body.encode(), format, table), "v") == [(20_778,)]
 
 
 def test_an_avro_field_of_null_alone_is_no_column() -> None:
