@@ -43,6 +43,8 @@ _LENSES_OFFSET = re.compile(
     r"(?P<offset>[0-9]{8,18}|[0-9]{1,18}(?=_))(_[0-9]{1,19}_[0-9]{1,19}([^0-9()./][^()./]{0,63})?)?"
 )
 _LENSES_FOLDERS = re.compile(r"(?:.*/)?(?P<topic>[^/]+)/(?P<partition>0*[0-9]{1,5})")  # 202611 is no partition
+# `2026/20261121.csv` and `2026/11/20261121.csv` of other writers: a date below folders of its year or parts.
+_DATED = re.compile(r"(?P<year>(?:19|20)[0-9]{2})(?P<month>0[1-9]|1[0-2])(?P<day>0[1-9]|[12][0-9]|3[01])[0-9]*")
 _PARTITION = re.compile(r"partition=([0-9]{1,9})")
 # After the topic, which a folder above repeats: Confluent's name with another `file.delim`. The default padding of
 # ten digits tells it from a date.
@@ -217,7 +219,7 @@ def _sink_name(folders: str, stem: str) -> KeyName | None:
             return KeyName(match["topic"], int(match["partition"]), int(match["offset"]), pattern is _LENSES)
     counted = _LENSES_OFFSET.fullmatch(stem)
     above = _LENSES_FOLDERS.fullmatch(folders) if counted else None
-    if counted and above:
+    if counted and above and not _is_dated(counted["offset"], above["topic"], above["partition"]):
         return KeyName(above["topic"], int(above["partition"]), int(counted["offset"]), True)
     for folder in filter(None, folders.split("/")):
         # A file whose name begins with the name of a folder above: that folder is the topic's.
@@ -225,6 +227,12 @@ def _sink_name(folders: str, stem: str) -> KeyName | None:
         if delimited:
             return KeyName(folder, int(delimited["partition"]), int(delimited["offset"]), False)
     return None
+
+
+def _is_dated(number: str, above: str, folder: str) -> bool:
+    """Whether a file's number is a date in a folder of its year, or of its month or day below a folder of a number."""
+    date = _DATED.fullmatch(number)
+    return date is not None and (folder == date["year"] or above.isdigit() and folder in (date["month"], date["day"]))
 
 
 def _topic_folder(folders: str, *, by_dms: bool) -> str | None:

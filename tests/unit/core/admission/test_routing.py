@@ -106,6 +106,17 @@ def test_a_date_above_a_padded_number_is_no_partition(folder):
     assert classify("topics/orders/000000000003/000000000012.json", 1).kafka_partition == 3
 
 
+@pytest.mark.parametrize(
+    "name", ["2026/20261121", "2026/11/20261121", "2026/11/21/20261121103000", "2026/11/202611211030"]
+)
+def test_a_date_below_a_folder_of_its_year_is_no_offset(name):
+    """The last offset is counted back by the records: a longer dump of the next day would lose to the one before."""
+    route = classify(f"topics/sales/{name}.csv", 1)
+    assert (route.topic, route.kafka_partition, route.offset) == ("sales", None, None)
+    for partition, offset in (("11", "20261121"), ("2026", "20251121"), ("2026", "000020261121")):
+        assert classify(f"topics/src.s.t/{partition}/{offset}.csv", 1).offset == int(offset), "it may be Lenses'"
+
+
 @pytest.mark.parametrize("key", ["exports/2026/11/21.avro", "exports/orders/2026.avro", "2026/11/0000001.json"])
 def test_a_bare_number_in_numbered_folders_is_no_offset(key):
     assert classify(key, 1).kind == "unroutable"
