@@ -19,6 +19,11 @@ _FILES: tuple[tuple[str, re.Pattern[str], str], ...] = (
     (DLT, re.compile(r"[0-9]{10}\.[0-9]+\.[0-9a-f]+\.[a-z.]+"), "/[^/]+"),
 )
 _NUMBERED = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]{1,9})-(?P<offset>[0-9]{1,18})(?P<end>(?:\.[a-z0-9]+)*)")
+# A date in a name that would read so: `prices-2026-11-21.csv`, `prices-20261121-103000.csv`.
+_DATED = re.compile(
+    r"(?P<name>.*?)(?<![0-9])(?:19|20)[0-9]{2}"
+    r"(?:-(?:0[1-9]|1[0-2])(?![0-9])[0-9T_-]*|(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])-[0-9]+)(?:\.[a-z0-9]+)*"
+)
 # Folders below a table's: partitions of Hive's kind, and parts of a date.
 _BELOW = re.compile(r"[^/=]+=[^/]*|[0-9]{1,4}([_-]?[0-9]{1,2}){0,3}")
 _PARTS = 2  # of a topic: the last two folders, as a database and a table
@@ -51,14 +56,18 @@ class Layout:
 def layout_of(key: str) -> Layout | None:
     """The layout of a key, None for one without a folder, or whose names make no topic."""
     folders, _, file = key.rpartition("/")
-    numbered = _NUMBERED.fullmatch(file)
-    if numbered and TOPIC.fullmatch(numbered["topic"]) and not any(form.fullmatch(file) for _, form, _ in _FILES):
+    of_writer = any(form.fullmatch(file) for _, form, _ in _FILES)
+    numbered, dated = None if of_writer else _NUMBERED.fullmatch(file), _DATED.fullmatch(file)
+    if numbered and not dated and TOPIC.fullmatch(numbered["topic"]):
         start = key[: len(key) - len(file)] + numbered["topic"]
         pattern = f"{re.escape(start)}-(?P<partition>[0-9]+)-(?P<offset>[0-9]+){re.escape(numbered['end'])}"
         return _checked(Layout(NUMBERED, numbered["topic"], pattern, start))
     parts = folders.split("/")
     while len(parts) > 1 and _BELOW.fullmatch(parts[-1]):
         parts.pop()
+    if numbered and dated and parts[-1] and TOPIC.fullmatch(topic := dated["name"].rstrip("-_.")):
+        start = f"{'/'.join(parts)}/"
+        return _checked(Layout(FOLDER, topic, f"{re.escape(start)}(?:.*/)?{re.escape(dated['name'])}[^/]+", start))
     if not parts[-1]:
         return None
     writer, rest = next(((name, rest) for name, files, rest in _FILES if files.fullmatch(file)), (FOLDER, "/.*"))

@@ -43,6 +43,31 @@ def test_a_key_without_a_usable_folder_gives_none(key):
     assert layout_of(key) is None
 
 
+@pytest.mark.parametrize(
+    ("key", "topic", "beside"),
+    [
+        ("drop/prices/2026-11-02.csv", "drop.prices", "drop/prices/2027-01-02.csv"),
+        ("drop/prices-2026-11-02.csv", "prices", "drop/prices-2027-01-02.csv"),
+        ("drop/2026/prices-2026-11-02.csv", "prices", "drop/2027/01/prices-2027-01-02.csv"),
+        ("drop/prices-2026-11.csv", "prices", "drop/prices-2027-01.csv"),
+        ("drop/prices-20261102-103000.csv", "prices", "drop/prices-20270102-093000.csv"),
+        ("drop/prices-2026-11-02T10-07-00.json", "prices", "drop/prices-2027-01-02T09-07-00.json"),
+    ],
+)
+def test_the_parts_of_a_date_are_no_partition_and_offset(key: str, topic: str, beside: str):
+    layout = layout_of(key)
+    assert (layout.writer, layout.topic) == (FOLDER, topic) and KEY_PATTERN.parse(layout.key_pattern)
+    for name in (key, beside):
+        routed = layout.route(name, 9)
+        assert (routed.topic, routed.kafka_partition, routed.offset) == (topic, None, None)
+    assert topic == "drop.prices" or layout.route("drop/users-2026-11-02.csv", 9).kind == "unroutable"
+
+
+@pytest.mark.parametrize("key", ["aiven/orders-3-20261121.gz", "aiven/orders-3-202611.gz", "aiven/orders-2026-0.gz"])
+def test_an_offset_that_reads_as_a_date_stays_one(key: str):
+    assert layout_of(key).writer == NUMBERED
+
+
 def test_partition_and_offset_of_numbered_objects_are_read():
     routed = layout_of("aiven/shop.orders-3-120.json.gz").route("aiven/shop.orders-4-500.json.gz", 9)
     assert (routed.kafka_partition, routed.offset, routed.offset_is, routed.format) == (4, 500, "first", "json")
