@@ -89,7 +89,8 @@ def _check_escaped_quotes(text: bytes, form: CsvForm) -> None:
 
 
 def _check_closing_quotes(text: bytes, form: CsvForm) -> None:
-    """Raise NotCsv for text behind a closing quote, which Arrow joins to the value without the quotes.
+    """Raise NotCsv for text behind a closing quote, which Arrow joins to the value without the quotes, and for an open
+    one among other quotes.
 
     Writers that never quote write so: of `"Crocodile" Dundee` nothing tells which quotes belong to the value.
     """
@@ -98,11 +99,12 @@ def _check_closing_quotes(text: bytes, form: CsvForm) -> None:
     # An odd run of quotes within a value, which is rare: only such text is looked at field by field.
     if not re.search(b'"(?<=' + within + b'")(?:"")*(?=' + within + b")", text):
         return
-    for field in re.finditer(within + b"[^" + ends + b']*|"[^"]*(?:""[^"]*)*"([^' + ends + b"]*)", text):
-        if field[1] and field[1].strip(b" \t"):
+    for field in re.finditer(within + b"[^" + ends + b']*|"[^"]*(?:""[^"]*)*"([^' + ends + b']*)|"', text):
+        is_open = field[0] == _QUOTE
+        if is_open or field[1] and field[1].strip(b" \t"):
             line, found = text.count(b"\n", 0, field.start()) + 1, field[0][:_CELL].decode("utf-8", "replace")
             raise NotCsv(
-                f"Line {line} has text behind a closing quote: {found!r}",
+                f"Line {line} has {'an open quote' if is_open else f'text behind a closing quote: {found!r}'}",
                 line=line,
                 next_step="Let the writer put values with quotes in quotes, and double these (Redshift: UNLOAD CSV, "
                 "Snowflake: FIELD_OPTIONALLY_ENCLOSED_BY='\"'), then upload the object again",

@@ -297,6 +297,11 @@ def test_text_behind_a_closing_quote_refuses_the_object(delimiter: str, value: s
     assert "FIELD_OPTIONALLY_ENCLOSED_BY" in (error.next_step or "")
 
 
+def test_an_open_quote_beside_another_within_a_value_refuses_the_object():
+    error = refused('id,v\n1,5" pipe\n2,"Hello\n3,b\n')
+    assert isinstance(error, NotCsv) and "Line 3 has an open quote" in str(error), "row 3 would be a part of row 2"
+
+
 def test_blanks_behind_a_closing_quote_refuse_nothing():
     body = 'id,v\n"1" ,5" x 3" pipe\n2,"a"\t\n3,"{""a"": [""b"", ""c d""]}"\n'
     assert picked(rows(body), "v") == [('5" x 3" pipe',), ("a\t",), ('{"a": ["b", "c d"]}',)]
