@@ -95,16 +95,12 @@ def _check_closing_quotes(text: bytes, form: CsvForm) -> None:
     Writers that never quote write so: of `"Crocodile" Dundee` nothing tells which quotes belong to the value.
     """
     ends = b"\r\n" + re.escape(form.delimiter.encode())
-    within = b'[^"' + ends + b"]"
-    # An odd run of quotes within a value, which is rare: only such text is looked at field by field.
-    if not re.search(b'"(?<=' + within + b'")(?:"")*(?=' + within + b")", text):
-        return
-    for field in re.finditer(within + b"[^" + ends + b']*|"[^"]*(?:""[^"]*)*"([^' + ends + b']*)|"', text):
-        is_open = field[0] == _QUOTE
-        if is_open or field[1] and field[1].strip(b" \t"):
-            line, found = text.count(b"\n", 0, field.start()) + 1, field[0][:_CELL].decode("utf-8", "replace")
+    reduced = text.replace(b'""', b"")  # doubled quotes belong to their value, and those of an empty one tell nothing
+    for value in re.finditer(b"(?<![^" + ends + b'])"(?:[^"]*"([^' + ends + b"]*)|)", reduced):
+        if value[1] is None or value[1].strip(b" \t"):
+            line, found = reduced.count(b"\n", 0, value.start()) + 1, value[0][:_CELL].decode("utf-8", "replace")
             raise NotCsv(
-                f"Line {line} has {'an open quote' if is_open else f'text behind a closing quote: {found!r}'}",
+                f"Line {line} has {'an open quote' if value[1] is None else f'text behind a closing quote: {found!r}'}",
                 line=line,
                 next_step="Let the writer put values with quotes in quotes, and double these (Redshift: UNLOAD CSV, "
                 "Snowflake: FIELD_OPTIONALLY_ENCLOSED_BY='\"'), then upload the object again",
@@ -188,7 +184,7 @@ def _records(
         reader = readers.get(name)
         columns.append(column if reader is None else _read(name, column, reader, first, broken))
     records: list[Record] = [dict(zip(names, row)) for row in zip(*columns)]
-    begins = (names[0], f"{BOM}{names[0]}")
+    begins = (names[0], f"{BOM}{names[0]}", f'{BOM}"{names[0]}"')
     if not set(begins).isdisjoint(texts[0]):  # files with a header each, and a byte order mark, were put together
         broken.update(
             (at, UndecodableValue("The row is the header once more", column=names[0][:100], record=first + at))

@@ -96,11 +96,11 @@ def csv_columns(text: bytes, form: CsvForm, limits: Limits) -> CsvColumns:
         message = f"The first row has more than {limits.schema_columns:,} values"
         raise limits.too_complex("schema_columns", message, "columns")
     if form.columns:
-        # In another case, as Snowflake and Oracle write names: two values or more are no row that reads so.
-        own = {name if len(first) == 1 else name.casefold(): name for name in form.columns}
-        written = [name if len(first) == 1 else name.casefold() for name in first]
-        is_header = sorted(written) == sorted(own)  # then its own order counts
-        return CsvColumns(tuple(own[name] for name in written) if is_header else form.columns, is_header)
+        if sorted(first) == sorted(form.columns):  # a header: its own order counts
+            return CsvColumns(tuple(first), True)
+        # In another case, as Snowflake and Oracle write names. Of one value, or in another order, it may be a row.
+        folded = [name.casefold() for name in form.columns]
+        return CsvColumns(form.columns, len(first) > 1 and [name.casefold() for name in first] == folded)
     value = next((it for it in first if not it.strip() or len(it) > MAX_NAME or _VALUE.fullmatch(it.strip())), None)
     if value is not None:
         raise CsvWithoutHeader(

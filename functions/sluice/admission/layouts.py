@@ -22,7 +22,7 @@ _NUMBERED = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]{1,9})-(?P<offset>[0-9
 # A date in a name that would read so: `prices-2026-11-21.csv`, `prices-20261121-103000.csv`.
 _DATED = re.compile(
     r"(?P<name>.*?)(?<![0-9])(?:19|20)[0-9]{2}"
-    r"(?:-(?:0[1-9]|1[0-2])(?![0-9])[0-9T_-]*|(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])-[0-9]+)(?:\.[a-z0-9]+)*"
+    r"(?:-(?:0[1-9]|1[0-2])(?:[-_](?:0[1-9]|[12][0-9]|3[01])(?![0-9])[0-9T_-]*)?|(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])-[0-9]+)(?:\.[a-z0-9]+)*"
 )
 # Folders below a table's: partitions of Hive's kind, and parts of a date.
 _BELOW = re.compile(r"[^/=]+=[^/]*|[0-9]{1,4}([_-]?[0-9]{1,2}){0,3}")
@@ -67,7 +67,8 @@ def layout_of(key: str) -> Layout | None:
         parts.pop()
     if numbered and dated and parts[-1] and TOPIC.fullmatch(topic := dated["name"].rstrip("-_.")):
         start = f"{'/'.join(parts)}/"
-        return _checked(Layout(FOLDER, topic, f"{re.escape(start)}(?:.*/)?{re.escape(dated['name'])}[^/]+", start))
+        pattern = f"{re.escape(start)}(?:.*/)?{re.escape(dated['name'])}(?:19|20)[0-9]{{2}}[^/]*"
+        return _checked(Layout(FOLDER, topic, pattern, start))
     if not parts[-1]:
         return None
     writer, rest = next(((name, rest) for name, files, rest in _FILES if files.fullmatch(file)), (FOLDER, "/.*"))

@@ -160,7 +160,7 @@ class Columns:
         """
         if is_null(written):
             return plain_column(name, kinds.STRING, True, "null")
-        kind = written[-1] if isinstance(written, list) and written else written
+        kind = next((one for one in written if not is_null(one)), None) if isinstance(written, list) else written
         if isinstance(kind, Mapping) and kind.get("type") == "array" and is_null(kind.get("items")):
             return array_column(name, plain_column(name, kinds.STRING, True, "null"), True)
         return self._column(top, name, written, depth)

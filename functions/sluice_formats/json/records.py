@@ -78,22 +78,24 @@ def json_schemas(
         raise EmptyObject("The object has no bytes")
     text = unpacked_text(body, most_text(limits))
     inference: Inference | None = None
+    frame = False  # whether the only record is one of pandas
     carried: dict[int, Mapping[str, Any]] = {}
     broken: SluiceError | None = None
     for schema, value, *_ in json_lines.records(text, limits, translate):
         if isinstance(value, SluiceError):
             broken = broken or value
         elif schema is None:
-            if inference is None and _holds_columns(value):
-                raise NotJsonLines(
-                    "The object has columns and not rows: each field has the values of all rows by their numbers, as "
-                    "pandas' to_json writes them",
-                    next_step="Let pandas write records: to_json(path, orient='records', lines=True)",
-                )
+            frame = inference is None and _holds_columns(value)
             inference = inference or Inference(types, unavailable.placeholders(unavailable_value).texts, shape)
             inference.add(value)
         else:
             carried[id(schema)] = schema
+    if frame:
+        raise NotJsonLines(
+            "The object has columns and not rows: each field has the values of all rows by their numbers, as pandas' "
+            "to_json writes them",
+            next_step="Let pandas write records: to_json(path, orient='records', lines=True)",
+        )
     if inference is not None:
         schema = inference.schema()
         if broken is not None and schema.get(MESSAGES):  # nothing else would show it where there is no table yet
@@ -105,13 +107,13 @@ def json_schemas(
 
 
 def _holds_columns(record: Mapping[str, Any]) -> bool:
-    """Whether a record is a frame of pandas by columns (`orient='columns'`, the default of `to_json`)."""
+    """Whether a record may be a frame of pandas by columns (`orient='columns'`, the default of `to_json`)."""
     labels = None
     for column in record.values():
         if not isinstance(column, dict) or not column or labels not in (None, column.keys()):
             return False
         labels = column.keys()
-    return len(record) > 1 and labels is not None and list(labels) == [str(number) for number in range(len(labels))]
+    return len(record) > 1 and labels is not None and all(map(str.isdecimal, labels))
 
 
 def source_tables(body: bytes, limits: Limits, translate: Translate) -> list[str]:

@@ -94,6 +94,7 @@ def test_a_frame_that_pandas_writes_by_columns_is_refused(rows: int) -> None:
         schemas_of(json.dumps(frame).encode(), "json", config())
     for record in ({"id": {"0": "x"}, "v": 1}, {"id": {"$oid": "x"}}, {"id": {"0": "x", "2": "y"}}, {"id": {}}):
         assert schemas_of(json.dumps(record).encode(), "json", config())
+    assert schemas_of(2 * json.dumps(frame).encode(), "json", config()), "rows of maps"
 
 
 @pytest.mark.parametrize(("kind", "text"), [("long", "9223372036854775807"), ("int", "-7"), ("long", "0")])

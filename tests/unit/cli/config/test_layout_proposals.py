@@ -60,10 +60,15 @@ def test_the_parts_of_a_date_are_no_partition_and_offset(key: str, topic: str, b
     for name in (key, beside):
         routed = layout.route(name, 9)
         assert (routed.topic, routed.kafka_partition, routed.offset) == (topic, None, None)
-    assert topic == "drop.prices" or layout.route("drop/users-2026-11-02.csv", 9).kind == "unroutable"
+    assert topic == "drop.prices" or {"unroutable"} == {
+        layout.route(f"drop/{name}.csv", 9).kind for name in ("users-2026-11-02", "prices-eu-2026-11-02")
+    }
 
 
-@pytest.mark.parametrize("key", ["aiven/orders-3-20261121.gz", "aiven/orders-3-202611.gz", "aiven/orders-2026-0.gz"])
+@pytest.mark.parametrize(
+    "key",
+    ["aiven/orders-3-20261121.gz", "aiven/orders-3-202611.gz", "aiven/orders-2026-0.gz", "aiven/orders-2026-11-0.gz"],
+)
 def test_an_offset_that_reads_as_a_date_stays_one(key: str):
     assert layout_of(key).writer == NUMBERED
 

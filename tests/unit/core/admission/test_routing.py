@@ -107,13 +107,21 @@ def test_a_date_above_a_padded_number_is_no_partition(folder):
 
 
 @pytest.mark.parametrize(
-    "name", ["2026/20261121", "2026/11/20261121", "2026/11/21/20261121103000", "2026/11/202611211030"]
+    "name",
+    [
+        "2026/20261121",
+        "2026/11/20261121",
+        "2026/11/21/20261121103000",
+        "2026/11/202611211030",
+        "2026/20251231",
+        "2026/1121/20261121",
+    ],
 )
 def test_a_date_below_a_folder_of_its_year_is_no_offset(name):
     """The last offset is counted back by the records: a longer dump of the next day would lose to the one before."""
     route = classify(f"topics/sales/{name}.csv", 1)
     assert (route.topic, route.kafka_partition, route.offset) == ("sales", None, None)
-    for partition, offset in (("11", "20261121"), ("2026", "20251121"), ("2026", "000020261121")):
+    for partition, offset in (("11", "20261121"), ("11", "20251121"), ("2026", "000020261121")):
         assert classify(f"topics/src.s.t/{partition}/{offset}.csv", 1).offset == int(offset), "it may be Lenses'"
 
 
