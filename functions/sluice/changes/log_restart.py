@@ -397,6 +397,19 @@ def _far(kind: str, before: int) -> int:
     return {MYSQL: 1, SQLSERVER: 1, ORACLE: _FALL_SCN}[kind]
 
 
+def _is_of_new_topic(mark: Mark, item: SeenObject) -> bool:
+    """Whether the topic was made anew before an object: its offsets began again, while the log and its times go on.
+
+    A late object's offsets are lower, too, but its times aren't later. Where names tell no partition, another one may
+    have lower offsets, and a log of another name isn't the one that goes on.
+    """
+    if is_by_time(item.partition) or is_unnamed(item.partition) or mark.logs and set(item.logs) - set(mark.logs):
+        return False
+    later = mark.newest_ms is not None and item.newest_ms is not None and item.newest_ms > mark.newest_ms
+    goes_on = item.kind in LOGS and item.highest is not None and item.highest > mark.highest
+    return later and goes_on and item.last < mark.offset
+
+
 def _advanced(mark: Mark | None, item: SeenObject, generation: int) -> Mark:
     assert item.highest is not None
     if mark is None or (mark.kind != item.kind and item.last > mark.offset):
@@ -408,7 +421,7 @@ def _advanced(mark: Mark | None, item: SeenObject, generation: int) -> Mark:
     times = [moment_ms for moment_ms in (mark.newest_ms, item.newest_ms) if moment_ms is not None]
     return replace(
         mark,
-        offset=max(mark.offset, item.last),
+        offset=item.last if _is_of_new_topic(mark, item) else max(mark.offset, item.last),
         highest=max(mark.highest, item.highest),
         newest_ms=max(times, default=None),
         logs=mark.logs or item.logs,

@@ -13,6 +13,7 @@ import pytest
 from sluice.batch.kafka_watch import MOST_CHARACTERS, KafkaWatch, only_partition, watched
 from sluice.changes.log_restart import (
     BY_TIME,
+    UNNAMED,
     Mark,
     SeenObject,
     began_again,
@@ -85,6 +86,23 @@ def test_a_binlog_that_comes_late_without_offsets_is_no_restart() -> None:
     files = [mysql(at, f"b.{number:06d}", at) for at, number in ((1, 11), (2, 10), (3, 12), (4, 10))]
     assert parked([replace(item, partition=BY_TIME, last=item.first) for item in files]) == ["o4"]
     assert parked([replace(item, last=item.first) for item in files]) == ["o2", "o3", "o4"]
+
+
+def test_a_log_that_restarts_is_parked_also_in_a_topic_that_was_made_anew() -> None:
+    old, new = [pg(5_000, 40 * GB, 100)], [pg(0, 41 * GB, 200), pg(10, 42 * GB, 300)]
+    restarted, expected = [pg(30, 2 * GB, 400), pg(40, 3 * GB, 500)], ["o0-30", "o0-40"]
+    assert parked(old, new, restarted) == parked(old, *([item] for item in new), restarted) == expected
+    # Objects of the former topic raise the offset until the new one goes on.
+    late = [pg(4_000, 39 * GB, 90), pg(6_000, 40 * GB + 1, 110)]
+    assert parked(old + new, new[1:], late, [pg(20, 43 * GB, 350)], restarted) == expected
+    assert parked(old, late, [pg(4_500, 41 * GB, 95)], [pg(4_900, 2 * GB, 400)]) == []  # none of these is later
+
+
+def test_lower_offsets_of_another_partition_or_log_are_of_no_new_topic() -> None:
+    unnamed = [(9_000, "b.000005", 1_000), (500, "b.000006", 1_001), (600, "b.000005", 1_002), (610, "b.000006", 1_200)]
+    assert parked(*([replace(mysql(*values), partition=UNNAMED)] for values in unnamed)) == []
+    renamed = [(5_000, "mysql-bin.000100", 100), (0, "binlog.000200", 200), (10, "binlog.000200", 300)]
+    assert parked(*([mysql(*values)] for values in renamed)) == []
 
 
 def test_what_follows_stays_parked_also_when_the_new_log_has_grown_past_the_old_one() -> None:
