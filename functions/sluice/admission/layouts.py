@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from sluice.admission.routing import DMS_FILE, READABLE_FORMATS, UNROUTABLE, Route, classify
+from sluice.admission.routing import DAY, DMS_FILE, MONTH, READABLE_FORMATS, UNROUTABLE, YEAR, Route, classify
 from sluice.config.document import KeyMatch
 from sluice.config.key_pattern import MAX_PATTERN, named_by
 from sluice.names import TOPIC
@@ -21,8 +21,7 @@ _FILES: tuple[tuple[str, re.Pattern[str], str], ...] = (
 _NUMBERED = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]{1,9})-(?P<offset>[0-9]{1,18})(?P<end>(?:\.[a-z0-9]+)*)")
 # A date in a name that would read so: `prices-2026-11-21.csv`, `prices-20261121-103000.csv`.
 _DATED = re.compile(
-    r"(?P<name>.*?)(?<![0-9])(?:19|20)[0-9]{2}"
-    r"(?:-(?:0[1-9]|1[0-2])(?:[-_](?:0[1-9]|[12][0-9]|3[01])(?![0-9])[0-9T_-]*)?|(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])-[0-9]+)(?:\.[a-z0-9]+)*"
+    rf"(?P<name>.*?)(?<![0-9]){YEAR}(?:-{MONTH}(?:[-_]{DAY}(?![0-9])[0-9T_-]*)?|{MONTH}{DAY}-[0-9]+)(?:\.[a-z0-9]+)*"
 )
 # Folders below a table's: partitions of Hive's kind, and parts of a date.
 _BELOW = re.compile(r"[^/=]+=[^/]*|[0-9]{1,4}([_-]?[0-9]{1,2}){0,3}")
@@ -67,7 +66,7 @@ def layout_of(key: str) -> Layout | None:
         parts.pop()
     if numbered and dated and parts[-1] and TOPIC.fullmatch(topic := dated["name"].rstrip("-_.")):
         start = f"{'/'.join(parts)}/"
-        pattern = f"{re.escape(start)}(?:.*/)?{re.escape(dated['name'])}(?:19|20)[0-9]{{2}}[^/]*"
+        pattern = f"{re.escape(start)}(?:.*/)?{re.escape(dated['name'])}{YEAR}[^/]*"
         return _checked(Layout(FOLDER, topic, pattern, start))
     if not parts[-1]:
         return None

@@ -44,8 +44,8 @@ _LENSES_OFFSET = re.compile(
 )
 _LENSES_FOLDERS = re.compile(r"(?:.*/)?(?P<topic>[^/]+)/(?P<partition>0*[0-9]{1,5})")  # 202611 is no partition
 # `2026/20261121.csv` and `2026/11/20261121.csv` of other writers: a date below folders of years or of parts.
-_YEAR = re.compile(r"(?:19|20)[0-9]{2}")
-_DATED = re.compile(_YEAR.pattern + r"(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[0-9]*")
+YEAR, MONTH, DAY = "(?:19|20)[0-9]{2}", "(?:0[1-9]|1[0-2])", "(?:0[1-9]|[12][0-9]|3[01])"
+_DATED = re.compile(f"{YEAR}{MONTH}{DAY}[0-9]*")
 _PARTITION = re.compile(r"partition=([0-9]{1,9})")
 # After the topic, which a folder above repeats: Confluent's name with another `file.delim`. The default padding of
 # ten digits tells it from a date.
@@ -232,7 +232,7 @@ def _sink_name(folders: str, stem: str) -> KeyName | None:
 
 def _is_dated(number: str, above: str, folder: str) -> bool:
     """Whether a file's number is a date in the folder of a year, or in one below a folder of a number."""
-    return bool(_DATED.fullmatch(number)) and (bool(_YEAR.fullmatch(folder)) or above.isdigit())
+    return bool(_DATED.fullmatch(number)) and (bool(re.fullmatch(YEAR, folder)) or above.isdigit())
 
 
 def _topic_folder(folders: str, *, by_dms: bool) -> str | None:
