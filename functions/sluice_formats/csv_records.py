@@ -94,6 +94,8 @@ def _check_closing_quotes(text: bytes, form: CsvForm) -> None:
 
     Writers that never quote write so: of `"Crocodile" Dundee` nothing tells which quotes belong to the value.
     """
+    if _QUOTE not in text:
+        return
     ends = b"\r\n" + re.escape(form.delimiter.encode())
     reduced = text.replace(b'""', b"")  # doubled quotes belong to their value, and those of an empty one tell nothing
     for value in re.finditer(b"(?<![^" + ends + b'])"(?:[^"]*"([^' + ends + b"]*)|)", reduced):

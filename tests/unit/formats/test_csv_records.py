@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import tracemalloc
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +21,7 @@ from sluice.config.table import TableConfig
 from sluice.config.values import MIB
 from sluice.errors import EmptyObject, ExpansionLimit, SchemaTooComplex, SluiceError, Unordered, UnusableSchema
 from sluice.schema.meaning import stored_value
+from sluice_formats.csv_records import _check_closing_quotes
 from sluice_formats.csv_text import check_head, csv_schema
 from sluice_formats.decode import decode, schemas_of
 from sluice_formats.errors import CsvWithoutHeader, DeletionsUnmarked, NotCsv, RaggedCsv, TooManyBadRows
@@ -302,6 +305,18 @@ def test_text_behind_a_closing_quote_refuses_the_object(delimiter: str, value: s
 def test_an_open_quote_beside_another_within_a_value_refuses_the_object():
     error = refused('id,v\n1,5" pipe\n2,"Hello\n3,b\n')
     assert isinstance(error, NotCsv) and "Line 3 has an open quote" in str(error), "row 3 would be a part of row 2"
+
+
+@pytest.mark.parametrize("begin", ["a", '9,5" x 3" y\n'])
+def test_the_check_of_quotes_takes_little_more_than_the_text(begin: str):
+    body = (begin + '"' * 1_000_000 + "a\n").encode()
+    tracemalloc.start()
+    try:
+        with suppress(NotCsv):
+            _check_closing_quotes(body, CsvForm())
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(body)
+    finally:
+        tracemalloc.stop()
 
 
 def test_blanks_behind_a_closing_quote_refuse_nothing():
