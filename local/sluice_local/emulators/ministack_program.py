@@ -8,7 +8,7 @@ MiniStack names every error of a function Runtime.HandlerError (seen in 1.5.33):
 message without the class, by which state machines retry and catch. With `name_errors` it reports what Lambda reports.
 
 It parses and checks the condition of a query again for each item of the partition, 23 us an item of a backlog; with
-`parse_once` 6 us. A transaction copies each of its items seven times; with `copy_plainly` in a third of the time.
+`parse_once` 6 us. A transaction copies each of its items several times; with `copy_plainly` in a third of the time.
 
 It lists the versions of objects without `encoding-type=url`, which clients ask for: one key with a control character,
 which XML can't hold, and no client reads a listing of its bucket. With `encode_keys` it lists them as S3 does.
@@ -34,7 +34,7 @@ _REPORT = (
     '"error": json.dumps({"errorType": type(e).__name__, "errorMessage": str(e), "requestId": context.aws_request_id, '
     '"stackTrace": traceback.format_tb(e.__traceback__)[1:]}), "trace": '  # the first frame is the worker's
 )
-_EXPRESSIONS = 1_024  # kept of those that a ledger uses, some hundreds
+_EXPRESSIONS = 1_024  # parsed ones that are kept
 _BEGIN = '{"errorType": '
 _PLAIN = {
     *(("builtins", name) for name in ("set", "frozenset", "bytearray")),
