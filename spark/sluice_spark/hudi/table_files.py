@@ -8,6 +8,7 @@ table's first, and readers would take the file for committed.
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -79,9 +80,10 @@ def files_below(objects: Objects, uri: str, *, partitioned: bool) -> Iterator[tu
     """Path below the table's folder and size in bytes of each file of it, but for those of the timeline."""
     root = _on_disk(uri)
     if root is not None:
-        for path in sorted(root.rglob("*")):
-            if path.is_file() and not path.is_relative_to(root / ".hoodie"):
-                yield path.relative_to(root).as_posix(), path.stat().st_size
+        for folder, folders, names in os.walk(root):
+            folders[:] = sorted(name for name in folders if name != ".hoodie")
+            below = "" if folder == str(root) else f"{folder[len(str(root)) + 1 :]}/"
+            yield from ((f"{below}{name}", os.stat(f"{folder}/{name}").st_size) for name in sorted(names))
         return
     bucket, folder = _place(uri)
     prefix = f"{folder}/"
