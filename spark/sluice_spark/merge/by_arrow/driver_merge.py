@@ -125,7 +125,7 @@ def _merged(
         plan.table_uri,
         [file_rows(place, placed) for place in places if not place.logs],
         work(in_tasks=sum(rewritten) > WRITTEN_IN_DRIVER),
-        [log_rows(place, placed) for place in places if place.logs],
+        log_rows([place for place in places if place.logs], placed),
         _evolves(table.target, placed.rows, table.facts),
         services.keys,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -130,10 +131,14 @@ def file_rows(place: RowsPlace, placed: Placed) -> FileRows:
     )
 
 
-def log_rows(place: RowsPlace, placed: Placed) -> LogRows:
-    """The rows of a place for a log of its slice."""
-    values = log_values(placed.rows.take(pa.array(place.rows, pa.int64())), place.keys)
-    return LogRows(placed.slices[place.number or 0], values, place.removed)
+def log_rows(places: Sequence[RowsPlace], placed: Placed) -> list[LogRows]:
+    """The rows of each place for a log of its slice. All are taken at once: a table of many files has many places."""
+    numbers = pa.array([row for place in places for row in place.rows], pa.int64())
+    values = iter(log_values(placed.rows.take(numbers), [key for place in places for key in place.keys]))
+    return [
+        LogRows(placed.slices[place.number or 0], list(islice(values, len(place.rows))), place.removed)
+        for place in places
+    ]
 
 
 def _key(row: StoredRow | None, texts: Sequence[str], place: int) -> str:
