@@ -123,16 +123,13 @@ def stored_rows(
     them only where a change may be older than its row, whose position is then exact. Raises LeftToSpark.
     """
     entries = None if index is None else _entries(root, slices, wanted, rows=rows, index=index, work=work)
-    by_slice: list[Sequence[tuple[Key, StoredRow]] | None] = []
-    unclear = []
-    for number, item in enumerate(slices):
-        if item.base is None:
-            continue
-        slice_rows = None if entries is None else rows_by_index(number, item, entries, wanted, committed)
-        if slice_rows is None:
-            unclear.append(SliceFiles.of(number, item, root))
-        else:
-            by_slice.append(slice_rows)
+    by_index: Sequence[list[tuple[Key, StoredRow]] | None] = [None] * len(slices)
+    if entries is not None:
+        look_up = partial(rows_by_index, entries=entries, wanted=wanted, committed=committed)
+        by_index = work(in_tasks=False).each(look_up, slices)
+    with_base = [(number, item) for number, item in enumerate(slices) if item.base is not None]
+    unclear = [SliceFiles.of(number, item, root) for number, item in with_base if by_index[number] is None]
+    by_slice: list[list[tuple[Key, StoredRow]] | None] = [rows for rows in by_index if rows is not None]
     if unclear:
         in_tasks = sum(files.size for files in unclear) > READ_IN_DRIVER
         by_slice += work(in_tasks=in_tasks).each(partial(rows_of_slice, wanted=wanted, committed=committed), unclear)
@@ -223,11 +220,19 @@ def _highest(file: pq.ParquetFile) -> str | None:
 
 
 def rows_by_index(
-    number: int, item: FileSlice, entries: Mapping[str, Entry], wanted: WantedKeys, committed: Committed
+    objects: Objects,
+    token: str,
+    number: int,
+    item: FileSlice,
+    *,
+    entries: Mapping[str, Entry],
+    wanted: WantedKeys,
+    committed: Committed,
 ) -> list[tuple[Key, StoredRow]] | None:
     """The rows of slice `number` with the wanted keys by the index; None where it isn't certain that a change is newer.
 
-    The position of a base file's row is then the file's highest.
+    The position of a base file's row is then the file's highest. The arguments in front are those of `FileWork.each`:
+    Arrow lets other threads run while it looks at the keys.
     """
     base = entries[item.base.path] if item.base is not None else None
     if not isinstance(base, BaseKeys):
