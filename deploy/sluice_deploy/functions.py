@@ -20,8 +20,8 @@ PARTS = (
     "sync_catalog",
     "plan_services",
 )
-# The services that the functions call.
-SERVICES = ("s3", "dynamodb", "emr-serverless", "events", "glue")
+# The services that the functions call; supervise asks for the prices of its Region.
+SERVICES = ("s3", "dynamodb", "emr-serverless", "events", "glue", "pricing")
 
 
 def build_functions(root: Path, host: Host, python: Path | None, cache: Path) -> bytes:

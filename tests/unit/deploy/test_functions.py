@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sluice_deploy import functions as functions_module
-from sluice_deploy.functions import PARTS, build_functions
+from sluice_deploy.functions import PARTS, SERVICES, build_functions
 from sluice_deploy.release import source_root
 from sluice_deploy.sbom import SBOM
 from sluice_deploy.template import read_template
@@ -20,6 +20,7 @@ from sluice_deploy.wheels import Wheel, this_host
 
 ROOT = source_root()
 HERE = Path(sys.executable)
+TEMPLATE = read_template(ROOT / "template.yaml")
 WHEELS = {
     "boto3/__init__.py": b"names = {'b', 'a', 'c'}\n",
     "boto3-1.dist-info/RECORD": b"list",
@@ -27,6 +28,8 @@ WHEELS = {
     "botocore/data/emr-serverless/2021-07-13/service-2.json.gz": b"emr",
     "botocore/data/ec2/2016-11-15/service-2.json.gz": b"ec2",
 }
+# Services that Lambda calls with a function's role, or that another service's call needs: no function has a client.
+NOT_BY_CODE = {"ec2", "iam", "kms", "logs", "sqs", "xray"}
 CHECK_SOURCE, BY_HASH = 0b10, 0b01  # flags of byte code, PEP 552
 
 
@@ -86,12 +89,20 @@ def test_the_package_has_the_models_of_the_called_services_and_a_bill_of_materia
     assert component["hashes"] == [{"alg": "SHA-256", "content": "b" * 64}]
 
 
+def test_the_package_has_the_models_of_all_services_that_functions_may_call() -> None:
+    roles = {name: one for name, one in TEMPLATE["Resources"].items() if one["Type"] == "AWS::IAM::Role"}
+    of_functions = [one["Properties"] for name, one in roles.items() if "lambda.amazonaws.com" in str(one)]
+    actions = re.findall(r"'([a-z0-9-]+):[A-Z][A-Za-z]+'", str([one["Policies"] for one in of_functions]))
+    assert {"dynamodb", "pricing"} <= set(actions) and len(of_functions) == 6
+    assert set(actions) - NOT_BY_CODE <= set(SERVICES)
+
+
 def test_the_parts_are_the_packages_of_functions() -> None:
     assert set(PARTS) == {path.parent.name for path in (ROOT / "functions").glob("*/__init__.py")}
 
 
 def test_the_template_deploys_the_package_that_make_build_writes() -> None:
-    resources = read_template(ROOT / "template.yaml")["Resources"].values()
+    resources = TEMPLATE["Resources"].values()
     functions = [one["Properties"] for one in resources if one["Type"] == "AWS::Serverless::Function"]
     (made,) = {one["CodeUri"] for one in functions}
     assert f"--functions {made} " in (ROOT / "deploy" / "deploy.mk").read_text(encoding="utf-8")
