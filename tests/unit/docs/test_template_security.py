@@ -32,6 +32,7 @@ EVERY_RESOURCE = {
     "Alarms": "the same",
     "WorkersAndTheirLogs": "the same",
     "Logs": "the same",
+    "LogsOfExecutions": "the same",
 }
 # Role -> why nothing says whose behalf it is taken on.
 UNCONDITIONAL_TRUST = {
@@ -45,7 +46,10 @@ UNCONDITIONAL_TRUST = {
 WITHOUT_SOURCE = {
     "WhatRulesSend": "EventBridge supports no aws:SourceAccount and no aws:SourceArn in the policy of a key",
     "EventsMayPublish": "EventBridge supports no condition in the policy of a topic",
+    "LogsOfExecutions": "Step Functions documents no condition of the key by which log delivery reads what it logs",
 }
+
+SENDING_NONE = ("events.amazonaws.com", "delivery.logs.amazonaws.com")
 
 
 def listed(value: Any) -> list[Any]:
@@ -78,7 +82,7 @@ def test_every_service_principal_is_limited_to_this_account_or_one_source() -> N
     open_doors = []
     for name, statement in allowed():
         if statement.get("Sid") in WITHOUT_SOURCE:
-            assert statement["Principal"] == {"Service": "events.amazonaws.com"} and "Condition" not in statement
+            assert statement["Principal"]["Service"] in SENDING_NONE and "Condition" not in statement
         elif "Service" in statement.get("Principal", {}):
             keys = {key for condition in statement.get("Condition", {}).values() for key in condition}
             if not keys & {"aws:SourceArn", "aws:SourceAccount", "kms:EncryptionContext:aws:logs:arn"}:
@@ -235,6 +239,18 @@ def test_the_stacks_own_key_encrypts_disks_and_logs_of_its_application_only() ->
     assert variables["KEY_ARN"] == {"Fn::If": ["UseKey", KEY, ""]}
 
 
+def test_the_stacks_own_key_lets_its_state_machines_logs_be_delivered() -> None:
+    machine = RESOURCES["TableServices"]["Properties"]
+    assert machine["EncryptionConfiguration"]["Fn::If"][1]["Type"] == "CUSTOMER_MANAGED_KMS_KEY"
+    assert machine["LoggingConfiguration"]["Level"] != "OFF"
+    (grant,) = [
+        one
+        for one in statements(RESOURCES["DataKey"])
+        if one["Principal"] == {"Service": "delivery.logs.amazonaws.com"}
+    ]
+    assert listed(grant["Action"]) == ["kms:Decrypt"] and "Condition" not in grant
+
+
 def test_an_own_key_must_admit_what_the_stacks_key_admits() -> None:
     text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8").partition("## Your own key")[2]
     stated = {
@@ -246,9 +262,9 @@ def test_an_own_key_must_admit_what_the_stacks_key_admits() -> None:
         for one in statements(RESOURCES["DataKey"])
         if "Service" in one["Principal"]
     }
-    assert len(stated) == len(admitted) == 5
+    assert len(stated) == len(admitted) == 6
     for who, actions in admitted.items():
-        (service,) = [name for name in stated if name.split(".")[0] in who]
+        (service,) = [name for name in stated if f'"{name.split(".")[0]}.' in who]
         assert stated[service] == actions, service
 
 
