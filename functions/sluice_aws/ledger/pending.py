@@ -18,6 +18,7 @@ DEVIATIONS = 6
 # Objects of a shard whose sizes are read for a count; behind these, of each table so many, and the rest is counted by
 # DynamoDB, which sends none of it.
 EXACTLY, SAMPLED = 2_000, 100
+FEW = 8  # of each table in a shard where there is no room for more: one alone may be an old object, replayed just now
 _STORED = tuple(item.name for item in fields(PendingObject) if item.name != "shard")
 _UNSTORED: Values = {"schema": None, "format": "", "topic": "", "kafka_partition": None, "offset": None}
 
@@ -28,10 +29,13 @@ class PendingLedger:
     def __init__(self, table: LedgerTable) -> None:
         self._table = table
 
-    def oldest(self, lane: str, per_table: int) -> list[PendingObject]:
-        """About `per_table` of the oldest pending objects of every table, oldest first; at least one of each table."""
-        at_most = _of_a_shard(per_table)
-        by_shard = self._table.map(lambda shard: self._shard(lane, shard, at_most), range(items.SHARDS))
+    def oldest(self, lane: str, per_table: int, *, in_all: int | None = None) -> list[PendingObject]:
+        """About `per_table` of the oldest pending objects of every table, oldest first; at least one of each table.
+
+        Behind about `in_all` objects, in the order of tables, it is the oldest few of each shard.
+        """
+        at_most, most = _of_a_shard(per_table), None if in_all is None else in_all // items.SHARDS
+        by_shard = self._table.map(lambda shard: self._shard(lane, shard, at_most, most), range(items.SHARDS))
         by_table: dict[str, list[PendingObject]] = {}
         for item in sorted((item for shard in by_shard for item in shard), key=lambda item: item.age_order):
             listed = by_table.setdefault(item.table, [])
@@ -66,7 +70,7 @@ class PendingLedger:
                 counts[table] = _add(counts.get(table), more)
         return counts
 
-    def _shard(self, lane: str, shard: int, at_most: int) -> list[PendingObject]:
+    def _shard(self, lane: str, shard: int, at_most: int, in_all: int | None) -> list[PendingObject]:
         """A loose index scan: read the first objects of a table, then jump to the next table."""
         partition = items.pending_partition(lane, shard)
         objects_found: list[PendingObject] = []
@@ -74,12 +78,13 @@ class PendingLedger:
         while behind is not None:
             after, behind = behind, None
             taken = 0
-            for page in self._table.query(partition, after=after, limit=at_most):
+            limit = at_most if in_all is None else min(at_most, max(FEW, in_all - len(objects_found)))
+            for page in self._table.query(partition, after=after, limit=limit):
                 for stored in page:
                     taken = taken + 1 if objects_found and objects_found[-1].table == stored["table"] else 1
-                    if taken <= at_most:
+                    if taken <= limit:
                         objects_found.append(_pending(stored, shard))
-                if taken >= at_most:
+                if taken >= limit or (page and in_all is not None and len(objects_found) >= in_all):
                     behind = items.after_table(objects_found[-1].table)
                     break
         return objects_found

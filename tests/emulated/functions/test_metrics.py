@@ -24,14 +24,14 @@ from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.services import Pace, ServicePolicy
-from sluice.lane.machine import HALT_AFTER_FAILURES, PAUSED
+from sluice.lane.machine import HALT_AFTER_FAILURES, PAUSED, LaneState
 from sluice.ledger.records import AdmittedObject
 from sluice.ledger.recovery import KnownTable
 from sluice.objects import ObjectId
 from sluice.prices import BUNDLED, REGION
 from sluice_aws.announce import Announcer, EventBus
 from sluice_aws.clock import epoch_ms
-from sluice_aws.lanes.gauges import Gauges, spark_prices
+from sluice_aws.lanes.gauges import COUNTED_IN_ALL, COUNTED_PER_TABLE, Gauges, spark_prices
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
@@ -133,6 +133,14 @@ def test_the_backlog_of_each_table_is_measured():
     orders = [waiting("shop.orders", "o", seconds) for seconds in (100, 90)]
     actual = measured(*orders, waiting("shop.slow", "s", 60))
     assert actual.tables == (TableBacklog("shop.orders", 2, 60, 40.0), TableBacklog("shop.slow", 1, 7200, 0.0))
+
+
+def test_a_pass_reads_of_all_lanes_what_a_function_has_memory_for():
+    read, objects = [], [waiting("shop.orders", "o", 60)] * (COUNTED_IN_ALL - 9_000)
+    oldest = lambda lane, per_table, *, in_all: read.append(in_all) or objects  # noqa: E731
+    ledger = SimpleNamespace(pending=SimpleNamespace(oldest=oldest), batches=SimpleNamespace(unsettled=lambda _: ()))
+    gauges(ledger, Recorder()).publish((LaneState(lane) for lane in ("a", "b", "c")), CONFIGURATION)
+    assert read == [COUNTED_IN_ALL, 9_000, COUNTED_PER_TABLE], "a lane with one table is counted as if it were alone"
 
 
 #: A ledger by which no run's costs were reported.

@@ -12,7 +12,7 @@ from sluice.batch.claim import still_wanted
 from sluice.ledger import keys as items
 from sluice.ledger.records import PendingCount
 from sluice_aws.ledger import expressions as codec
-from sluice_aws.ledger.pending import EXACTLY, SAMPLED, PendingLedger
+from sluice_aws.ledger.pending import EXACTLY, FEW, SAMPLED, PendingLedger
 from sluice_aws.ledger.table import LedgerTable
 
 pytestmark = pytest.mark.long
@@ -110,3 +110,16 @@ def test_a_large_backlog_is_counted_without_listing_it(per_shard: int) -> None:
     assert counted == ({table: whole for table in TABLES} if per_shard else {})
     assert sum(backlog.read) <= items.SHARDS * (EXACTLY + len(TABLES) * SAMPLED)
     assert backlog.requests <= items.SHARDS * (2 + 2 * len(TABLES))
+
+
+@pytest.mark.parametrize("per_shard", [1, 60, 300, 20_000])
+def test_the_oldest_of_many_tables_are_listed_up_to_a_number_of_all(per_shard: int) -> None:
+    backlog, most = Backlog(per_shard), 4_000
+    listed = PendingLedger(LedgerTable(backlog, "ledger", threads=1)).oldest(LANE, 2_000, in_all=most)
+    oldest = {table: min(one.admitted_at for one in listed if one.table == table) for table in TABLES}
+    assert oldest == dict.fromkeys(TABLES, 0), "each table's oldest, by which its lateness is measured"
+    if len(TABLES) * per_shard * items.SHARDS <= most:
+        assert len(listed) == len(TABLES) * per_shard * items.SHARDS
+    # A page may go beyond the number, and each table behind it has a few more in each shard.
+    assert sum(backlog.read) <= 2 * most + 2 * FEW * len(TABLES) * items.SHARDS
+    assert backlog.requests <= items.SHARDS * (2 * len(TABLES) + 2)
