@@ -18,6 +18,9 @@ PLAIN_VALUE = re.compile(r"[A-Za-z0-9_./:#=,@%+*-]+")
 
 LONGEST_BATCH_MIN = 60  # a batch that begins just before a run's maximum age is still finished
 MARGIN_MIN = 15  # for the start of Spark, the take-over and the release
+#: The longest time-out that StartJobRun takes, from emr-7.11.0 on.
+#: https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/release-version-7110.html
+LONGEST_TIMEOUT_MIN = 7 * 24 * 60
 # Executors must outlive a linger; otherwise the first batch after it waits a minute for new ones.
 IDLE_AFTER_LINGER_S = 60
 ENTRY_POINT = "ingest.py"
@@ -144,9 +147,14 @@ def _request(
     }
 
 
+def run_age_s(lane: LaneConfig) -> int:
+    """The lane's `max_age` in seconds, or the greatest one that EMR leaves time for."""
+    return min(lane.max_age_s, (LONGEST_TIMEOUT_MIN - LONGEST_BATCH_MIN - MARGIN_MIN) * 60)
+
+
 def execution_timeout_min(lane: LaneConfig) -> int:
     """Minutes after which EMR ends the run: its maximum age, the longest batch and a margin."""
-    return -(-lane.max_age_s // 60) + LONGEST_BATCH_MIN + MARGIN_MIN
+    return -(-run_age_s(lane) // 60) + LONGEST_BATCH_MIN + MARGIN_MIN
 
 
 def _arguments(environment: JobEnvironment, lane: LaneConfig, run_id: str) -> list[str]:

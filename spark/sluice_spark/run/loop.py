@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sluice.batch.manifest import Manifest
+from sluice.lane.job_request import run_age_s
 from sluice.lane.machine import LEDGER_LOST, LaneState
 from sluice.services.requests import ServiceRequest
 from sluice_spark.errors import LaneLost
@@ -199,7 +200,7 @@ class RunLoop(RunStep):
 
     def _staying(self) -> Staying:
         lane = self._configuration.current.lane(self._hold.identity.lane)
-        longest_s = 0 if self._configuration.outgrown else lane.max_age_s
+        longest_s = 0 if self._configuration.outgrown else run_age_s(lane)
         return Staying(linger_s=lane.linger_s, ends_at=self._began + longest_s * 1000)
 
 

@@ -12,7 +12,7 @@ from support.trial_reports import TRIAL
 from sluice.config.lane import LaneConfig
 from sluice.errors import UnusableRequest
 from sluice.lane.job_policy import Scope
-from sluice.lane.job_request import execution_timeout_min, start_job_run, start_trial
+from sluice.lane.job_request import execution_timeout_min, run_age_s, start_job_run, start_trial
 from sluice_aws.settings import Settings
 
 RUN = "run-main-20240501T100000Z-0a1b2c3d"
@@ -84,6 +84,12 @@ def test_the_time_out_holds_the_maximum_age_the_longest_batch_and_a_margin():
     assert execution_timeout_min(LaneConfig()) == 240 + 60 + 15
     assert request()["executionTimeoutMinutes"] == 315
     assert execution_timeout_min(LaneConfig(max_age_s=61)) == 2 + 60 + 15
+
+
+def test_the_longest_run_ends_by_itself_within_the_longest_time_out_that_emr_takes():
+    longest = LaneConfig(max_age_s=7 * 86_400)
+    assert execution_timeout_min(longest) == 7 * 1440 and run_age_s(longest) == (7 * 1440 - 60 - 15) * 60
+    assert run_age_s(LaneConfig(max_age_s=6 * 86_400)) == 6 * 86_400
 
 
 def test_emr_never_repeats_an_attempt():
