@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import botocore.session
 import pytest
 from support.sam_template import TEMPLATE
 
@@ -102,3 +103,12 @@ def test_lambda_drops_no_metric_whatever_the_log_level_is() -> None:
             assert "ApplicationLogLevel" not in resource["Properties"].get("LoggingConfig", {})
     levels = PARAMETERS["LogLevel"]["AllowedValues"]
     assert all(logging.getLevelName(level) >= logging.INFO for level in levels), "Lambda would drop what is below"
+
+
+def test_tags_of_job_runs_have_no_character_that_emr_serverless_refuses() -> None:
+    model = botocore.session.get_session().get_service_model("emr-serverless")
+    taken = [re.compile(model.shape_for(name).metadata["pattern"]) for name in ("TagKey", "TagValue")]
+    pattern = PARAMETERS["JobRunTags"]["AllowedPattern"]
+    allowed = {char for char in map(chr, range(32, 0x250)) if re.fullmatch(pattern, f"a{char}=b{char},c=d")}
+    assert allowed >= set("aZ0 _.:/+@-"), "the tags of AWS's own examples"
+    assert [char for char in sorted(allowed) if not all(one.fullmatch(char) for one in taken)] == []
