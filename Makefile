@@ -54,7 +54,7 @@ test-all: setup  ## every test in full: all pairs of the judge's cases, every cr
 test-unit: setup  ## the tests that need no JVM, no network and no emulator: seconds
 	$(PYTEST) $(WORKERS) tests/unit
 
-# The functions run on Lambda's Python and the job on EMR's 3.9. Left out is what imports the command, which is for 3.11.
+# The functions run on Lambda's Python and the job on EMR's 3.9 or 3.11. Left out is what imports the command, which is for 3.11.
 # ARROW='==17.0.0' is the oldest pyarrow by which the job merges itself; which one EMR's image has, `sluice doctor --job` says.
 ON = .venv-$(notdir $(PYTHON))
 ARROW ?=

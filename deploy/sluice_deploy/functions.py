@@ -38,4 +38,4 @@ def build_functions(root: Path, host: Host, python: Path | None, cache: Path) ->
         files[SBOM] = sbom("sluice-functions", listed_wheels(requirements, host, cache), {})
         return zip_bytes({**files, **byte_code(files, python)})
 
-    return packed_once(cache / "functions", ".zip", pack, requirements, host, python, sources)
+    return packed_once(cache / "functions", ".zip", pack, requirements, [host], python, sources)

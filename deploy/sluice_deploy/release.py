@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tarfile
 import zipfile
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -28,7 +29,7 @@ from sluice_deploy.errors import NoSources, ReleaseDiffers
 from sluice_deploy.sbom import SBOM, sbom
 from sluice_deploy.wheels import Host, listed_wheels, wheel_contents, without_models
 
-JOB_PYTHON = "3.9"  # EMR's default interpreter
+JOB_PYTHONS = ("3.11", "3.9")  # by which PySpark runs on EMR's image: by default from emr-7.13.0 on, and before it
 ENTRY_POINT, CODE = "ingest.py", "sluice.zip"
 PREFIX = "releases"
 BUNDLED = "sluice_source"  # what a distribution holds of a clone beside its packages: pyproject.toml lists it
@@ -80,8 +81,8 @@ def commit_of(root: Path) -> str:
 def build_release(root: Path, hosts: Sequence[Host], cache: Path, python: Path | None) -> Release:
     """Build the release of the sources under `root` for `hosts`. The same sources give the same bytes.
 
-    `python` compiles the archives ahead and must have the hosts' version; None leaves the byte code out. Raises
-    NoSources, WheelsUnavailable and NotCompiled.
+    An environment has the packages of all hosts of its processor. `python` compiles the archives ahead, for the Python
+    of its own version; None leaves the byte code out. Raises NoSources, WheelsUnavailable and NotCompiled.
     """
     sources = {
         **read_packages(root / "functions", ("sluice", "sluice_formats", "sluice_aws")),
@@ -90,9 +91,10 @@ def build_release(root: Path, hosts: Sequence[Host], cache: Path, python: Path |
     code = zip_bytes({**sources, **byte_code(sources, python, in_zip=True)})
     files, checksums = {CODE: code}, {CODE: hashlib.sha256(code).hexdigest()}
     requirements = root / "spark" / "requirements.txt"
-    for host in hosts:
-        name = f"environment-{host.architecture}.tar.gz"
-        files[name] = _environment(requirements, host, cache, python)
+    for architecture in sorted({host.architecture for host in hosts}):
+        name = f"environment-{architecture}.tar.gz"
+        of_processor = [host for host in hosts if host.architecture == architecture]
+        files[name] = _environment(requirements, of_processor, cache, python)
         checksums[name] = _tree_checksum(files[name])
     files[ENTRY_POINT] = _entry_point((root / "spark" / ENTRY_POINT).read_bytes(), checksums)
     wheels = {wheel for host in hosts for wheel in listed_wheels(requirements, host, cache)}
@@ -127,14 +129,17 @@ def _tree_checksum(packed: bytes) -> str:
     return total.hexdigest()
 
 
-def _environment(requirements: Path, host: Host, cache: Path, python: Path | None) -> bytes:
-    """The packages that a job imports beyond EMR's image, from the cache: packing takes longer than all the rest."""
+def _environment(requirements: Path, hosts: Sequence[Host], cache: Path, python: Path | None) -> bytes:
+    """The packages that a job imports beyond EMR's image, those of several Pythons in one: compiled modules are named
+    by theirs. From the cache, since packing takes longer than all the rest.
+    """
 
     def pack() -> bytes:
-        libraries = without_models(wheel_contents(requirements, host, cache), SERVICES)
+        contents = [wheel_contents(requirements, host, cache) for host in hosts]
+        libraries = without_models(dict(ChainMap(*contents)), SERVICES)
         return tar_gz_bytes({**libraries, **byte_code(libraries, python)})
 
-    return packed_once(cache / "environments", ".tar.gz", pack, requirements, host, python)
+    return packed_once(cache / "environments", ".tar.gz", pack, requirements, hosts, python)
 
 
 def packed_once(
@@ -142,7 +147,7 @@ def packed_once(
     ending: str,
     pack: Callable[[], bytes],
     requirements: Path,
-    host: Host,
+    hosts: Sequence[Host],
     python: Path | None,
     sources: Mapping[str, bytes] = MappingProxyType({}),
 ) -> bytes:
@@ -150,7 +155,7 @@ def packed_once(
     digest = hashlib.sha256()
     for source in (requirements, *sorted(Path(__file__).parent.glob("*.py"))):
         digest.update(source.read_bytes())
-    digest.update(repr((host, build_of(python))).encode())
+    digest.update(repr((list(hosts), build_of(python))).encode())
     for name, content in sorted(sources.items()):
         digest.update(name.encode() + b"\0" + content + b"\0")
     archive = folder / f"{digest.hexdigest()[:20]}{ending}"

@@ -15,13 +15,13 @@ from judging.patience import patient
 
 from sluice_deploy.functions import build_functions
 from sluice_deploy.pythons import find_python
-from sluice_deploy.release import JOB_PYTHON, build_release, source_root
+from sluice_deploy.release import JOB_PYTHONS, build_release, source_root
 from sluice_deploy.wheels import Host, this_host
 from sluice_local.cache import cache_directory
 
-HOSTS = (Host(JOB_PYTHON, "x86_64"), Host(JOB_PYTHON, "arm64"))
+HOSTS = tuple(Host(python, processor) for processor in ("x86_64", "arm64") for python in JOB_PYTHONS)
 pytestmark = pytest.mark.needs("the package index")
-COMPILER = find_python(JOB_PYTHON, os.environ)
+COMPILER = find_python(JOB_PYTHONS[0], os.environ)
 MACHINES = {"x86_64": 62, "arm64": 183}  # ELF's e_machine: EM_X86_64, EM_AARCH64
 TAG = {"x86_64": "x86_64", "arm64": "aarch64"}
 
@@ -37,17 +37,19 @@ def members(release, host):
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.architecture)
+@pytest.mark.parametrize("host", HOSTS, ids=lambda host: f"{host.architecture}-{host.python}")
 def test_every_library_is_for_the_archives_processor_and_the_jobs_python(release, host):
     files = members(release, host)
     libraries = {name: content for name, content in files.items() if content[:4] == b"\x7fELF"}
-    assert any("fastavro" in name for name in libraries) and any("cramjam" in name for name in libraries)
+    own = f".cpython-{host.python.replace('.', '')}-"
+    for package in ("fastavro/_read", "cramjam/cramjam"):
+        assert any(name.startswith(f"{package}{own}") for name in libraries), package
     for name, content in libraries.items():
         assert struct.unpack_from("<H", content, 18)[0] == MACHINES[host.architecture], name
-        assert re.search(r"\.(cpython-39-|abi3\.)|\.libs/", name), name
+        assert re.search(r"\.(cpython-39-|cpython-311-|abi3\.)|\.libs/", name), name
 
 
-@pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.architecture)
+@pytest.mark.parametrize("host", HOSTS, ids=lambda host: f"{host.architecture}-{host.python}")
 def test_every_wheel_says_by_its_tag_that_it_runs_there(release, host):
     for name, content in members(release, host).items():
         if name.endswith(".dist-info/WHEEL"):
@@ -55,7 +57,7 @@ def test_every_wheel_says_by_its_tag_that_it_runs_there(release, host):
             assert any(
                 platform == "any"
                 and "py3" in python.split(".")
-                or python in ("cp39", "py3", "cp38", "cp37")
+                or python in ("cp39", "cp311", "py3", "cp38", "cp37")
                 and platform.startswith("manylinux")
                 and platform.endswith(TAG[host.architecture])
                 for python, _, platform in tags

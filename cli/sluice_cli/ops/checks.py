@@ -107,7 +107,7 @@ def _application(target: Target) -> Iterator[Finding]:
         summary = f"{summary}, of type {app['type']}"
         advice = "Deploy the template again, or correct the parameter ApplicationId"
     elif not app["releaseLabel"].startswith(RELEASES):
-        summary = f"{summary}; Sluice is built for {RELEASES}x: Spark 3.5, Scala 2.12, Python 3.9"
+        summary = f"{summary}; Sluice is built for {RELEASES}x: Spark 3.5, Scala 2.12, Python 3.9 or 3.11"
         advice = "Deploy with another EmrRelease or, for an existing application, another ApplicationId"
     else:
         yield Finding("application", OK, summary, facts={"release": app["releaseLabel"], "state": app["state"]})

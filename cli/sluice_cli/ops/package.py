@@ -17,15 +17,11 @@ from sluice_cli.terminal.words import human_bytes
 from sluice_deploy.functions import build_functions
 from sluice_deploy.parameters import TEMPLATE, given_parameters
 from sluice_deploy.pythons import find_python
-from sluice_deploy.release import JOB_PYTHON, build_release, source_root, upload_release, write_release
+from sluice_deploy.release import JOB_PYTHONS, build_release, source_root, upload_release, write_release
 from sluice_deploy.wheels import Host, this_host
 from sluice_local.cache import cache_directory
 
-_CHOICES = {
-    "x86_64": (Host(JOB_PYTHON, "x86_64"),),
-    "arm64": (Host(JOB_PYTHON, "arm64"),),
-    "both": (Host(JOB_PYTHON, "x86_64"), Host(JOB_PYTHON, "arm64")),
-}
+_CHOICES = {"x86_64": ("x86_64",), "arm64": ("arm64",), "both": ("x86_64", "arm64")}
 
 
 def package(
@@ -96,7 +92,8 @@ def package(
             raise
         say(f"{missing.message}: its first deployment makes the bucket, and nothing is uploaded yet")
         return
-    hosts = (this_host(),) if arch == "host" else _CHOICES[arch]
+    hosts = [Host(python_of_job, processor) for processor in _CHOICES.get(arch, ()) for python_of_job in JOB_PYTHONS]
+    hosts = hosts or [this_host()]
     compiler = _compiler(hosts[0].python, "each job starts some 0.6 s later")
     release = build_release(source_root(), hosts, cache_directory(os.environ), compiler)
     written = None

@@ -20,6 +20,7 @@ from botocore.exceptions import ClientError
 from sluice_deploy import release as release_module
 from sluice_deploy.errors import ReleaseDiffers
 from sluice_deploy.release import (
+    JOB_PYTHONS,
     MANIFEST,
     SERVICES,
     Release,
@@ -38,7 +39,7 @@ from sluice_deploy.template import read_template
 from sluice_deploy.wheels import Host, Wheel, this_host
 
 ENTRY = Path(__file__).resolve().parents[3] / "spark" / "ingest.py"
-HOSTS = (Host("3.9", "x86_64"), Host("3.9", "arm64"))
+HOSTS = tuple(Host(python, processor) for processor in ("x86_64", "arm64") for python in JOB_PYTHONS)
 HERE = replace(this_host(), architecture="x86_64")
 UNCHECKED_HASH = 1  # flags of byte code, PEP 552
 WHEELS = {
@@ -75,7 +76,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "functions/sluice/__pycache__/lane.cpython-311.pyc").write_bytes(b"compiled")
 
     def contents(requirements: Path, host: Host, cache: Path) -> dict[str, bytes]:
-        return {**WHEELS, "fastavro/_read.so": host.architecture.encode()}
+        return {**WHEELS, compiled(host): host.architecture.encode()}
 
     def wheels(requirements: Path, host: Host, cache: Path) -> tuple[Wheel, ...]:
         return Wheel("boto3-1-py3-none-any.whl", "b" * 64), fastavro_of(host)
@@ -85,8 +86,14 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
+def compiled(host: Host) -> str:
+    return f"fastavro/_read.cpython-{host.python.replace('.', '')}.so"
+
+
 def fastavro_of(host: Host) -> Wheel:
-    return Wheel(f"fastavro-1.12.2-cp39-cp39-manylinux_2_28_{host.architecture}.whl", host.architecture[0] * 64)
+    tag = f"cp{host.python.replace('.', '')}"
+    file = f"fastavro-1.12.2-{tag}-{tag}-manylinux_2_28_{host.architecture}.whl"
+    return Wheel(file, f"{host.architecture[0]}{host.python[-1]}" * 32)
 
 
 def test_the_bill_of_materials_names_each_wheel_once_and_the_releases_files(sources: Path, tmp_path: Path) -> None:
@@ -151,12 +158,16 @@ def test_every_processor_has_its_own_environment_of_the_services_that_a_job_reac
     sources: Path, tmp_path: Path
 ) -> None:
     files = build_release(sources, HOSTS, tmp_path, None).files
-    for host in HOSTS:
-        with tarfile.open(fileobj=io.BytesIO(files[f"environment-{host.architecture}.tar.gz"])) as tar:
+    for processor in ("x86_64", "arm64"):
+        with tarfile.open(fileobj=io.BytesIO(files[f"environment-{processor}.tar.gz"])) as tar:
             of_botocore = ("endpoints.json", "s3/2006-03-01/service-2.json.gz")
-            expected = ["boto3/__init__.py", *(f"botocore/data/{name}" for name in of_botocore), "fastavro/_read.so"]
-            assert tar.getnames() == expected
-            assert tar.extractfile("fastavro/_read.so").read() == host.architecture.encode()
+            of_pythons = [compiled(Host(python, processor)) for python in JOB_PYTHONS]
+            assert tar.getnames() == [
+                "boto3/__init__.py",
+                *(f"botocore/data/{name}" for name in of_botocore),
+                *of_pythons,
+            ]
+            assert {tar.extractfile(name).read() for name in of_pythons} == {processor.encode()}
 
 
 def test_a_job_has_the_models_of_every_service_that_its_role_may_call() -> None:
