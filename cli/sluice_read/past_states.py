@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from sluice.catalog.history_view import DUCKDB, IS_CURRENT, history_view_sql
+from sluice.catalog.history_view import DUCKDB, IS_CURRENT, history_view_sql, names_in_states
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.row_history import NEVER
 from sluice_read.errors import NotRetained
@@ -57,7 +57,9 @@ class PastStates:
         names = self.now.schema().names
         until = f"(SELECT * FROM {changes} WHERE {hidden.SOURCE_TS_MS} <= {ms_of(self.asked)}) AS until"
         states = history_view_sql(names, record_key=self.now.record_key, source=until, dialect=DUCKDB)
-        shown = ", ".join(map(DUCKDB.quoted, names))
+        shown = ", ".join(
+            f"{DUCKDB.quoted(among)} AS {DUCKDB.quoted(name)}" for name, among in names_in_states(names).items()
+        )
         return f"SELECT {shown} FROM ({states}) AS states WHERE {IS_CURRENT}"
 
     def unknown(self, changes: str, rows: str) -> str:

@@ -16,6 +16,7 @@ from typing import Callable
 from sluice.changes import hidden_columns as hidden
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
+_OF_STATES = (VALID_FROM, VALID_TO, IS_CURRENT)
 _NEXT = "_sluice_next"
 
 
@@ -54,6 +55,20 @@ REDSHIFT = Dialect(
 )
 
 
+def names_in_states(columns: Sequence[str]) -> dict[str, str]:
+    """The names of the source's columns among the states, by their own: `source_valid_from` for `valid_from`.
+
+    What a state adds keeps its name, whatever the source's columns are called, now or later.
+    """
+    taken = {*_OF_STATES, *(column.lower() for column in columns)}  # engines compare names without case
+    names = {}
+    for column in columns:
+        names[column] = column
+        while column.lower() in _OF_STATES and names[column].lower() in taken:
+            names[column] = f"source_{names[column]}"
+    return names
+
+
 def history_view_sql(
     columns: Sequence[str],
     *,
@@ -63,19 +78,20 @@ def history_view_sql(
     expressions: Mapping[str, str] = MappingProxyType({}),
     sources: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """The SELECT over `source`, which is quoted.
+    """The SELECT over `source`, which is quoted, with the columns under `names_in_states`.
 
     `columns` are the source's own, `record_key` those of them that identify a row. `expressions` has the SQL of columns
     that a view doesn't show as they are stored, `sources` the source's names of columns that a catalog calls otherwise.
     """
+    names = names_in_states(columns)
     name: Callable[[str], str] = dialect.quoted
     keys = ", ".join(name(column) for column in record_key)
     in_order = f"PARTITION BY {keys} ORDER BY {name(hidden.POSITION)}"
     at = dialect.moment.format(name(hidden.SOURCE_TS_MS))
     inner = [
-        name(column)
+        (name(column) if names[column] == column else f"{name(column)} AS {name(names[column])}")
         if column in record_key
-        else _filled(column, sources.get(column, column), in_order=in_order, dialect=dialect)
+        else _filled(column, sources.get(column, column), names[column], in_order=in_order, dialect=dialect)
         for column in columns
     ]
     inner += [
@@ -84,7 +100,7 @@ def history_view_sql(
         f"lead({at}) OVER ({in_order}) AS {name(VALID_TO)}",
         f"lead({name(hidden.POSITION)}) OVER ({in_order}) AS {name(_NEXT)}",
     ]
-    shown = [expressions.get(column, name(column)) for column in columns]
+    shown = [expressions.get(column, name(names[column])) for column in columns]
     shown += [name(VALID_FROM), name(VALID_TO), f"{name(_NEXT)} IS NULL AS {name(IS_CURRENT)}"]
     return (
         f"SELECT {', '.join(shown)} FROM (SELECT {', '.join(inner)} FROM {source}) AS states "
@@ -92,8 +108,8 @@ def history_view_sql(
     )
 
 
-def _filled(column: str, source: str, *, in_order: str, dialect: Dialect) -> str:
-    """A column, where its change left it unchanged with the last value before, which may be null.
+def _filled(column: str, source: str, shown: str, *, in_order: str, dialect: Dialect) -> str:
+    """A column as `shown`, where its change left it unchanged with the last value before, which may be null.
 
     The last value that isn't null is the last one, unless a later change set the column to null.
     """
@@ -105,4 +121,5 @@ def _filled(column: str, source: str, *, in_order: str, dialect: Dialect) -> str
     set_at = f"max(CASE WHEN {is_there} THEN {position} END) {over}"
     not_null_at = f"max(CASE WHEN {is_there} AND {stored} IS NOT NULL THEN {position} END) {over}"
     last = dialect.last.format(f"CASE WHEN {is_there} THEN {stored} END")
-    return f"CASE WHEN {is_there} THEN {stored} WHEN {set_at} = {not_null_at} THEN {last} {over} END AS {stored}"
+    value = f"CASE WHEN {is_there} THEN {stored} WHEN {set_at} = {not_null_at} THEN {last} {over} END"
+    return f"{value} AS {dialect.quoted(shown)}"

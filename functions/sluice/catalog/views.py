@@ -5,12 +5,21 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Callable
 
 from sluice.catalog.columns import CatalogColumn, counted_timestamps, shown_columns, trino_type
 from sluice.catalog.debezium_columns import columns_as_stored, debezium_columns, debezium_expression
-from sluice.catalog.history_view import IS_CURRENT, TRINO, VALID_FROM, VALID_TO, Dialect, history_view_sql
+from sluice.catalog.history_view import (
+    IS_CURRENT,
+    TRINO,
+    VALID_FROM,
+    VALID_TO,
+    Dialect,
+    history_view_sql,
+    names_in_states,
+)
 from sluice.catalog.tables import OWNER, VIEW, TableInput, Wish, glue_column
 from sluice.changes.hidden_columns import DELETED
 from sluice.config.catalog import REAL_TIME, CatalogEntry
@@ -58,6 +67,8 @@ def view_columns(wish: Wish) -> tuple[CatalogColumn, ...]:
     if not wish.config.is_history:
         as_debezium = wish.config.catalog.debezium
         return (*columns_as_stored(wish.columns), *debezium_columns(wish.columns)) if as_debezium else shown
+    names = names_in_states([column.glue_name for column in shown])
+    shown = tuple(replace(column, name=names[column.glue_name]) for column in shown)
     times = (CatalogColumn(VALID_FROM, "timestamp"), CatalogColumn(VALID_TO, "timestamp"))
     return (*shown, *times, CatalogColumn(IS_CURRENT, "boolean"))
 
@@ -81,12 +92,13 @@ def select_of(
     """
     shown = shown_columns(wish.columns)
     if wish.config.is_history:
+        names = names_in_states([name(column) for column in shown])
         return history_view_sql(
-            [name(column) for column in shown],
+            list(names),
             record_key=[name(column) for column in shown if column.name in wish.config.record_key],
             source=source,
             dialect=dialect,
-            expressions={name(column): expression(column) for column in shown},
+            expressions={name(column): expression(replace(column, name=names[name(column)])) for column in shown},
             sources={name(column): column.name for column in shown},
         )
     if wish.config.catalog.debezium:

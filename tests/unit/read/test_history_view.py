@@ -67,6 +67,32 @@ def test_a_column_that_a_change_left_unchanged_has_the_value_before(value: str |
     assert [state[1] for state in states(*changes)] == [value] * 3
 
 
+def test_columns_of_the_source_named_like_a_states_times_have_other_names() -> None:
+    columns = ["id", "Valid_From", "valid_to", "is_current", "source_valid_to"]
+    sql = history_view_sql(columns, record_key=["id", "valid_to"], source="h", dialect=DUCKDB)
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE h (id INT, Valid_From TEXT, valid_to TEXT, is_current BOOL, source_valid_to TEXT, "
+            "_sluice_position TEXT, __deleted BOOL, _sluice_owed TEXT, _sluice_source_ts_ms BIGINT)"
+        )
+        rows = [
+            (1, "a", "z", False, "s", "1", False, None, MINUTE),
+            (1, "b", "z", True, "s", "2", False, None, 120_000),
+        ]
+        connection.executemany("INSERT INTO h VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        states = connection.sql(
+            f"SELECT * REPLACE (epoch_ms(valid_from) AS valid_from) FROM ({sql}) ORDER BY valid_from"
+        )
+        assert states.columns == [
+            *("id", "source_Valid_From", "source_source_valid_to", "source_is_current", "source_valid_to"),
+            *("valid_from", "valid_to", "is_current"),
+        ]
+        shown = states.project("source_valid_from, source_source_valid_to, source_is_current, valid_from, is_current")
+        assert shown.fetchall() == [("a", "z", False, MINUTE, False), ("b", "z", True, 120_000, True)]
+        ends = states.project("epoch_ms(valid_to)").fetchall()
+        assert ends == [(120_000,), (None,)]
+
+
 def test_names_are_quoted_for_every_engine() -> None:
     for dialect, quoted in ((TRINO, '"a""b"'), (SPARK, '`a"b`'), (REDSHIFT, '"a""b"')):
         sql = history_view_sql(["id", 'a"b'], record_key=["id"], source="h", dialect=dialect)

@@ -33,10 +33,11 @@ from sluice_read.errors import (
 )
 from sluice_read.listing import table_listing
 from sluice_read.moments import Span, instant_at, moment_of, point_in_time, span_of
+from sluice_read.past_states import PastStates
 from sluice_read.place import TableFolder, find_table
 from sluice_read.reading import Shown, open_table, read_table
 from sluice_read.silver import Silver
-from sluice_read.sql import run_query
+from sluice_read.sql import opened_duckdb, run_query
 
 FAR_MS = 32_503_680_000_000  # the year 3000
 LOADED, MOVED, NOTED = "20261121080011861", "20261121080012602", "20261121080013968"  # the commits of moma.works
@@ -255,6 +256,18 @@ def test_before_its_files_begin_a_table_is_read_from_its_history_table(own, minu
     assert "crm.user as of 197001010" in note and "by the source's times, from crm.user_history" in note
     assert states_of(place, minute, "select count(*) from crm.user")[0] == [(len(rows),)]
     assert [column[0] for column in states_of(place, minute, "describe crm.user")[0]] == ["id", "date", "name"]
+
+
+def test_a_past_state_is_not_chosen_by_the_sources_own_column_is_current():
+    changes = SimpleNamespace(record_key=("id", "_sluice_position"))
+    now = SimpleNamespace(record_key=("id",), schema=lambda: SimpleNamespace(names=["id", "is_current"]))
+    past = PastStates(now, changes, "19700101000230000", None)
+    columns = "id, is_current, _sluice_position, __deleted, _sluice_owed, _sluice_source_ts_ms"
+    rows = "(1, true, '1', false, NULL, 60000), (1, false, '2', false, NULL, 120000), (2, false, '1', false, NULL, 0)"
+    with opened_duckdb() as connection:
+        connection.execute(f'CREATE TABLE "all changes" AS FROM (VALUES {rows}) AS changes ({columns})')
+        states = connection.sql(past.select('"all changes"'))
+        assert states.columns == ["id", "is_current"] and sorted(states.fetchall()) == [(1, False), (2, False)]
 
 
 def test_a_past_state_has_the_values_that_its_change_left_unchanged(own):

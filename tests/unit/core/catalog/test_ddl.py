@@ -91,6 +91,22 @@ def test_the_view_of_a_history_table_shows_states_with_their_times():
     assert of_redshift.endswith(" WITH NO SCHEMA BINDING")
 
 
+def test_a_history_view_names_the_sources_own_valid_from_apart():
+    config = TableConfig("shop.prices", "shop", "prices", "t", ("Id",), history=True).history_table
+    fields = [{"name": "Id", "type": "long"}, {"name": "Valid_From", "type": ["null", "string"]}]
+    fields += [{"name": name, "type": ["null", "string"]} for name in ("_sluice_position", "_sluice_owed")]
+    fields += [{"name": "_sluice_source_ts_ms", "type": "long"}, {"name": "__deleted", "type": "boolean"}]
+    schema = json.dumps({"type": "record", "name": "r", "fields": fields})
+    asked = Wish(config, names_of(config), "s3://lake/shop/h", columns_of_commit(config.table, schema), "1")
+    view = wished_view(asked, asked.names.entries[0], "prices_history")
+    names = ["id", "source_valid_from", "valid_from", "valid_to", "is_current"]
+    assert [column["Name"] for column in view["StorageDescriptor"]["Columns"]] == names
+    assert [column["name"] for column in decoded(view["ViewOriginalText"])["columns"]] == names
+    assert view_sql(asked, asked.names.entries[0]).startswith('SELECT "id", "source_valid_from", "valid_from", ')
+    assert "AS `source_Valid_From`" in statements(asked, "spark")[2]
+    assert 'AS "source_valid_from"' in statements(asked, "redshift")[2]
+
+
 SALE = (
     '{"type": "record", "name": "r", "fields": [{"name": "salesid", "type": "int"}, {"name": "pricepaid", "type": '
     '["null", "double"]}, {"name": "_sluice_position", "type": "string"}, {"name": "__deleted", "type": "boolean"}, '
