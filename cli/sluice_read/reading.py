@@ -68,9 +68,11 @@ class SilverTable:
         visible = [
             item for item in self.stored_schema if is_shown(item.name, with_deleted=with_deleted, lineage=shown.lineage)
         ]
-        if shown.columns is None:
-            return pa.schema(visible)
-        return pa.schema([self._column(name, visible) for name in shown.columns])
+        return self.chosen(visible, shown.columns)
+
+    def chosen(self, visible: Sequence[pa.Field], columns: Sequence[str] | None) -> pa.Schema:
+        """These of the columns that a reader sees, in this order; None: all. Raises UnknownColumn."""
+        return pa.schema(visible if columns is None else [self._column(name, visible) for name in columns])
 
     @cached_property
     def stored_schema(self) -> pa.Schema:

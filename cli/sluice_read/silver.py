@@ -21,7 +21,7 @@ from sluice_read.moments import NOW, Moment, Span, instant_at, moment_of, span_o
 from sluice_read.past_states import open_as_of
 from sluice_read.place import SilverPlace, tables_in
 from sluice_read.reading import BATCH_ROWS, Shown, open_table
-from sluice_read.sql import run_query
+from sluice_read.sql import rows_reader, run_query
 
 
 class CommitTime(NamedTuple):
@@ -94,7 +94,7 @@ class Silver:
     @_aws_errors_typed()
     def schema(self, table: str, *, with_deleted: bool = False, lineage: bool = False) -> pa.Schema:
         """The schema of a table's readers. Raises UnknownTable, Unreadable, NoCommit."""
-        return open_table(self._place, table).schema(Shown(with_deleted=with_deleted, lineage=lineage))
+        return rows_reader(open_table(self._place, table), Shown(with_deleted=with_deleted, lineage=lineage)).schema
 
     @_aws_errors_typed()
     def commits(self, table: str) -> tuple[CommitTime, ...]:
@@ -193,7 +193,7 @@ class Silver:
     def _reader(
         self, table: str, span: Span, columns: Sequence[str] | None, with_deleted: bool, lineage: bool
     ) -> pa.RecordBatchReader:
-        return open_table(self._place, table, span=span).reader(_shown(columns, with_deleted, lineage))
+        return rows_reader(open_table(self._place, table, span=span), _shown(columns, with_deleted, lineage))
 
 
 def _shown(columns: Sequence[str] | None, with_deleted: bool, lineage: bool) -> Shown:

@@ -183,8 +183,7 @@ def _declare(connection: duckdb.DuckDBPyConnection, name: str, table: SilverTabl
     if isinstance(table, PastStates):
         shown_by, states = table.changes, table.select(changes)
     elif _shows_states(table, shown):
-        key = [column for column in table.record_key if column != hidden_columns.POSITION]
-        shown_by, states = table, history_view_sql(table.schema().names, record_key=key, source=changes, dialect=DUCKDB)
+        shown_by, states = table, _states(table, changes)
     else:
         load(connection, name, table.schema(shown).empty_table().to_reader())
         return
@@ -196,6 +195,34 @@ def _shows_states(table: SilverTable, shown: Shown) -> bool:
     """True for a history table, unless its changes themselves are asked for."""
     all_columns = shown.with_deleted or shown.lineage or table.span.changes
     return hidden_columns.POSITION in table.record_key and not all_columns
+
+
+def rows_reader(table: SilverTable, shown: Shown) -> pa.RecordBatchReader:
+    """The rows of a table as an Arrow reader, as a SELECT shows them: of a history table the states.
+
+    DuckDB loads its changes when the states are read. Raises UnknownColumn, and what `load` does.
+    """
+    if not _shows_states(table, shown):
+        return table.reader(shown)
+    changes = quoted("changes")
+    with opened_duckdb() as empty:
+        load(empty, changes, table.schema(CHANGES).empty_table().to_reader())
+        schema = table.chosen(list(empty.sql(_states(table, changes)).to_arrow_table().schema), shown.columns)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with opened_duckdb() as connection:
+            load(connection, changes, table.reader(CHANGES))
+            names = ", ".join(map(quoted, schema.names))
+            states = connection.sql(f"SELECT {names} FROM ({_states(table, changes)}) AS states")
+            yield from states.to_arrow_reader(BATCH_ROWS)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _states(table: SilverTable, changes: str) -> str:
+    """The SELECT of a history table's states over a quoted table of its changes."""
+    key = [column for column in table.record_key if column != hidden_columns.POSITION]
+    return history_view_sql(table.schema().names, record_key=key, source=changes, dialect=DUCKDB)
 
 
 def _changes_of(name: str) -> str:

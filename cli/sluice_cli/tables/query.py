@@ -171,7 +171,7 @@ def _print_rows(target: Target, table: str, span: Span, shown: Shown, limit: int
     """Print or save the rows of one table, holding one batch of them in memory."""
     from sluice_read.past_states import PastStates, open_as_of
     from sluice_read.reading import first_rows
-    from sluice_read.sql import past_rows
+    from sluice_read.sql import past_rows, rows_reader
 
     opened = open_as_of(target, table, span=span, states=not (shown.with_deleted or shown.lineage))
     with ExitStack() as held:
@@ -183,7 +183,7 @@ def _print_rows(target: Target, table: str, span: Span, shown: Shown, limit: int
                 f"{opened.table}{opened.view} as of {opened.instant} ({moment_of(opened.instant)})"
                 + ("" if span.since is None else f", changed after {span.since} ({moment_of(span.since)})")
             )
-            count = write_rows(first_rows(opened.reader(shown), limit), form)
+            count = write_rows(first_rows(rows_reader(opened, shown), limit), form)
     say(counted(count, "row") if form.parquet is None else f"{counted(count, 'row')} written to {form.parquet}")
     if count == limit:
         say("There may be more rows: --limit shows more")

@@ -319,6 +319,28 @@ def test_a_history_without_the_state_of_every_row_answers_with_their_number(own,
     assert refused.value.facts["rows"] == 1 and "rebuild" in refused.value.next_step, why
 
 
+def test_a_history_table_by_its_name_alone_is_its_states(own, monkeypatch, sluice):
+    monkeypatch.setattr(query_command, "chosen_target", lambda stack: own[0])
+    put_history(own[1], [*CREATED, kept_change(1, None, 4, "u", unchanged=("name",))])
+    lines = sluice("query crm.user_history --json -c id -c name -c valid_from -c is_current").out.splitlines()
+    states = sorted(tuple(json.loads(line).values()) for line in lines)
+    assert states == [
+        (1, "ann", "1970-01-01T00:01:00.000000Z", False),
+        (1, "ann", "1970-01-01T00:04:00.000000Z", True),
+        (1, "old", "1970-01-01T00:00:00.000000Z", False),
+        (2, "bob", "1970-01-01T00:02:00.000000Z", True),
+    ]
+    assert len(sluice("query crm.user_history --csv --limit 1").out.splitlines()) == 2
+    tables = Silver(own[0])
+    names = ["id", "date", "name", "valid_from", "valid_to", "is_current"]
+    assert tables.snapshot("crm.user_history").read_all().column_names == names
+    assert tables.schema("crm.user_history").names == names
+    changes = tables.snapshot("crm.user_history", columns=["name", "_sluice_position"], lineage=True).read_all()
+    assert changes["name"].null_count == 1 and changes.num_rows == 4
+    with pytest.raises(UnknownColumn, match="shows no column 'vali'"):
+        tables.snapshot("crm.user_history", columns=["vali"])
+
+
 def test_differences_from_before_the_files_begin_are_those_of_the_history_table(own):
     place, folder = own
     put_history(folder, reversed(WHOLE))
