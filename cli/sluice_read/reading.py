@@ -19,7 +19,7 @@ from sluice.hudi import table_properties
 from sluice.hudi.file_slices import FileSlice
 from sluice.names import did_you_mean
 from sluice_aws.clock import epoch_ms
-from sluice_read.errors import UnknownColumn, UnknownTable, Unreadable
+from sluice_read.errors import InvalidMoment, UnknownColumn, UnknownTable, Unreadable
 from sluice_read.listing import TableListing, readable_listing
 from sluice_read.moments import NOW, Span, instant_of, refuse_future
 from sluice_read.place import READ_OPTIMIZED, SilverPlace, TableFolder, find_table, refuse_lost_properties
@@ -222,6 +222,15 @@ def open_table(place: SilverPlace, name: str, *, span: Span = NOW) -> SilverTabl
     if view and not opened.is_mor:
         raise UnknownTable(
             f"{folder.table} is copy-on-write and has no view {view}", table=name, next_step=f"Ask for {folder.table}"
+        )
+    if view == READ_OPTIMIZED and span.since is not None:
+        # Compaction brings a change into a base file with the instant that it had in the log: a follower who has seen
+        # a later commit would never get it.
+        raise InvalidMoment(
+            f"{folder.table}{view} can't say what changed since {span.since}: its rows are those of base files, which "
+            "changes enter later than they are committed",
+            given=span.since,
+            next_step=f"Ask {folder.table}, the merged state, for changes",
         )
     version = table_properties.version_of(opened.hudi_options())
     if version != str(table_properties.TABLE_VERSION):

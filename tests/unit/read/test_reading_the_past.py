@@ -652,6 +652,15 @@ def test_changes_are_rows_as_their_last_change_left_them_with_deletions(silver):
     assert read_table(silver, "moma.works", span=span_of(since=NOTED)).num_rows == 0
 
 
+def test_changes_of_base_files_alone_are_refused(silver, on_silver, sluice):
+    with pytest.raises(InvalidMoment, match="moma.works_ro can't say what changed") as refused:
+        Silver(silver).changes("moma.works_ro", since=MOVED)
+    assert refused.value.next_step == "Ask moma.works, the merged state, for changes"
+    assert "Ask moma.works" in sluice("query --since", MOVED, "from moma.works_ro", code=2).err
+    assert Silver(silver).changes("moma.works_ro", until=MOVED).read_all().num_rows == 7
+    assert sorted(rows_by_id(Silver(silver).changes("moma.works_rt", since=MOVED).read_all())) == [6, 7]
+
+
 def test_files_without_a_change_are_not_opened(silver):
     slices = open_table(silver, "moma.artists", span=span_of(since=ARTISTS_LOADED)).slices()
     partitions = [item.partition.removeprefix("nationality=") for item in slices]
