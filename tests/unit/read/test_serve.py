@@ -62,7 +62,9 @@ def test_rows_are_those_of_the_library_as_json(client):
     [
         ("id:eq:5", [5]), ("id:ne:5", [1, 3, 4, 6, 7]), ("id:ge:6", [6, 7]), ("id:lt:4", [1, 3]),
         ("nationality:eq:Côte/d Ivoire=x", [5]), ("nationality:eq:", [4]), ("nationality:is:null", [3]),
-        ("born:eq:1906-01-02", [6]), ("fee:eq:18.5", [6]), ("photo:eq:AP8G", [6]), ("tags:is:null", []),
+        ("id:eq:+5", [5]), ("id:eq:5.0", [5]), ("id:eq:0x5", [5]), ("born:eq:1906-01-02T00:00:00Z", [6]),
+        ("born:eq:1906-01-02", [6]), ("fee:eq:18.5", [6]), ("fee:eq:18.500", [6]), ("photo:eq:AP8G", [6]),
+        ("tags:is:null", []), ("born:eq:1906-01-02T00:00:00+02:00", [6]), ("born:eq: 1906-01-02", [6]),
         ("seen:eq:2024-01-01T10:00:06.123456Z", [6]), ("seen:ge:2024-01-01T12:00:06.123456+02:00", [6, 7]),
         ("note:is:set", [6, 7]), ("name:eq:x' or true --", []),
     ],
@@ -76,7 +78,11 @@ def test_all_conditions_hold_together(client):
 
 
 @pytest.mark.parametrize(
-    "condition", ["id", "id:eq", "id:like:5", "id:is:5", "id:eq:five", "tags:eq:a", "born:ge:soon", "photo:eq:%"]
+    "condition",
+    [
+        *("id", "id:eq", "id:like:5", "id:is:5", "id:eq:five", "tags:eq:a", "born:ge:soon", "photo:eq:%"),
+        *("id:eq:5.6", "id:gt:4.5", "fee:gt:18.505", "born:lt:1906-01-02T12:00:00"),
+    ],
 )
 def test_a_condition_that_makes_no_sense_is_refused(client, condition):
     assert problem(client.get(WORKS, params={"where": condition}), 400)["code"] == "invalid_condition"
@@ -105,6 +111,11 @@ def test_pages_follow_each_other_without_gap_or_overlap(client):
         if cursor is None:
             break
     assert pages == [[1, 3], [4, 5], [6, 7]]
+
+
+def test_a_key_that_is_no_value_of_its_column_finds_no_other_row(client):
+    answer = client.get("/tables/moma.works/row", params={"key": "5.6"})
+    assert problem(answer, 400)["code"] == "invalid_condition"
 
 
 def test_a_row_is_found_by_its_key(client):
