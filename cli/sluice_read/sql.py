@@ -63,7 +63,8 @@ def parameter_names(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[st
 def named_columns(connection: duckdb.DuckDBPyConnection, sql: str) -> frozenset[str] | None:
     """Every word of a SELECT that may be a column's name, in lower case; None where it may need all columns.
 
-    These need all: `*` and COLUMNS, a natural join, and the name of a table in place of a column, which is the row.
+    These need all: `*` and COLUMNS, a natural join, the name of a table in place of a column, which is the row, and a
+    table's own names for its columns (`t(a, b)`), which go by their places.
     Raises InvalidQuery.
     """
     words, tables, last = set[str](), set[str](), set[str]()
@@ -72,6 +73,8 @@ def named_columns(connection: duckdb.DuckDBPyConnection, sql: str) -> frozenset[
             words.add(node.lower())
         elif isinstance(node, dict):
             if node.get("type") in ("STAR", "PIVOT", "SHOW_REF") or node.get("ref_type") == "NATURAL":
+                return None
+            if node.get("type") == "BASE_TABLE" and node.get("column_name_alias"):
                 return None
             tables |= {str(node[key]).lower() for key in ("alias", "table_name") if node.get(key)}
             last |= {str(name).lower() for name in (node.get("column_names") or ())[-1:]}

@@ -198,6 +198,12 @@ def test_a_statement_names_the_columns_that_it_needs(connection, sql, needed):
     assert (None if mentioned is None else mentioned & columns) == needed
 
 
+def test_names_that_a_statement_gives_a_tables_columns_go_by_their_places(silver):
+    sql = 'select u.b, w.name from crm."user" u(a, b) join moma.works w on w.id = u.a'
+    assert answer(silver, sql) == [(dt.date(2020, 2, 3), "one moved")]
+    assert len(answer(silver, "select a, name from moma.works t(a)")) == 6
+
+
 def test_only_the_columns_that_are_named_are_read(silver, monkeypatch):
     read = []
     reader = SilverTable.reader
