@@ -78,8 +78,12 @@ def _bounds(footer: pq.FileMetaData, name: str, kind: Any) -> ColumnBounds | Non
     nulls = sum(statistics.null_count for statistics in groups)
     if len(held) < len(groups) and nulls < footer.num_rows:
         return None
-    least = min((statistics.min for statistics in held), default=None)
-    return bounds_of(least, max((statistics.max for statistics in held), default=None), nulls, kind=kind)
+    try:
+        least = min((statistics.min for statistics in held), default=None)
+        greatest = max((statistics.max for statistics in held), default=None)
+    except (OverflowError, ValueError):  # a date or time beyond the years of Python's
+        return None
+    return bounds_of(least, greatest, nulls, kind=kind)
 
 
 def _statistics(group: pq.RowGroupMetaData, name: str) -> Any:
