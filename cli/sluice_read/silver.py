@@ -146,8 +146,8 @@ class Silver:
     ) -> pa.RecordBatchReader:
         """Read each row whose last change is after `since` (None: any) and not after `until` (None: the newest commit).
 
-        A row comes once, as that change left it; deleted rows come too, with `__deleted` true. To follow a table, pass
-        the newest commit of one call as `since` of the next. Raises what `as_of` does.
+        A row comes once, as that change left it; deleted rows come too, with `__deleted` true. To follow a table, take
+        the newest of `commits` first, pass it as `until`, and as `since` of the next call. Raises what `as_of` does.
         """
         return self._reader(table, replace(span_of(since=since, until=until), changes=True), columns, True, lineage)
 
