@@ -16,7 +16,7 @@ from sluice_read.errors import InvalidParameters, InvalidQuery
 from sluice_read.place import SilverPlace
 from sluice_read.serve.pages import PageLimits, limited
 from sluice_read.sql import opened_duckdb, parameter_names, run_query, table_references
-from sluice_read.values import rows_of
+from sluice_read.values import column_names, rows_of
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -103,7 +103,7 @@ def answer_query(
     try:
         opened = run_query(place, query.sql, parameters=values, memory_mib=limits.memory_mib, within=within)
         with opened as (_, relation):
-            columns = relation.columns
+            columns = column_names(relation.columns)  # a member of a name that comes twice would be lost
             for batch in relation.to_arrow_reader(_BATCH_ROWS):
                 for row in rows_of(batch):
                     text = json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False, separators=(",", ":"))

@@ -18,6 +18,7 @@ FILES = {
     "works_by_artist": BY_ARTIST,
     "named": "SELECT id FROM moma.works WHERE name = $name OR nationality = $name ORDER BY id",
     "both": "SELECT $second AS b, $first AS a, count(*) AS n FROM moma.works WHERE id > $first",
+    "names": f"SELECT w.name, a.name FROM {JOINED} WHERE w.id = 6",
     "all_works": "SELECT count(*) AS n FROM moma.works",
 }
 
@@ -53,6 +54,11 @@ def test_a_path_gives_the_parameters_of_a_join(client, path):
 def test_parameters_come_in_the_order_of_the_statement(client):
     assert rows(client.get("/both/x/5")) == rows(client.get("/both?first=5&second=x")) == [{"b": "x", "a": "5", "n": 2}]
     assert rows(client.get("/allworks"))[0]["n"] == 6
+
+
+def test_columns_of_one_name_are_all_in_the_answer(client):
+    (row,) = rows(client.get("/names"))
+    assert list(row) == ["name", "name_1"] and row["name"] == "six c" != row["name_1"]
 
 
 @pytest.mark.parametrize("value", ["x' OR true --", "'; DROP TABLE moma.works", "$least", 'six c" OR 1=1'])
