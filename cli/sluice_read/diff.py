@@ -51,8 +51,10 @@ def differences(before: SilverTable | PastStates, after: SilverTable | PastState
             f"{then.table}{then.view} and {now.table}{now.view} are two tables", tables=(then.table, now.table)
         )
     refuse_wrong_order(_asked(before), _asked(after))
-    # Both are read with the newest columns, so that they can be compared; a later column is null before.
-    columns = tuple(now.schema().names)
+    # Both are read with the newest columns, so that they can be compared; a later column is null before. A past state
+    # may lack columns that are made of others.
+    compared = [set(opened.columns) for opened in (before, after) if isinstance(opened, PastStates)]
+    columns = tuple(name for name in now.schema().names if all(name in names for names in compared))
     with opened_duckdb() as connection:
         if isinstance(before, SilverTable) and isinstance(after, SilverTable):
             shown = Shown(lineage=True, columns=(RECORD_KEY, COMMIT_TIME, *columns))

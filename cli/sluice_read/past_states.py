@@ -47,6 +47,27 @@ class PastStates:
         )
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the rows: those of the table. The history table has none that a partition transform makes.
+
+        Raises NotRetained where it lacks another.
+        """
+        names, kept = self.now.schema().names, set(self.changes.schema().names)
+        made = [name for name in names if name not in kept and name in self.now.partition_fields]
+        lost = [name for name in names if name not in kept and name not in made]
+        if lost:
+            raise NotRetained(
+                f"{self.refused.message}. {self.changes.table} has no column {lost[0]}",
+                **self.refused.facts,
+                next_step=f"Ask for {self.refused.facts['earliest']} or later; {self._filling}",
+            )
+        return tuple(name for name in names if name not in made)
+
+    @property
+    def _filling(self) -> str:
+        return f"`sluice rebuild table {self.now.table}` fills in the changes that bronze still has"
+
+    @property
     def rows(self) -> Shown:
         """What to read of `now` for `unknown`: which change of each row it has, and what it owes."""
         columns = (*self.now.record_key, hidden.POSITION, hidden.OWED)
@@ -54,7 +75,7 @@ class PastStates:
 
     def select(self, changes: str) -> str:
         """The SELECT of the rows over a table of all changes. The names of tables are quoted."""
-        names = self.now.schema().names
+        names = self.columns
         until = f"(SELECT * FROM {changes} WHERE {hidden.SOURCE_TS_MS} <= {ms_of(self.asked)}) AS until"
         states = history_view_sql(names, record_key=self.now.record_key, source=until, dialect=DUCKDB)
         shown = ", ".join(
@@ -71,7 +92,7 @@ class PastStates:
         """
         key = ", ".join(map(DUCKDB.quoted, self.now.record_key))
         position, at, of_source = hidden.POSITION, ms_of(self.asked), hidden.SOURCE_TS_MS
-        others = [name for name in self.now.schema().names if name not in self.now.record_key]
+        others = [name for name in self.columns if name not in self.now.record_key]
         lacks = " OR ".join(
             f"NOT bool_or({_names('its_owed', name)} = 0) AND NOT bool_or({_names('now_owed', name, NEVER)} > 0)"
             for name in others
@@ -100,12 +121,11 @@ class PastStates:
 
     def lacking(self, rows: int) -> NotRetained:
         """The error where the state of so many rows isn't known."""
-        table, history = self.now.table, self.changes.table
+        history = self.changes.table
         return NotRetained(
             f"{self.refused.message}. {history} doesn't know the state of {rows:,} of its rows then",
             **{**self.refused.facts, "rows": rows},
-            next_step=f"Ask for {self.refused.facts['earliest']} or later; "
-            f"`sluice rebuild table {table}` fills in the changes that bronze still has",
+            next_step=f"Ask for {self.refused.facts['earliest']} or later; {self._filling}",
         )
 
 

@@ -84,6 +84,11 @@ class SilverTable:
         """The columns of the table's key, in order."""
         return table_properties.record_key_of(self.hudi.hudi_options())
 
+    @property
+    def partition_fields(self) -> tuple[str, ...]:
+        """The columns of the table's partition path."""
+        return table_properties.partition_fields_of(self.hudi.hudi_options())
+
     def slices(self) -> tuple[FileSlice, ...]:
         """The file slices that can hold rows of the span."""
         slices = self.listing.slices(self.instant)

@@ -329,7 +329,8 @@ def load_past(
 @contextmanager
 def past_rows(past: PastStates, shown: Shown = ALL) -> Iterator[pa.RecordBatchReader]:
     """Read the rows of a past state, inside the `with`. Raises UnknownColumn, and what `load_past` does."""
-    names = ", ".join(map(quoted, past.now.schema(shown).names))
+    visible = [past.now.schema().field(name) for name in past.columns]
+    names = ", ".join(map(quoted, past.now.chosen(visible, shown.columns).names))
     with opened_duckdb() as connection:
         changes = quoted("changes")
         load_past(connection, past, changes, quoted("rows"))

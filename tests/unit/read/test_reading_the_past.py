@@ -259,15 +259,41 @@ def test_before_its_files_begin_a_table_is_read_from_its_history_table(own, minu
 
 
 def test_a_past_state_is_not_chosen_by_the_sources_own_column_is_current():
-    changes = SimpleNamespace(record_key=("id", "_sluice_position"))
-    now = SimpleNamespace(record_key=("id",), schema=lambda: SimpleNamespace(names=["id", "is_current"]))
-    past = PastStates(now, changes, "19700101000230000", None)
+    table = SimpleNamespace(record_key=("id",), schema=lambda: SimpleNamespace(names=["id", "is_current"]))
+    past = PastStates(table, table, "19700101000230000", None)
     columns = "id, is_current, _sluice_position, __deleted, _sluice_owed, _sluice_source_ts_ms"
     rows = "(1, true, '1', false, NULL, 60000), (1, false, '2', false, NULL, 120000), (2, false, '1', false, NULL, 0)"
     with opened_duckdb() as connection:
         connection.execute(f'CREATE TABLE "all changes" AS FROM (VALUES {rows}) AS changes ({columns})')
         states = connection.sql(past.select('"all changes"'))
         assert states.columns == ["id", "is_current"] and sorted(states.fetchall()) == [(1, False), (2, False)]
+
+
+@pytest.mark.parametrize("made", [True, False], ids=["of a partition", "of the source"])
+def test_a_past_state_lacks_the_column_of_a_partition_transform_and_no_other(own, made):
+    """The history table isn't partitioned, so it has no column `date_day`."""
+    place, folder = own
+    put_history(folder, WHOLE)
+    user = folder / "crm" / "user"
+    (commit,), (file,) = (user / ".hoodie").glob("*.commit"), user.glob("*.parquet")
+    written = json.loads(commit.read_text())
+    schema = json.loads(written["extraMetadata"]["schema"])
+    schema["fields"].append({"name": "date_day", "type": ["null", {"type": "int", "logicalType": "date"}]})
+    written["extraMetadata"]["schema"] = json.dumps(schema)
+    commit.write_text(json.dumps(written))
+    table = pq.read_table(file)
+    pq.write_table(table.append_column("date_day", pa.nulls(table.num_rows, pa.date32())), file)
+    if not made:
+        with pytest.raises(NotRetained, match="crm.user_history has no column date_day"):
+            states_of(place, 1)
+        return
+    properties = user / ".hoodie" / "hoodie.properties"
+    own_line = "hoodie.table.partition.fields="
+    properties.write_text(properties.read_text().replace(own_line, f"{own_line}date_day"))
+    assert states_of(place, 1)[0] == [(1, "ann"), (3, "c")]
+    assert [column[0] for column in states_of(place, 1, "describe crm.user")[0]] == ["id", "date", "name"]
+    with Silver(place).differences("crm.user", BEFORE.format(1)) as rows:
+        assert sorted((row.kind, row.key) for row in rows) == [("added", (2,)), ("changed", (1,)), ("removed", (3,))]
 
 
 def test_a_past_state_has_the_values_that_its_change_left_unchanged(own):
