@@ -14,11 +14,11 @@ from fastapi import FastAPI, Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from sluice.hudi.timeline import instant_ms
+from sluice.hudi.timeline import COMPACTION, Timeline, instant_ms
 from sluice_read.diff import key_columns
 from sluice_read.errors import InvalidParameters, NoRow, ServerBusy
 from sluice_read.moments import Span, moment_of, span_of
-from sluice_read.place import SilverPlace, TableFolder, files_of, find_table, tables_in
+from sluice_read.place import READ_OPTIMIZED, SilverPlace, TableFolder, files_of, find_table, tables_in
 from sluice_read.reading import SilverTable, open_table
 from sluice_read.serve.access import OPEN, BearerToken
 from sluice_read.serve.answers import Answer, AnswerCache
@@ -125,15 +125,18 @@ class Tables:
         if sorted(name for name, _ in pairs) != sorted(saved.parameters):
             wanted = ", ".join(saved.parameters) or "none"
             raise InvalidParameters(f"{saved.name} takes each of these parameters once: {wanted}")
-        folders = [self._table(table)[0] for table in saved.tables]
+        places = [self._table(table) for table in saved.tables]
+        folders = [folder for folder, _ in places]
         question = ("query", saved.name, *(given[name] for name in saved.parameters))
 
         def read() -> Answer:
             instants = {folder.table: self._newest(folder, at_once=True) for folder in folders}
+            # Before the rows: they may lack what a compaction that ends meanwhile brings.
+            late = any(_awaits_compaction(folder.timeline(), view) for folder, view in places if view)
             limit, limits = self._limits.max_rows, self._limits.page
             rows = answer_query(self._place, saved, given, rows=limit, limits=limits)
             members = {"query": saved.name, "instants": instants, "rows": _Raw(f"[{','.join(rows.rows)}]")}
-            return Answer(_joined(instants.values()), _members(**members, more=rows.cut))
+            return Answer("" if late else _joined(instants.values()), _members(**members, more=rows.cut))
 
         return self._from_memory(question, folders, if_none_match, read)
 
@@ -156,8 +159,10 @@ class Tables:
 
         def opening() -> Answer:
             opened = open_table(self._place, name, span=span)
-            seen = opened.listing.timeline.newest_change
-            return Answer(opened.listing.newest_until(None) if seen is None else seen.time, read(opened))
+            timeline = opened.listing.timeline
+            seen = timeline.newest_change
+            newest = opened.listing.newest_until(None) if seen is None else seen.time
+            return Answer("" if _awaits_compaction(timeline, view) else newest, read(opened))
 
         question = (folder.table, view, request.url.path, request.url.query)
         return self._from_memory(question, [folder], etag, opening)
@@ -176,7 +181,8 @@ class Tables:
                 return _response(cached)
         with self._one_of_few():
             answer = read()
-        self._cache.keep(question, answer)
+        if answer.newest:
+            self._cache.keep(question, answer)
         self.metrics.count_answer("read")
         return _response(answer)
 
@@ -302,6 +308,11 @@ def _document_token(app: FastAPI) -> None:
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to change the document
+
+
+def _awaits_compaction(timeline: Timeline, view: str) -> bool:
+    """Whether the base files alone may change without a newer instant: a compaction has that of its plan."""
+    return view == READ_OPTIMIZED and any(item.action == COMPACTION for item in timeline.pending)
 
 
 class _Raw(str):

@@ -13,6 +13,7 @@ from sluice_read.serve import api as served
 from sluice_read.serve.answers import Answer, AnswerCache
 from sluice_read.serve.api import ServeLimits, api
 from sluice_read.serve.pages import Cursor, PageLimits
+from sluice_read.serve.queries import saved_queries
 from sluice_read.silver import Silver
 
 WORKS = "/tables/moma.works/rows"
@@ -148,6 +149,10 @@ def test_the_next_page_is_read_as_of_the_instant_of_the_first(client):
     assert len(following["rows"]) == then - 1
 
 
+def silver_commits(silver):
+    return [instant for instant, _ in Silver(silver).commits("moma.works")]
+
+
 def test_a_listing_is_finished_after_a_row_was_forgotten(tmp_path):
     shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
     silver = SilverFolder(tmp_path / "silver")
@@ -156,6 +161,22 @@ def test_a_listing_is_finished_after_a_row_was_forgotten(tmp_path):
     page = client.get(WORKS, params={"limit": 1}).json()
     following = client.get(WORKS, params={"limit": 50, "cursor": page["next"]}).json()
     assert (page["instant"], len(page["rows"]), len(following["rows"])) == (FORGOTTEN_AT, 1, 5)
+
+
+def test_base_files_alone_are_read_again_until_a_planned_compaction_is_done(tmp_path):
+    shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
+    silver, timeline = SilverFolder(tmp_path / "silver"), tmp_path / "silver" / "moma" / "works" / ".hoodie"
+    newest, planned = silver_commits(silver)[-1], silver_commits(silver)[-1][:-1] + "0"
+    (tmp_path / "all.sql").write_text("SELECT count(*) AS n FROM moma.works_ro")
+    client = TestClient(api(silver, queries=saved_queries(tmp_path)))
+
+    def tags():
+        return [client.get(path).headers["ETag"] for path in ("/tables/moma.works_ro/rows", "/all", WORKS)]
+
+    (timeline / f"{planned}.compaction.requested").touch()
+    assert tags() == tags() == ['""', '""', f'"{newest}"']
+    (timeline / f"{planned}.compaction.requested").unlink()
+    assert tags() == [f'"{newest}"'] * 3
 
 
 @pytest.mark.parametrize(
