@@ -28,6 +28,7 @@ from sluice_spark.merge.rows import LeftToSpark
 READ_IN_DRIVER = 64 * MIB  # bytes of files whose rows are read, and of logs; more are read in Spark tasks
 NO_COLUMNS = pa.schema([])
 _ROWS_AT_ONCE = 4 * 1024  # of a base file, of whose values few are wanted
+_ROWS_BY_SEVERAL = 4_000_000  # from so many on, threads save more than they cost: Arrow lets others run meanwhile
 _READ = (hidden.POSITION, hidden.OWED, RECORD_KEY, hidden.PARTITION, hidden.SOURCE_TS_MS)
 
 
@@ -126,7 +127,10 @@ def stored_rows(
     by_index: Sequence[list[tuple[Key, StoredRow]] | None] = [None] * len(slices)
     if entries is not None:
         look_up = partial(rows_by_index, entries=entries, wanted=wanted, committed=committed)
-        by_index = work(in_tasks=False).each(look_up, slices)
+        if rows < _ROWS_BY_SEVERAL:
+            by_index = [look_up(number, item) for number, item in enumerate(slices)]
+        else:
+            by_index = work(in_tasks=False).each(lambda _s3, _token, *own: look_up(*own), slices)
     with_base = [(number, item) for number, item in enumerate(slices) if item.base is not None]
     unclear = [SliceFiles.of(number, item, root) for number, item in with_base if by_index[number] is None]
     by_slice: list[list[tuple[Key, StoredRow]] | None] = [rows for rows in by_index if rows is not None]
@@ -220,8 +224,6 @@ def _highest(file: pq.ParquetFile) -> str | None:
 
 
 def rows_by_index(
-    objects: Objects,
-    token: str,
     number: int,
     item: FileSlice,
     *,
@@ -231,8 +233,7 @@ def rows_by_index(
 ) -> list[tuple[Key, StoredRow]] | None:
     """The rows of slice `number` with the wanted keys by the index; None where it isn't certain that a change is newer.
 
-    The position of a base file's row is then the file's highest. The arguments in front are those of `FileWork.each`:
-    Arrow lets other threads run while it looks at the keys.
+    The position of a base file's row is then the file's highest.
     """
     base = entries[item.base.path] if item.base is not None else None
     if not isinstance(base, BaseKeys):
