@@ -170,10 +170,13 @@ class Target:
         }
         if frozen.token:
             options["aws_session_token"] = frozen.token
-        if self.endpoint:
-            options.update(dict.fromkeys(_ENDPOINT_OPTIONS, self.endpoint))
+        # boto3 writes the endpoint of FIPS in us-east-1 for all Regions, and asks that of the Region.
+        endpoint = str(self.client("s3").meta.endpoint_url).replace(".aws-global.", f".{self.region}.")
+        # For every Region hudi-rs asks the second; boto3's is the first in us-east-1, and of another domain in China.
+        if endpoint not in ("https://s3.amazonaws.com", f"https://s3.{self.region}.amazonaws.com"):
+            options.update(dict.fromkeys(_ENDPOINT_OPTIONS, endpoint))
             options["aws_virtual_hosted_style_request"] = "false"
-            options["aws_allow_http"] = str(self.endpoint.startswith("http://")).lower()
+            options["aws_allow_http"] = str(endpoint.startswith("http://")).lower()
         return options
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sluice.errors import NoTarget
-from sluice_aws.stack import _outputs, find_target, local_file, local_target
+from sluice_aws.stack import Target, _outputs, find_target, local_file, local_target
 from sluice_cli.ingest.put import joined
 
 DESCRIPTION = {
@@ -62,17 +62,46 @@ def test_a_local_stack_needs_no_aws_profile(described, monkeypatch):
     assert target.storage_options()["aws_access_key_id"] == "k"
 
 
-def test_no_endpoint_is_given_for_aws_itself(described, monkeypatch):
+@pytest.fixture
+def deployed_in(monkeypatch):
+    """A stack deployed in a Region."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, f"my-{name}")
     names = {"stack": "s", "bronze": "b", "silver": "s", "artifacts": "a", "ledger_table": "l", "described": "s"}
-    deployed = type(local_target(described))(kind="deployed", region="eu-central-1", **names)
-    assert deployed.storage_options() == {
-        "aws_region": "eu-central-1",
+    return lambda region: Target(kind="deployed", region=region, **names)
+
+
+@pytest.mark.parametrize("region", ["eu-central-1", "us-east-1", "us-gov-west-1"])
+def test_no_endpoint_is_given_for_aws_itself(deployed_in, region):
+    assert deployed_in(region).storage_options() == {
+        "aws_region": region,
         "aws_access_key_id": "my-AWS_ACCESS_KEY_ID",
         "aws_secret_access_key": "my-AWS_SECRET_ACCESS_KEY",
         "aws_session_token": "my-AWS_SESSION_TOKEN",
     }
+
+
+@pytest.mark.parametrize(
+    "region, endpoint",
+    [
+        ("cn-north-1", "https://s3.cn-north-1.amazonaws.com.cn"),
+        ("eusc-de-east-1", "https://s3.eusc-de-east-1.amazonaws.eu"),
+    ],
+)
+def test_hudi_rs_is_given_the_endpoint_of_a_region_with_a_domain_of_its_own(deployed_in, region, endpoint):
+    options = deployed_in(region).storage_options()
+    assert {options[name] for name in ("aws_endpoint", "aws_endpoint_url", "aws_endpoint_url_s3")} == {endpoint}
+    assert (options["aws_allow_http"], options["aws_virtual_hosted_style_request"]) == ("false", "false")
+
+
+def test_hudi_rs_asks_the_endpoint_that_boto3_was_given_for_s3_alone(deployed_in, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://bucket.vpce-1.s3.eu-central-1.vpce.amazonaws.com")
+    assert deployed_in("eu-central-1").storage_options()["aws_endpoint"].startswith("https://bucket.vpce-1.s3.")
+
+
+def test_hudi_rs_is_given_the_endpoint_of_the_region_for_fips(deployed_in, monkeypatch):
+    monkeypatch.setenv("AWS_USE_FIPS_ENDPOINT", "true")
+    assert deployed_in("us-east-1").storage_options()["aws_endpoint"] == "https://s3-fips.us-east-1.amazonaws.com"
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"stack": "x"}'])
