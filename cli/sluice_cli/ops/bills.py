@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sluice.cost import Assumptions, Throughput, files_usd, other_usd, smallest_run_bill
+from sluice.lane.supervision import is_terminal
 from sluice.prices import PriceList
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.past_batches import PastBatch
@@ -125,11 +126,10 @@ def _billed(target: Target, prices: PriceList) -> Iterator[RunCost]:
     emr, application, local = target.client("emr-serverless"), target.outputs["ApplicationId"], target.kind == LOCAL
     architecture = emr.get_application(applicationId=application)["application"].get("architecture", "X86_64")
     job_runs = JobRuns(emr, application)
-    for page in emr.get_paginator("list_job_runs").paginate(
-        applicationId=application, states=["SUCCESS", "FAILED", "CANCELLED"]
-    ):
+    # Without a filter by states, by which EMR Serverless would group them: the newest come first.
+    for page in emr.get_paginator("list_job_runs").paginate(applicationId=application):
         for summary in page["jobRuns"]:
-            if not summary.get("name", "").startswith(OWN):
+            if not summary.get("name", "").startswith(OWN) or not is_terminal(summary["state"]):
                 continue
             if local:
                 bill = smallest_run_bill(job_runs.seconds(summary["id"]) or 0.0)

@@ -28,7 +28,8 @@ app = typer.Typer(no_args_is_help=True)
 POLL_S = 5.0
 GIVEN = "ApplicationId"  # the parameter that names an existing application, which the stack doesn't own
 RESTING = ("CREATED", "STOPPED", "TERMINATED")
-ENDED = ("SUCCESS", "FAILED", "CANCELLED")
+# Of job runs that have not ended. Those that have are many, a page of 50 a second.
+GOING_ON = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING", "CANCELLING")
 
 
 @app.command("begin")
@@ -94,8 +95,8 @@ def begin(
         return [] if state in RESTING else [f"application {state}"]
 
     def running() -> list[str]:
-        pages = emr.get_paginator("list_job_runs").paginate(applicationId=application)
-        return [f"job run {run['name']}" for page in pages for run in page["jobRuns"] if run["state"] not in ENDED]
+        pages = emr.get_paginator("list_job_runs").paginate(applicationId=application, states=GOING_ON)
+        return [f"job run {run['name']}" for page in pages for run in page["jobRuns"]]
 
     wait(running)
     if awake():

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 from emulation.stack import SHARED, cloudformation
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.emrserverless.models import emrserverless_backends
 
 from sluice import prices
 from sluice_aws.lanes.job_runs import Billed
@@ -38,6 +40,26 @@ def test_the_last_runs_are_listed_with_their_billed_usage(ended, sluice, monkeyp
     shown = sluice("ops cost runs")
     assert "1 run has no bill yet: EMR Serverless reports it some time after the run's end" in shown.err
     assert [line.split("\t")[2:] for line in shown.out.splitlines() if line.startswith("run-2\t")] == [["-", "-", "-"]]
+
+
+def test_the_last_runs_are_the_newest_whatever_their_states(ended, sluice, monkeypatch):
+    emr, application = ended
+    backend = emrserverless_backends[DEFAULT_ACCOUNT_ID][emr.meta.region_name]
+    of_name = {run.name: run for run in backend.job_runs[application]}
+    newest_first = {"nightly-report": "RUNNING", "run-2": "FAILED", "run-1": "SUCCESS"}
+    runs = [of_name[name] for name in newest_first]
+    for run in runs:
+        run.state = newest_first[run.name]
+
+    def grouped(self, application_id, created_at_after, created_at_before, states):
+        """As the model of ListJobRuns says: a filter that contains several states groups the list by them."""
+        of_state = {state: [run for run in runs if run.state == state] for state in states or ()}
+        return [run for group in of_state.values() for run in group] if states else runs
+
+    monkeypatch.setattr(type(backend), "list_job_runs", grouped)
+    assert [one["run"] for one in sluice.json("ops cost runs --limit 1")["runs"]] == ["run-2"]
+    of_name["run-2"].state = "RUNNING"
+    assert [one["run"] for one in sluice.json("ops cost runs --limit 1")["runs"]] == ["run-1"]
 
 
 def test_the_runs_of_a_local_stack_show_what_their_seconds_would_cost(ended, sluice, monkeypatch):

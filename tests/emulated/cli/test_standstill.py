@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from emulation.stack import SHARED, cloudformation
 from moto.core import DEFAULT_ACCOUNT_ID
-from moto.emrserverless.models import emrserverless_backends
+from moto.emrserverless.models import EMRServerlessBackend, emrserverless_backends
 from support.builders import halt
 
 from sluice.lane.machine import IDLE, PAUSED
@@ -38,6 +38,19 @@ def test_lanes_are_paused_the_application_stopped_and_only_those_lanes_go_on(sta
     sluice("standstill end")
     assert {state.lane: state.state for state in stack.ledger.lanes.all()} == {"main": IDLE, "big": PAUSED}
     assert invoked
+
+
+def test_a_standstill_asks_for_the_job_runs_that_have_not_ended_alone(stack, emr, invoked, monkeypatch, sluice):
+    asked, listed = [], EMRServerlessBackend.list_job_runs
+
+    def listed_by_state(self, application_id, created_at_after, created_at_before, states):
+        asked.append(states)
+        return listed(self, application_id, created_at_after, created_at_before, states)
+
+    monkeypatch.setattr(EMRServerlessBackend, "list_job_runs", listed_by_state)
+    sluice("standstill begin")
+    of_model = emr.meta.service_model.shape_for("JobRunState").enum
+    assert [sorted(states) for states in asked] == [sorted({*of_model} - {"SUCCESS", "FAILED", "CANCELLED"})]
 
 
 def test_lanes_paused_by_a_failed_deployment_resume_after_the_next_one(stack, emr, invoked, monkeypatch, sluice):
