@@ -23,6 +23,9 @@ MARGIN_MIN = 15  # for the start of Spark, the take-over and the release
 LONGEST_TIMEOUT_MIN = 7 * 24 * 60
 # Executors must outlive a linger; otherwise the first batch after it waits a minute for new ones.
 IDLE_AFTER_LINGER_S = 60
+# An executor with files of a shuffle is never idle to Spark (ExecutorMonitor.updateTimeout). Those of past batches go
+# with the driver's garbage, which is collected at least as often as this; by default, only every 30 minutes.
+COLLECT_EVERY_MIN = 5
 ENTRY_POINT = "ingest.py"
 TRIAL_TIMEOUT_MIN = 20  # the start of Spark and a few small commits, with minutes to spare for a queue
 DISK = "20g"  # the smallest size; it is free of charge and holds the shuffle of one batch
@@ -207,6 +210,7 @@ def _spark_settings(environment: JobEnvironment, lane: LaneConfig) -> tuple[tupl
         ("spark.dynamicAllocation.minExecutors", str(lane.min_executors)),
         ("spark.dynamicAllocation.maxExecutors", str(lane.max_executors)),
         ("spark.dynamicAllocation.executorIdleTimeout", f"{lane.linger_s + IDLE_AFTER_LINGER_S}s"),
+        ("spark.cleaner.periodicGC.interval", f"{COLLECT_EVERY_MIN}min"),
     )
 
 

@@ -80,6 +80,13 @@ def test_executors_stay_longer_than_a_run_lingers(linger_s):
     assert int(idle.rstrip("s")) > linger_s
 
 
+def test_executors_of_a_past_shuffle_are_let_go_while_the_run_stays():
+    summary = settings(request())
+    assert summary["spark.cleaner.periodicGC.interval"] == "5min"
+    # A time-out for shuffles is also that of executors with persisted rows, which Hudi would write again.
+    assert not {name for name in summary if "shuffleTracking" in name or "cachedExecutor" in name}
+
+
 def test_the_time_out_holds_the_maximum_age_the_longest_batch_and_a_margin():
     assert execution_timeout_min(LaneConfig()) == 240 + 60 + 15
     assert request()["executionTimeoutMinutes"] == 315
