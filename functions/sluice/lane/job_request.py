@@ -206,6 +206,9 @@ def _spark_settings(environment: JobEnvironment, lane: LaneConfig) -> tuple[tupl
         ("spark.emr-serverless.executor.disk", DISK),
         *([("spark.ssl.internode.enabled", "true")] if environment.encrypts_traffic else []),
         ("spark.dynamicAllocation.enabled", "true"),
+        # Spark begins with the greatest of this and the next two. By EMR Serverless's default this is 3: more than is
+        # kept, and more than some lanes may have, whose jobs may be refused.
+        ("spark.executor.instances", str(lane.min_executors)),
         ("spark.dynamicAllocation.initialExecutors", str(lane.min_executors)),
         ("spark.dynamicAllocation.minExecutors", str(lane.min_executors)),
         ("spark.dynamicAllocation.maxExecutors", str(lane.max_executors)),

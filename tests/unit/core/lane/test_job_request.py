@@ -80,6 +80,16 @@ def test_executors_stay_longer_than_a_run_lingers(linger_s):
     assert int(idle.rstrip("s")) > linger_s
 
 
+@pytest.mark.parametrize("least, most", [(0, 5), (1, 1), (1, 2), (4, 9)])
+def test_a_run_begins_with_no_executor_that_its_lane_does_not_keep(least, most):
+    summary = settings(request(LaneConfig(min_executors=least, max_executors=most)))
+    # As in Spark's Utils.getDynamicAllocationInitialExecutors, with EMR Serverless's defaults.
+    # https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/jobs-spark.html
+    by_default = {"spark.executor.instances": "3", "spark.dynamicAllocation.initialExecutors": "3"}
+    names = (*by_default, "spark.dynamicAllocation.minExecutors")
+    assert max(int({**by_default, **summary}[name]) for name in names) == least
+
+
 def test_executors_of_a_past_shuffle_are_let_go_while_the_run_stays():
     summary = settings(request())
     assert summary["spark.cleaner.periodicGC.interval"] == "5min"
