@@ -12,7 +12,7 @@ from sluice.changes.dialects.registry import DIALECTS
 from sluice.config.document import Configuration
 from sluice.config.hudi_overrides import unknown
 from sluice.config.key_pattern import LAST_OFFSET, OFFSET, TOPIC_GROUP, groups_of
-from sluice.config.lane import LaneConfig, bytes_to_read
+from sluice.config.lane import MOST_GB, LaneConfig, bytes_to_read
 from sluice.config.rules.change_rule import ChangeRule
 from sluice.config.rules.ignore import TOPIC_PATTERN, Ignore
 from sluice.config.rules.partition_fields import columns_read
@@ -170,6 +170,12 @@ def _lanes(tree: YamlLines, written: Any) -> dict[str, LaneConfig]:
         lane = LaneConfig(name=name, **field_values(LaneConfig, form))
         if lane.min_executors > lane.max_executors:
             tree.mistake((*path, "min_executors"), f"is above max_executors, {lane.max_executors}")
+        workers = {"driver": (lane.driver_cores, lane.driver_memory_gb)}
+        workers["executor"] = (lane.executor_cores, lane.executor_memory_gb)
+        for worker, (cores, gb) in workers.items():
+            if gb > MOST_GB[cores]:
+                wrong = f"is more than EMR Serverless gives a worker of {worker}_cores {cores}: {MOST_GB[cores]}"
+                tree.mistake((*path, f"{worker}_memory_gb"), wrong)
         lanes[name] = lane
     return lanes
 

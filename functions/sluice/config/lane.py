@@ -9,8 +9,11 @@ from sluice.config.setting import setting
 from sluice.config.values import DAY_S, DURATION, GIB, HOUR_S, MIB, SIZE, choice, duration, whole
 
 _COUNT = whole(1, 100_000_000)
-_CORES = choice(1, 2, 4, 8, 16)  # the worker sizes of EMR Serverless
-_MEMORY_GB = whole(2, 120)
+# The worker sizes of EMR Serverless: cores, and the most memory in GB. It refuses the job of a larger worker.
+# https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/app-behavior.html#worker-configs
+MOST_GB = {1: 8, 2: 16, 4: 30, 8: 60, 16: 120}
+_CORES = choice(*MOST_GB)
+_MEMORY_GB = whole(2, max(MOST_GB.values()))
 # A run that ends before its first look is started again for ever and claims nothing.
 _RUN_AGE = duration(60, 7 * DAY_S)
 # A slice that is too short is all overhead; ingest waits for a whole one.

@@ -255,6 +255,16 @@ def test_limits_are_inherited_one_by_one_and_defaults_are_not_written():
     assert [where for _, where in mistakes(rule(limits={"schema_depth": 500}))] == ["tables[0].limits.schema_depth"]
 
 
+@pytest.mark.parametrize("worker", ["driver", "executor"])
+@pytest.mark.parametrize("cores, most", [(1, 8), (2, 16), (4, 30), (8, 60), (16, 120)])
+def test_a_worker_larger_than_emr_serverless_has_is_a_mistake(worker, cores, most):
+    def lanes(gb):
+        return f"lanes: {{big: {{{worker}_cores: {cores}, {worker}_memory_gb: {gb}}}}}\n{rule()}"
+
+    read_tables(lanes(most))
+    assert [where for _, where in mistakes(lanes(most + 1))] == [f"lanes.big.{worker}_memory_gb"]
+
+
 def test_limits_that_a_task_of_the_lane_has_no_memory_for_are_a_mistake():
     large = "tables:\n  - {topic: a.b, table: a.b, record_key: id, limits: {object_bytes: 1GiB}}\n"
     assert [where for _, where in mistakes(large)] == ["tables[0].limits"]
