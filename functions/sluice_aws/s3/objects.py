@@ -309,14 +309,18 @@ class Objects:
         self._s3.delete_object(Bucket=bucket, Key=key)
 
     def put_if(self, bucket: str, key: str, data: bytes, *, replaces: str | None, content_type: str) -> bool:
-        """Write an object if there is none yet, or if it still has the ETag `replaces`. False where that isn't so."""
+        """Write an object if there is none yet, or if it still has the ETag `replaces`. False where that isn't so.
+
+        A put whose answer was lost is sent again by boto3, and is refused then, since it is there.
+        """
         condition = {"IfNoneMatch": "*"} if replaces is None else {"IfMatch": replaces}
         try:
             self._s3.put_object(Bucket=bucket, Key=key, Body=data, ContentType=content_type, **condition)
         except ClientError as error:
-            if code_of(error) in CHANGED:
-                return False
-            raise
+            if code_of(error) not in CHANGED:
+                raise
+            stored = self.get(bucket, key)
+            return stored is not None and stored.data == data
         return True
 
     def put_json(self, bucket: str, key: str, document: Any) -> None:

@@ -79,3 +79,27 @@ def test_an_identity_without_versions_is_read_on_condition_of_its_etag(deploymen
     id = deployment.land("k", b"123", bucket="plain")
     assert Objects(deployment.s3).head_bytes(id, 10).data == b"123"
     assert not Objects(deployment.s3).exists(ObjectId("plain", "k", "etag:0123"))
+
+
+class SendsTwice:
+    """S3 by a client that sends each put again, as boto3 does after an answer that was lost on its way."""
+
+    def __init__(self, s3):
+        self._s3 = s3
+
+    def __getattr__(self, name):
+        return getattr(self._s3, name)
+
+    def put_object(self, **put):
+        self._s3.put_object(**put)
+        return self._s3.put_object(**put)
+
+
+def test_a_conditional_put_whose_answer_was_lost_is_one_that_was_made(deployment):
+    objects, place = Objects(SendsTwice(deployment.s3)), (SILVER, "a/document")
+    how = {"content_type": "text/plain"}
+    assert objects.put_if(*place, b"first", replaces=None, **how)
+    assert not objects.put_if(*place, b"other", replaces=None, **how)
+    assert objects.put_if(*place, b"next", replaces=objects.get(*place).etag, **how)
+    assert not objects.put_if(*place, b"late", replaces='"0"', **how)
+    assert objects.get(*place).data == b"next"
