@@ -24,6 +24,7 @@ COMPARED = {
 
 
 @pytest.mark.whole
+@pytest.mark.timeout(2_400)  # the longest module takes seven minutes on a machine of its own
 @pytest.mark.parametrize("module", COMPARED)
 def test_two_executors_apart_write_the_same_rows(module: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/spark/{module}"]
