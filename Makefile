@@ -63,9 +63,8 @@ test-unit-on:  ## unit tests of the core, the formats and the adapters on anothe
 	$(ON)/bin/pip install --quiet --disable-pip-version-check boto3 fastavro cramjam 'pyarrow$(ARROW)' aws-lambda-powertools \
 		$(if $(ARROW),'numpy<2') pandas pyspark==3.5.8 setuptools hypothesis jsonschema packaging pytest pytest-timeout pyyaml typer
 	$(ON)/bin/python -m pytest tests/unit/core tests/unit/formats tests/unit/aws \
-		--ignore tests/unit/core/catalog/test_ddl.py --ignore tests/unit/core/config/test_catalog.py \
-		--ignore tests/unit/core/lane/test_job_policy.py --ignore tests/unit/core/services/test_policy.py \
-		--ignore tests/unit/aws/test_stack.py --ignore tests/unit/formats/test_captures.py --ignore tests/unit/formats/test_dialects.py
+		--ignore tests/unit/core/catalog/test_ddl.py --ignore tests/unit/core/lane/test_job_policy.py \
+		$$(grep -rlE "sluice_cli|support\.captures" tests/unit/core tests/unit/formats tests/unit/aws --include=*.py | sed 's/^/--ignore /')
 
 test-emulated: setup  ## adapters, functions and commands on AWS as emulated in the tests' own process
 	$(PYTEST) $(WORKERS) tests/emulated

@@ -10,6 +10,7 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -106,7 +107,7 @@ MOST_DIGITS = Decimal("-1234567890123456789012345678.0123456789")
         (pa.list_(pa.list_(pa.string())), [["a"], [], None], [["a"], [], None]),
         (pa.list_(pa.date32()), [dt.date(1970, 1, 2)], [1]),
         (pa.dictionary(pa.int32(), pa.string()), "word", "word"),
-        (pa.float16(), 1.5, 1.5),
+        (pa.float16(), np.float16(1.5), 1.5),
         (pa.map_(pa.int32(), pa.date32()), [(7, dt.date(1970, 1, 2))], ['{"key":7,"value":"1970-01-02"}']),
         (pa.map_(pa.string(), pa.int32()), [("a", 1)], '{"a":1}'),
     ],
@@ -143,7 +144,7 @@ def test_columns_are_read_as_parquet_stores_them_despite_arrows_embedded_schema(
             "id": pa.array([1], pa.int32()),
             "took": pa.array([dt.timedelta(seconds=1)], pa.duration("us")),
             "days": pa.array([[dt.date(1970, 1, 2), None]], pa.list_(pa.date32(), 2)),
-            "half": pa.array([1.5], pa.float16()),
+            "half": pa.array([np.float16(1.5)], pa.float16()),
             "nested": nested,
             "index level": pa.array([0]),
         }
