@@ -59,13 +59,14 @@ class PastStates:
             raise NotRetained(
                 f"{self.refused.message}. {self.changes.table} has no column {lost[0]}",
                 **self.refused.facts,
-                next_step=f"Ask for {self.refused.facts['earliest']} or later; {self._filling}",
+                next_step=self._next_step,
             )
         return tuple(name for name in names if name not in made)
 
     @property
-    def _filling(self) -> str:
-        return f"`sluice rebuild table {self.now.table}` fills in the changes that bronze still has"
+    def _next_step(self) -> str:
+        rebuild = f"`sluice rebuild table {self.now.table}` fills in the changes that bronze still has"
+        return f"Ask for {self.refused.facts['earliest']} or later; {rebuild}"
 
     @property
     def rows(self) -> Shown:
@@ -125,7 +126,7 @@ class PastStates:
         return NotRetained(
             f"{self.refused.message}. {history} doesn't know the state of {rows:,} of its rows then",
             **{**self.refused.facts, "rows": rows},
-            next_step=f"Ask for {self.refused.facts['earliest']} or later; {self._filling}",
+            next_step=self._next_step,
         )
 
 

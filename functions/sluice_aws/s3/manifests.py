@@ -40,8 +40,6 @@ class ManifestStore:
                 return key
             stored = self._objects.get(self._bucket, key)
             replaces = None if stored is None else stored.etag
-            if stored is not None and stored.data == data:
-                return key
             if not still_held():
                 return None
         raise BatchTaken(f"The manifest of batch {manifest.batch} keeps changing", batch=manifest.batch)
