@@ -297,14 +297,13 @@ class HudiJvm:
     ) -> None:
         """Complete a begun write with its files and extra metadata."""
         stats, extra = self._jvm.java.util.ArrayList(), self._jvm.java.util.HashMap()
-        mapper = self._hudi.common.util.JsonUtils.getObjectMapper()
-        kinds = {BaseFile: ".HoodieWriteStat", LogFile: ".HoodieDeltaWriteStat"}
-        classes = {
-            kind: self._jvm.py4j.reflection.ReflectionUtil.classForName(f"org.apache.hudi.common.model{name}")
-            for kind, name in kinds.items()
-        }
-        for file in files:  # as JSON, since each value by itself would be a call
-            stats.add(mapper.readValue(json.dumps(_statistics(file)), classes[type(file)]))
+        mapper, class_for = self._hudi.common.util.JsonUtils.getObjectMapper(), self._jvm.py4j.reflection.ReflectionUtil
+        for kind, name in ((BaseFile, "HoodieWriteStat"), (LogFile, "HoodieDeltaWriteStat")):
+            own = class_for.classForName(f"org.apache.hudi.common.model.{name}")
+            listed = mapper.getTypeFactory().constructCollectionType(stats.getClass(), own)
+            # As one JSON text, since each file, and each value of it, would be a call.
+            statistics = [_statistics(file) for file in files if isinstance(file, kind)]
+            stats.addAll(mapper.readValue(json.dumps(statistics), listed))
         for name, value in metadata.items():
             extra.put(name, value)
         some = self._hudi.common.util.Option.of(extra)
