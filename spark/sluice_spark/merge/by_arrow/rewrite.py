@@ -6,6 +6,7 @@ import json
 import secrets
 import time
 import uuid
+from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -42,11 +43,14 @@ class FileWork:
     source: ObjectSource
     in_tasks: bool
 
-    def each(self, work: Callable[[Objects, str, int, T], R], items: Sequence[T]) -> list[R]:
-        """What `work` gives of each item, in order. It gets S3, the attempt's write token and the item's number."""
+    def each(self, work: Callable[[Objects, str, int, T], R], items: Sequence[T], *, first: int = 0) -> list[R]:
+        """What `work` gives of each item, in order. It gets S3, the attempt's write token and the item's number.
+
+        The numbers begin with `first`.
+        """
+        numbered = list(enumerate(items, first))
         if not self.in_tasks:
-            with ThreadPoolExecutor(AT_ONCE_IN_DRIVER, thread_name_prefix="file") as pool:
-                return list(pool.map(lambda item: work(self.objects, f"{item[0]}-0-0", *item), enumerate(items)))
+            return _by_threads(lambda item: work(self.objects, f"{item[0]}-0-0", *item), numbered)
         source = self.source  # and nothing else of this, which has the session
 
         def task(item: tuple[int, T]) -> R:
@@ -56,7 +60,28 @@ class FileWork:
 
         context = self.spark.sparkContext
         tasks = min(len(items), TASKS_PER_CORE * context.defaultParallelism)
-        return list(context.parallelize(list(enumerate(items)), tasks).map(task).collect())
+        return list(context.parallelize(numbered, tasks).map(task).collect())
+
+
+def _by_threads(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """What `work` gives of each item, in order. A thread takes one item after the other: a future of each costs more.
+
+    After an exception the threads take no more items.
+    """
+    waiting, results = iter(range(len(items))), {}
+
+    def work_on() -> None:
+        for place in waiting:
+            try:
+                results[place] = work(items[place])
+            except BaseException:
+                deque(waiting, maxlen=0)
+                raise
+
+    with ThreadPoolExecutor(AT_ONCE_IN_DRIVER, thread_name_prefix="file") as pool:
+        for share in [pool.submit(work_on) for _ in range(min(AT_ONCE_IN_DRIVER, len(items)))]:
+            share.result()
+    return [results[place] for place in range(len(items))]
 
 
 @dataclass(frozen=True)
@@ -113,26 +138,29 @@ class Rewrite:
 
         Raises RowsDiffer for a file that doesn't hold what was found, and WriteUndone.
         """
-        written: list[BaseFile | LogFile] = []
         uri, alone = self.table_uri, self.work.in_tasks
-        if self.logs:
-            log = partial(write_log, first=len(self.files), table_uri=uri, new=new)
-            logs = replace(self.work, in_tasks=False).each(log, self.logs)
-            written += logs
-            if self.index is not None:
-                blocks = (new_blocks(share.rows, share.removed, instant=new.instant) for share in self.logs)
-                self.index.keep(uri, {log.path: own for log, own in zip(logs, blocks)})
         base = partial(write_base, table=self.table, table_uri=uri, new=new, alone=alone)
-        written += self.work.each(base, self.files)
+
+        def write_share(objects: Objects, token: str, number: int, share: FileRows | LogRows) -> BaseFile | LogFile:
+            if isinstance(share, FileRows):
+                return base(objects, token, number, share)
+            return write_log(objects, token, number, share, table_uri=uri, new=new)
+
+        by_driver: Sequence[FileRows | LogRows] = self.logs if alone else [*self.files, *self.logs]
+        written = replace(self.work, in_tasks=False).each(write_share, by_driver, first=len(self.files) if alone else 0)
+        logs = [file for file in written if isinstance(file, LogFile)]
+        if alone:
+            written += self.work.each(base, self.files)
+        if self.index is not None:
+            blocks = (new_blocks(share.rows, share.removed, instant=new.instant) for share in self.logs)
+            self.index.keep(uri, {file.path: own for file, own in zip(logs, blocks)})
         together = [file.path for file in written if isinstance(file, LogFile) or not alone]
         if together:
             refuse_undone(self.work.objects, uri, together, new=new)
         return written
 
 
-def write_log(
-    objects: Objects, token: str, number: int, share: LogRows, *, first: int, table_uri: str, new: NewFiles
-) -> LogFile:
+def write_log(objects: Objects, token: str, number: int, share: LogRows, *, table_uri: str, new: NewFiles) -> LogFile:
     """Write one log. Its name has a token of its own: it has no instant but its base file's.
 
     A late put of a driver that is dead by now would replace what another one committed.
@@ -144,7 +172,7 @@ def write_log(
     version = 1 + max((log.version or 0 for log in file.logs if log.instant == file.base.instant), default=0)
     token = f"0-{secrets.randbelow(2**31)}-{secrets.randbelow(2**31)}"  # three numbers are a token's form
     name = f".{file.file_id}_{file.base.instant}.log.{version}_{token}"
-    own: Any = {"instant": new.instant, "number": first + number, "partition": file.partition, "file_id": file.file_id}
+    own: Any = {"instant": new.instant, "number": number, "partition": file.partition, "file_id": file.file_id}
     body = log_of(share.rows, share.removed, avro_schema=new.avro_schema, **own)
     before = tuple(log.path.rpartition("/")[2] for log in file.logs)
     made = LogFile(

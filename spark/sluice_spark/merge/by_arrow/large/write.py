@@ -172,7 +172,7 @@ def _rewritten(
     item, keys, own = plan.slices[place.number], rows.column(KEY), rows_to_store(rows, plan)
     if place.logs:
         share = LogRows(item, log_values(own, keys.to_pylist()), removed)
-        return write_log(objects, token, number, share, first=0, table_uri=plan.table_uri, new=new)
+        return write_log(objects, token, number, share, table_uri=plan.table_uri, new=new)
     assert item.base is not None
     updates = rows.num_rows - rows.column(FILE).null_count
     path = f"{plan.table_uri}/{item.base.path}"
