@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import date, datetime, timezone
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -106,9 +108,30 @@ def test_the_index_decides_as_the_files_do(
     slices, changes = [slice_of(tmp_path, own, *names), slice_of(tmp_path, other)], list(wanted.items())
     read = find(tmp_path, slices, changes, KeyIndex(most_bytes=0))
     index = KeyIndex()
-    for by_several in (0, 9_999):  # cold by threads, and warm by one
-        with patch.object(stored, "_ROWS_BY_SEVERAL", by_several):
+    for joined_from in (0, 9_999):  # cold by joins, and warm without
+        with patch.object(stored, "_ROWS_JOINED", joined_from):
             assert decided(find(tmp_path, slices, changes, index), changes) == decided(read, changes)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [3, 1, 2],
+        ["c", "a", ""],
+        [True, False],
+        [date(9999, 1, 2), date(1, 1, 1), date(1970, 1, 1)],
+        [datetime(1969, 1, 1, 0, 0, 0, 1), datetime(2026, 1, 1), datetime(1, 1, 1)],
+        [datetime(2026, 1, 1, tzinfo=timezone.utc), datetime(1969, 1, 1, tzinfo=timezone.utc)],
+        [Decimal("-1.50"), Decimal("2.00"), Decimal("0.00")],
+    ],
+    ids=str,
+)
+def test_a_join_has_the_same_candidates_for_each_type_of_key(values: list[Any]) -> None:
+    column = pa.array(values)
+    own = pa.table({"id": column, "more": pa.array(range(len(values)))})
+    wanted = WantedKeys(pa.table({"id": column[1:], "more": pa.array([9] * (len(values) - 1))}), ("id", "more"))
+    assert wanted.joined(own).num_rows == len(values) - 1
+    assert sorted(wanted.joined(own)["more"].to_pylist()) == wanted.candidates(own)["more"].to_pylist()
 
 
 def test_a_file_is_read_once_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
