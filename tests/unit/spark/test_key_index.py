@@ -109,7 +109,8 @@ def test_the_index_decides_as_the_files_do(
     read = find(tmp_path, slices, changes, KeyIndex(most_bytes=0))
     index = KeyIndex()
     for joined_from in (0, 9_999):  # cold by joins, and warm without
-        with patch.object(stored, "_ROWS_JOINED", joined_from):
+        joins = {"_ROWS_JOINED": joined_from, "_FILE_ROWS_JOINED": 0, "_ROWS_PER_WANTED": 0}
+        with patch.multiple(stored, **joins):
             assert decided(find(tmp_path, slices, changes, index), changes) == decided(read, changes)
 
 
@@ -130,8 +131,10 @@ def test_a_join_has_the_same_candidates_for_each_type_of_key(values: list[Any]) 
     column = pa.array(values)
     own = pa.table({"id": column, "more": pa.array(range(len(values)))})
     wanted = WantedKeys(pa.table({"id": column[1:], "more": pa.array([9] * (len(values) - 1))}), ("id", "more"))
-    assert wanted.joined(own).num_rows == len(values) - 1
-    assert sorted(wanted.joined(own)["more"].to_pylist()) == wanted.candidates(own)["more"].to_pylist()
+    with patch.multiple(stored, _FILE_ROWS_JOINED=0, _ROWS_PER_WANTED=0):
+        joined = wanted.candidates(own, may_join=True)
+    assert sorted(joined["more"].to_pylist()) == list(range(1, len(values)))
+    assert wanted.candidates(own, may_join=False).equals(own.slice(1))
 
 
 def test_a_file_is_read_once_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

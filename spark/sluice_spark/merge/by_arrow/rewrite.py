@@ -151,7 +151,7 @@ class Rewrite:
         logs = [file for file in written if isinstance(file, LogFile)]
         if alone:
             written += self.work.each(base, self.files)
-        if self.index is not None:
+        if logs and self.index is not None:
             blocks = (new_blocks(share.rows, share.removed, instant=new.instant) for share in self.logs)
             self.index.keep(uri, {file.path: own for file, own in zip(logs, blocks)})
         together = [file.path for file in written if isinstance(file, LogFile) or not alone]

@@ -28,7 +28,9 @@ from sluice_spark.merge.rows import LeftToSpark
 READ_IN_DRIVER = 64 * MIB  # bytes of files whose rows are read, and of logs; more are read in Spark tasks
 NO_COLUMNS = pa.schema([])
 _ROWS_AT_ONCE = 4 * 1024  # of a base file, of whose values few are wanted
-_ROWS_JOINED = 4_000_000  # from so many on, a join saves more than it costs: it imports pandas (0.15 s, once)
+# A join asks a Bloom filter first: a row of a file takes 3 ns, in place of 13. It costs more for few rows, and for many
+# wanted keys, of which it makes a table for each file; and it imports modules of Arrow (13 ms, once).
+_ROWS_JOINED, _FILE_ROWS_JOINED, _ROWS_PER_WANTED = 1_000_000, 16_000, 4
 _READ = (hidden.POSITION, hidden.OWED, RECORD_KEY, hidden.PARTITION, hidden.SOURCE_TS_MS)
 
 
@@ -68,12 +70,10 @@ class WantedKeys:
         own = as_counts(keys.column(self.record_key[0]).combine_chunks())
         return pc.indices_nonzero(pc.is_in(own, value_set=self._first))
 
-    def candidates(self, keys: pa.Table) -> pa.Table:
-        """The rows whose first column of the key is one of these."""
-        return keys.take(self.places(keys))
-
-    def joined(self, keys: pa.Table) -> pa.Table:
-        """The `candidates`, in any order. A row takes 3 ns, in place of 13: the join asks a Bloom filter first."""
+    def candidates(self, keys: pa.Table, *, may_join: bool) -> pa.Table:
+        """The rows whose first column of the key is one of these, in any order."""
+        if not may_join or keys.num_rows < max(_FILE_ROWS_JOINED, _ROWS_PER_WANTED * self.rows.num_rows):
+            return keys.take(self.places(keys))
         name = self.record_key[0]
         return keys.join(self.rows.select([name]), name, join_type="left semi", use_threads=False)
 
@@ -135,8 +135,8 @@ def stored_rows(
     entries = None if index is None else _entries(root, slices, wanted, rows=rows, index=index, work=work)
     by_index: Sequence[list[tuple[Key, StoredRow]] | None] = [None] * len(slices)
     if entries is not None:
-        candidates = wanted.joined if rows >= _ROWS_JOINED else wanted.candidates
-        look_up = partial(rows_by_index, entries=entries, wanted=wanted, candidates=candidates, committed=committed)
+        may_join = rows >= _ROWS_JOINED
+        look_up = partial(rows_by_index, entries=entries, wanted=wanted, committed=committed, may_join=may_join)
         by_index = [look_up(number, item) for number, item in enumerate(slices)]
     with_base = [(number, item) for number, item in enumerate(slices) if item.base is not None]
     unclear = [SliceFiles.of(number, item, root) for number, item in with_base if by_index[number] is None]
@@ -236,18 +236,17 @@ def rows_by_index(
     *,
     entries: Mapping[str, Entry],
     wanted: WantedKeys,
-    candidates: Callable[[pa.Table], pa.Table],
     committed: Committed,
+    may_join: bool,
 ) -> list[tuple[Key, StoredRow]] | None:
     """The rows of slice `number` with the wanted keys by the index; None where it isn't certain that a change is newer.
 
-    The position of a base file's row is then the file's highest. `candidates` finds a file's rows among which the
-    wanted keys are.
+    The position of a base file's row is then the file's highest.
     """
     base = entries[item.base.path] if item.base is not None else None
     if not isinstance(base, BaseKeys):
         return None
-    rows_there = candidates(wanted.typed(base.keys))
+    rows_there = wanted.candidates(wanted.typed(base.keys), may_join=may_join)
     in_base = [key for key in keys_of(rows_there, wanted.record_key) if key in wanted.positions]
     if in_base and base.highest is None:
         return None
