@@ -12,6 +12,7 @@ from sluice.batch.row_errors import RowError, to_lines
 from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
 from sluice.silver_keys import rows_key
+from sluice_cli.config import discover
 from sluice_cli.main import run
 from sluice_cli.tables import inspect, query
 from sluice_cli.verbs import built
@@ -140,6 +141,7 @@ def steering(text):
 @pytest.mark.parametrize("terminal", [pytest.param(False, marks=pytest.mark.whole), True], ids=["pipe", "terminal"])
 def test_no_verb_prints_a_control_character(hostile, monkeypatch, capsys, terminal):
     monkeypatch.setenv("TERM", "dumb")  # rich's own sequences aside
+    monkeypatch.setattr(discover, "ADMISSION_PATIENCE_S", 0)
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
     steered, silent = {}, set()
