@@ -133,7 +133,7 @@ def test_the_name_gives_the_order_where_the_pattern_has_a_group_for_it(bench: Wo
     assert prices(bench, config) == DAY_1
 
 
-@pytest.mark.parametrize("in_tasks", [False, True], ids=["driver", "tasks"])
+@pytest.mark.parametrize("in_tasks", [False, pytest.param(True, marks=pytest.mark.whole)], ids=["driver", "tasks"])
 def test_rows_that_their_position_leaves_tied_are_ordered_by_their_objects(bench: Workbench, in_tasks: bool) -> None:
     if in_tasks:
         bench.in_tasks()

@@ -58,7 +58,10 @@ def backlog(bench: Workbench, draw: random.Random) -> list[list[ManifestObject]]
 
 
 PLACED, UNPLACED = [(kind, ("place",)) for kind in ("cow", "mor")], [(kind, ()) for kind in ("cow", "mor")]
-SHAPES = pytest.mark.parametrize(("table_type", "partition_by"), params([*PLACED, *UNPLACED], short=PLACED))
+IN_COW, IN_MOR = (
+    pytest.mark.parametrize(("table_type", "partition_by"), params([*PLACED, *UNPLACED], short=[shape]))
+    for shape in PLACED
+)
 
 
 def merged_as_by_spark(bench: Workbench, batches: list[list[ManifestObject]], **settings: Any) -> TableConfig:
@@ -77,7 +80,7 @@ def merged_as_by_spark(bench: Workbench, batches: list[list[ManifestObject]], **
     return arrow
 
 
-@SHAPES
+@IN_MOR
 def test_a_backlog_in_two_batches_leaves_nothing_to_spark(
     bench: Workbench, way: str, table_type: str, partition_by: tuple[str, ...]
 ) -> None:
@@ -90,7 +93,7 @@ def test_a_backlog_in_two_batches_leaves_nothing_to_spark(
     assert bench.rows(arrow, *STORED) == bench.rows_by_hudi_rs(arrow, *STORED)
 
 
-@SHAPES
+@IN_COW
 def test_a_truncate_among_changes_leaves_nothing_to_spark(
     bench: Workbench, way: str, table_type: str, partition_by: tuple[str, ...]
 ) -> None:
