@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
 import duckdb
@@ -17,7 +19,7 @@ from sluice.catalog.history_view import DUCKDB, history_view_sql
 from sluice.changes import hidden_columns
 from sluice.errors import SluiceError
 from sluice_read import query_mistakes
-from sluice_read.errors import InvalidQuery, Unreadable
+from sluice_read.errors import InvalidParameters, InvalidQuery, Unreadable
 from sluice_read.moments import NOW, Span
 from sluice_read.past_states import CHANGES, PastStates, open_as_of
 from sluice_read.place import SilverPlace, tables_in
@@ -26,6 +28,9 @@ from sluice_read.reading import ALL, BATCH_ROWS, Shown, SilverTable
 _INTERRUPTED = "Query interrupted"  # DuckDB's RuntimeError for Ctrl-C while it works in the main thread
 _INTERRUPTED_AGAIN_S = 0.2
 _Result = TypeVar("_Result")
+_WHOLE_OR_DECIMAL = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*")
+_TIME_OF_DAY = re.compile(r"[0-9][Tt ]+([0-9:.]+)")  # without an offset, which a date doesn't heed
+_MAY_BE_CUT = re.compile(r"(?=.*[.:eE])[-+0-9.:eETtZz ]+")  # a number with a fraction, a time of day
 _OWN_SCHEMAS = frozenset({"information_schema", "pg_catalog", "system", "temp"})  # no table can be made there
 
 
@@ -152,6 +157,7 @@ def run_query(
             for name, table in opened.items():
                 _declare(connection, name, table, shown)
             connection.sql(sql, params=parameters)
+            _refuse_inexact(connection, sql, parameters or {})
             for name, table in opened.items():
                 if isinstance(table, PastStates):
                     note(table.note)
@@ -168,6 +174,36 @@ def run_query(
             if isinstance(error, OSError) and not query_mistakes.is_of_duckdb(error):
                 raise
             raise query_mistakes.explained(error, lambda: tables_in(place)) from error
+
+
+def _refuse_inexact(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, str]) -> None:
+    """Raise InvalidParameters for a text that DuckDB would round or cut to the type that it stands for.
+
+    It would find the rows of another value. The plan before it is optimized names the types.
+    """
+    given = {name: text for name, text in parameters.items() if _MAY_BE_CUT.fullmatch(text)}
+    plan = connection.execute(f"EXPLAIN (FORMAT json) {sql}", parameters).fetchall()[0][1] if given else ""
+    for name, text in given.items():
+        for kind in set(re.findall(rf"CAST\('{re.escape(text)}' AS (\w+(?:\(\d+,\d+\))?)\)", plan)):
+            ((held,),) = connection.execute(f"SELECT CAST(CAST(? AS {kind}) AS VARCHAR)", [text]).fetchall()
+            if not is_exact(text, held, kind):
+                raise InvalidParameters(f"{name} stands for {kind}, and {text!r} would be cut to {held}")
+
+
+def is_exact(text: str, held: str, kind: str) -> bool:
+    """Whether a value of DuckDB's type `kind` is what its text says: DuckDB rounds 7.6 to 8, and cuts times of dates.
+
+    Then the comparison would be with another value. A text in a form that is not known here counts as exact.
+    """
+    if _WHOLE_OR_DECIMAL.fullmatch(kind):
+        try:
+            return Decimal(text.strip()) == Decimal(held)
+        except InvalidOperation:
+            return True
+    if kind == "DATE":
+        time_of_day = _TIME_OF_DAY.search(text)
+        return time_of_day is None or not time_of_day[1].strip("0:.")
+    return True  # a table has no parts of a microsecond either
 
 
 def _refuse_shadowed(place: SilverPlace, names: Sequence[str]) -> None:
@@ -267,6 +303,7 @@ def opened_duckdb(*, files: bool = False, memory_mib: int | None = None) -> Iter
                 connection.execute(f"SET memory_limit = '{memory_mib:d}MiB'")
             # On by itself where Python runs no file (`python -c`): it would be written between the rows on stdout.
             connection.execute("SET enable_progress_bar = false")
+            connection.execute("SET explain_output = 'all'")
             if not files:  # the folder for spilling stays reachable: DuckDB lists it when access ends
                 connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")

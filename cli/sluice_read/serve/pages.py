@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
 from threading import Timer
 
 import duckdb
@@ -24,7 +23,7 @@ from sluice.errors import SluiceError
 from sluice_read.diff import key_columns
 from sluice_read.errors import InvalidCondition, InvalidCursor, PageTooLarge, TookTooLong
 from sluice_read.reading import PARTITION_PATH, RECORD_KEY, Shown, SilverTable
-from sluice_read.sql import opened_duckdb, registered
+from sluice_read.sql import is_exact, opened_duckdb, registered
 from sluice_read.values import rows_of
 
 _COMPARISONS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -32,8 +31,6 @@ _NULLS = {"null": "IS NULL", "set": "IS NOT NULL"}
 _FORM = "column:operator:value, as in born:ge:1900-01-01, or column:is:null, column:is:set"
 # DuckDB's types whose values have one text: nested ones can only be null or set.
 _COMPARABLE = re.compile(r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|VARCHAR|BLOB|DATE|TIME.*|DECIMAL.*")
-_WHOLE_OR_DECIMAL = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*")
-_TIME_OF_DAY = re.compile(r"[0-9][Tt ]+([0-9:.]+)")  # without an offset, which a date doesn't heed
 _INSTANT = re.compile(r"[0-9]{14}([0-9]{3})?")
 _BATCH_ROWS = 500
 
@@ -184,27 +181,11 @@ def _where(
             ((held,),) = connection.execute(f"SELECT CAST({value} AS VARCHAR)", [item.value]).fetchall()
         except duckdb.Error as error:
             raise not_a_value from error
-        if not _is_exact(item.value, held, types[column]):
+        if not is_exact(item.value, held, types[column]):
             raise not_a_value
         terms.append(f"{column} {_COMPARISONS[item.operator]} {value}")
         values.append(item.value)
     return terms, values
-
-
-def _is_exact(text: str, held: str, kind: str) -> bool:
-    """Whether a value of DuckDB's type `kind` is what its text says: DuckDB rounds 7.6 to 8, and cuts times of dates.
-
-    Then the comparison would be with another value. A text in a form that is not known here counts as exact.
-    """
-    if _WHOLE_OR_DECIMAL.fullmatch(kind):
-        try:
-            return Decimal(text.strip()) == Decimal(held)
-        except InvalidOperation:
-            return True
-    if kind == "DATE":
-        time_of_day = _TIME_OF_DAY.search(text)
-        return time_of_day is None or not time_of_day[1].strip("0:.")
-    return True  # a table has no parts of a microsecond either
 
 
 def _page(instant: str, columns: Sequence[str], reader: pa.RecordBatchReader, limit: int, max_bytes: int) -> Page:

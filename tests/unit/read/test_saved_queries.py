@@ -19,6 +19,8 @@ FILES = {
     "named": "SELECT id FROM moma.works WHERE name = $name OR nationality = $name ORDER BY id",
     "both": "SELECT $second AS b, $first AS a, count(*) AS n FROM moma.works WHERE id > $first",
     "names": f"SELECT w.name, a.name FROM {JOINED} WHERE w.id = 6",
+    "paid": "SELECT id FROM moma.artists WHERE fee = $fee",
+    "born": "SELECT id FROM moma.artists WHERE name = $day OR born >= $day ORDER BY id",
     "all_works": "SELECT count(*) AS n FROM moma.works",
 }
 
@@ -75,11 +77,21 @@ def test_a_value_is_bound_and_is_never_part_of_the_statement(client, value):
         "/worksbyartist?least=1&more=2",
         "/worksbyartist/1?least=1",
         "/allworks?x=1",
+        "/worksbyartist/5.6",
+        "/worksbyartist/56e-1",
+        "/paid/17.504",
+        "/born/1900-01-01T12:00",
     ],
 )
 def test_a_value_of_another_form_or_number_is_refused(client, path):
     answer = client.get(path)
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize("path", ["/paid/15.500", "/paid/155e-1", "/worksbyartist/3.0", "/born/1903-01-02T00:00:00Z"])
+def test_a_value_in_another_form_of_its_type_finds_its_rows(client, path):
+    assert rows(client.get(path))[0]["id"] == 3
+    assert rows(client.get("/paid/15.4")) == rows(client.get("/named?name=5.5")) == []
 
 
 def test_an_answer_is_kept_until_one_of_its_tables_has_a_commit(folder, tmp_path, monkeypatch):
