@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import struct
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,25 @@ _NUMBERS = frozenset((kinds.DECIMAL, kinds.DECIMAL_TEXT, kinds.VARIABLE_DECIMAL)
 _MOMENT = re.compile(r"([+-]?\d{4,}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d*?)0*)?Z?")
 Key = tuple[Any, ...]  # JSON values of the columns of the record key
 T = TypeVar("T")
+
+
+class SingleFloat(float):
+    """A value of a column of floats. It equals every double that stands for it where the column is one of doubles now.
+
+    That is its exact value, or the double of a text of it. Hudi's is Java's, which has up to nine digits in any case.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        try:
+            own, others = (struct.unpack("<f", struct.pack("<f", value))[0] for value in (self, other))
+        except (struct.error, OverflowError):  # no number, no float
+            return False
+        return bool(own == others) and (other == others or float(f"{other:.9g}") == other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = float.__hash__
 
 
 PlacedTruncate = tuple[str | None, str]  # the source table of a truncate, None for all, and its position
@@ -192,7 +212,7 @@ def _sources(made: pa.RecordBatch) -> list[str | None]:
 
 
 def _as_wide(made: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
-    """The batch with the floats and decimals of the table, where these are wider."""
+    """The batch with the decimals of the table, where these are wider."""
     columns = []
     for name in made.schema.names:
         column, stored = made.column(name), types.get(name)
@@ -204,10 +224,10 @@ def _is_wider(stored: pa.DataType, own: pa.DataType) -> bool:
     """Whether a type of the table holds all values of an object's own, in another form."""
     if pa.types.is_list(stored) and pa.types.is_list(own):
         return _is_wider(stored.value_type, own.value_type)
-    if pa.types.is_decimal(stored) and pa.types.is_decimal(own):
-        grown = stored.scale - own.scale
-        return stored != own and grown >= 0 and stored.precision - grown >= own.precision
-    return bool(pa.types.is_float32(own) and stored == pa.float64())
+    if not pa.types.is_decimal(stored) or not pa.types.is_decimal(own):
+        return False
+    grown = stored.scale - own.scale
+    return bool(stored != own and grown >= 0 and stored.precision - grown >= own.precision)
 
 
 def _decoded(
@@ -300,6 +320,15 @@ def _meanings(values: pa.Array, column: Column) -> list[Any]:
     return [stored_json(value, column) for value in plain]
 
 
+def _floats(kind: pa.DataType, values: list[Any]) -> list[Any]:
+    """Values of a column as they are compared: floats as SingleFloat, also in lists."""
+    if pa.types.is_list(kind):
+        return [value if value is None else _floats(kind.value_type, value) for value in values]
+    if not pa.types.is_float32(kind):
+        return values
+    return [SingleFloat(value) if isinstance(value, float) else value for value in values]
+
+
 def _changes(
     mine: pa.RecordBatch,
     columns: Sequence[Column],
@@ -309,7 +338,9 @@ def _changes(
     partial: bool,
 ) -> list[FoundChange]:
     columns_of_values = {
-        column.name: _meanings(mine.column(column.name), column) for column in columns if column.name not in record_key
+        column.name: _floats(mine.column(column.name).type, _meanings(mine.column(column.name), column))
+        for column in columns
+        if column.name not in record_key
     }
     names = (hidden.OFFSET, hidden.PARTITION, hidden.POSITION, hidden.OP, hidden.DELETED, hidden.SOURCE_TS_MS)
     facts = zip(*(mine.column(name).to_pylist() for name in names), strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pyarrow as pa
@@ -67,3 +68,28 @@ def test_an_object_that_completes_a_dump_brings_a_truncate(key: str, form: str) 
     keyed, truncates = keyed_changes(body, item, config, wanted=lambda key: True, types={}, aside=[1])
     assert truncates == [(None, "0002.t0")] and len(keyed) == (form == "csv")
     assert not changes_in(body, replace(item, replaces=None), config, ["7"]).truncates
+
+
+@pytest.mark.parametrize(
+    ("stored", "same"),
+    [
+        (1030354400.0, True),  # the double of the shortest text
+        (1.03035443e9, True),  # of Java's, by which Hudi writes a file again
+        (1030354432.0, True),  # the exact value
+        (1030354431.5, False),  # a double that is near, which no writer makes of the float
+        (1030354496.0, False),  # the next float
+        (1e300, False),
+        (None, False),
+        ("1030354432", False),
+    ],
+)
+def test_a_float_equals_what_a_column_of_doubles_holds_of_it(stored: object, same: bool) -> None:
+    body = avro_object(flattened({"id": "int", "n": "float"}), [change(id=1, n=1030354432.0)])
+    item = ManifestObject("bronze", "k", "v1", len(body), None, "avro", "t", 0, 500, 0)
+    types = {"id": pa.int32(), "n": pa.float64()}
+    config = TableConfig("db.t", "db", "t", "x", ("id",))
+    ((_, keyed),), _ = keyed_changes(body, item, config, wanted=lambda key: True, types=types)
+    (found,) = changes_in(body, item, config, ["1"]).changes
+    assert [one.values == {"n": stored} for one in (keyed, found)] == [same, same]
+    assert [[one.values["n"]] != [stored] for one in (keyed, found)] == [not same, not same]
+    assert json.dumps(keyed.values) == '{"n": 1030354400.0}'
