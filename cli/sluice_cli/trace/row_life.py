@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.forgotten import hashed_text, key_hash, marks
 from sluice.changes.row_history import Row
-from sluice.errors import SluiceError
+from sluice.errors import SluiceError, UsageError
 from sluice.hudi.file_slices import FileSlice
 from sluice.hudi.own_metadata import FORGOTTEN_KEY, FORGOTTEN_PROPERTY, forgotten_counts
+from sluice.hudi.table_properties import record_key_of
 from sluice_cli.terminal.known_names import check_key
 from sluice_cli.trace.row_changes import FoundChange, equal_number, key_text
 from sluice_read.errors import NotRetained
@@ -233,8 +234,9 @@ def row_as_of(place: SilverPlace, table: str, key: Sequence[str], instant: str) 
     """Read a row as of an instant, from its table or, before that one's files begin, from the history table.
 
     Returns its JSON form, whose `row` is None where there was none, and where it is from. Raises what `open_table`
-    does, and UsageError for a key of another length.
+    does, and UsageError for a key of another length and for a history table.
     """
+    refuse_history_table(place, table)
     opened = open_as_of(place, table, span=Span(as_of=instant))
     values: Mapping[str, Any] | None
     if isinstance(opened, PastStates):
@@ -247,6 +249,16 @@ def row_as_of(place: SilverPlace, table: str, key: Sequence[str], instant: str) 
         values = None if version is None or version.row.deleted else version.values
     named_key = dict(zip(names, key, strict=True))
     return {"table": table, "key": named_key, "as_of": instant, "from_history": from_history, "row": values}, note
+
+
+def refuse_history_table(place: SilverPlace, table: str) -> None:
+    """Raise UsageError for a history table, which has many rows of a key. Raises what `find_table` does."""
+    folder, _ = find_table(place, table)
+    if hidden.POSITION in record_key_of(folder.properties()):
+        raise UsageError(
+            f"{table} is a history table: it has a row for every change of a key",
+            next_step=f"Ask for the row of the table whose history it is; `sluice query {table}` shows all states",
+        )
 
 
 def _past_values(past: PastStates, key: Sequence[str]) -> dict[str, Any] | None:

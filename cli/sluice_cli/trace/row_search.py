@@ -8,6 +8,7 @@ than what the table shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sluice.batch.claim import PendingObject
@@ -38,7 +39,7 @@ from sluice_cli.trace.row_changes import (
     hash_keys_of,
     with_bodies,
 )
-from sluice_cli.trace.row_life import RowLife
+from sluice_cli.trace.row_life import RowLife, refuse_history_table
 from sluice_cli.trace.row_story import MergedBatch
 from sluice_read.errors import UnknownTable
 from sluice_read.moments import iso
@@ -125,7 +126,7 @@ class RowSearch:
         """Find the changes of a row in the table's merged batches, and in the objects that wait.
 
         `read_life` reads the row's versions from the table, given the instants of its batches. Raises
-        UnknownTable, and UsageError for a key of another length.
+        UnknownTable, and UsageError for a key of another length and for a history table.
         """
         past = self._target.past_batches()
         newest = past.newest(table=table, since=bounds.since)
@@ -169,6 +170,8 @@ class RowSearch:
                 next_step=f"Give an earlier --since, or none; {commits(table)} has the times",
             )
         if config is None:
+            with suppress(UnknownTable):
+                refuse_history_table(self._target, table)
             raise UnknownTable(
                 f"Nothing of {table} has been merged yet",
                 table=table,

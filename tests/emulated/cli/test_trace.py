@@ -471,6 +471,13 @@ def test_with_a_history_table_a_rows_changes_need_no_object_in_bronze(traced, sl
     assert "opened 1 object with 1 record, others read from crm.user_history" in sluice("row crm.user 7 x").err
 
 
+def test_row_refuses_a_history_table_by_name(traced, sluice):
+    key, fields = "crm/user_history/.hoodie/hoodie.properties", b"hoodie.table.recordkey.fields=id,_sluice_position\n"
+    traced.stack.s3.put_object(Bucket="s-silver", Key=key, Body=fields)
+    for options in ("", " --as-of 2026-01-01T00:00:00Z"):
+        assert "is a history table" in sluice(f"row crm.user_history 7 x{options}", code=2).err
+
+
 @pytest.mark.long
 def test_every_key_and_value_survives(traced, sluice):
     rows = [(number, "c", number, text, text or None) for number, text in enumerate(NASTY, 1)]

@@ -224,6 +224,12 @@ def test_a_row_is_read_as_of_a_moment_from_its_table_while_that_has_it(with_chan
         row_as_of(with_changes, "crm.user", ["1", "2"], "20261121080015045")
 
 
+def test_a_row_of_a_history_table_is_refused_by_name(with_changes):
+    for key in (["1"], ["1", position_of(1)]):
+        with pytest.raises(UsageError, match="crm.user_history is a history table"):
+            row_as_of(with_changes, "crm.user_history", key, "20261121080015045")
+
+
 def test_where_a_history_has_a_batchs_changes_only_a_truncate_opens_its_objects():
     config = replace(CONFIG, history=True)
     item = ManifestObject("b", "1.avro", "v", 1, None, "json", "t", 0, 0, 1)
