@@ -235,6 +235,9 @@ def _services(config: TableConfig) -> dict[str, str]:
         "hoodie.archive.async": "false",
         "hoodie.clustering.inline": "false",
         "hoodie.clustering.async.enabled": "false",
+        # What a write leaves out, a hudi-defaults.conf of the image may turn on. A sync throws after the commit.
+        "hoodie.datasource.hive_sync.enable": "false",
+        "hoodie.datasource.meta.sync.enable": "false",
     }
     if config.table_type == MOR:
         options.update(

@@ -72,6 +72,7 @@ def test_no_service_runs_asynchronously_and_no_write_cleans_or_archives() -> Non
         made = options(config)
         assert {name: value for name, value in made.items() if "async" in name and value != "false"} == {}
         assert (made["hoodie.clean.automatic"], made["hoodie.archive.automatic"]) == ("false", "false")
+        assert {made[f"hoodie.datasource.{sync}.enable"] for sync in ("hive_sync", "meta.sync")} == {"false"}
 
 
 def test_cleaning_plans_by_the_hours_of_time_travel() -> None:
