@@ -134,13 +134,16 @@ class LaneLedger:
         return None if isinstance(result, LaneRefusal) else result
 
     def _apply(self, lane: str, transition: Callable[[LaneState], Result], also: Condition | None = None) -> Result:
+        tried: tuple[int, LaneState] | None = None
         for _ in range(ATTEMPTS):
             stored = self._table.get(lane_key(lane)) or {}
             before = _state(lane, stored)
+            if (stored.get("revision"), before) == tried:
+                return before  # the write was made, and its answer lost: the client's repetition was refused
             after = transition(before)
             if isinstance(after, LaneRefusal) or after == before:
                 return after
-            condition = when(revision=stored.get("revision"))
+            condition, tried = when(revision=stored.get("revision")), (stored.get("revision", 0) + 1, after)
             if also is not None:
                 condition = Condition((condition.any_of[0] + also.any_of[0],))
             arrived = after.arrivals - before.arrivals

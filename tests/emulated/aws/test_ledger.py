@@ -387,6 +387,21 @@ class TestLane:
         expected = ("idle", NOW + 60, 1, None, "run-1")
         assert (state.state, state.due_at, state.arrivals_seen, state.run_id, state.last_run_id) == expected
 
+    def test_a_release_whose_answer_was_lost_is_known_again(self, client):
+        held(Ledger(client, "ledger"))
+
+        class Repeating:
+            """A client that sends each update twice, as botocore does where the first answer doesn't come."""
+
+            get_item = staticmethod(client.get_item)
+
+            def update_item(self, **arguments):
+                client.update_item(**arguments)
+                return client.update_item(**arguments)
+
+        assert Ledger(Repeating(), "ledger").lanes.release(LANE, "run-1", 0, None, NOW)
+        assert not Ledger(client, "ledger").lanes.release(LANE, "run-1", 0, None, NOW), "it is no longer the run's"
+
     def test_releases_racing_wakes_lose_none(self, ledger):
         held(ledger)
         woken = threading.Barrier(2)
