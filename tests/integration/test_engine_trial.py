@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
 from judging.patience import patient
 from judging.running_stack import RunningStack
 
@@ -17,7 +16,6 @@ def keys(stack: RunningStack, prefix: str) -> list[str]:
     return [entry["Key"] for entry in listed.get("Contents", ())]
 
 
-@pytest.mark.whole
 def test_one_job_tries_both_table_types_and_leaves_only_its_report(stack: RunningStack) -> None:
     # 1: nothing may be configured here yet.
     summary = stack.describe("doctor", "--job", "--timeout", f"{patient(240):.0f}", accept=(0, 1))

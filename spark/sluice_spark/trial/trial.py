@@ -209,7 +209,10 @@ def _version(package: str) -> str:
 
 
 class ScratchObjects(Objects):
-    """Puts and reads documents under a prefix that callers don't see. Objects read by version are not moved."""
+    """Puts and reads documents under a prefix that callers don't see. Objects read by version are not moved.
+
+    The files of a table are under the prefix by themselves.
+    """
 
     def __init__(self, s3: Any, prefix: str) -> None:
         """`prefix` ends with a slash."""
@@ -218,12 +221,15 @@ class ScratchObjects(Objects):
 
     def get(self, bucket: str, key: str, *, unless: str | None = None, limit: int | None = None) -> Document | None:
         """As Objects.get."""
-        return super().get(bucket, self._prefix + key, unless=unless, limit=limit)
+        return super().get(bucket, self._moved(key), unless=unless, limit=limit)
 
     def put(self, bucket: str, key: str, data: bytes, *, content_type: str = "application/octet-stream") -> None:
         """As Objects.put."""
-        super().put(bucket, self._prefix + key, data, content_type=content_type)
+        super().put(bucket, self._moved(key), data, content_type=content_type)
 
     def keys(self, bucket: str, prefix: str) -> Iterator[str]:
         """As Objects.keys, without the prefix."""
         return (key[len(self._prefix) :] for key in super().keys(bucket, self._prefix + prefix))
+
+    def _moved(self, key: str) -> str:
+        return key if key.startswith(self._prefix) else self._prefix + key
