@@ -124,9 +124,9 @@ def csv_schema(body: bytes, config: TableConfig) -> dict[str, Any]:
     """
     text = unescaped(without_mark(unpacked_head(body, HEADER_BYTES)), config.csv)
     columns = csv_columns(text, config.csv, config.limits)
-    stored = {stored_name(name) for name in columns.names}
+    stored = {config.columns.table_name(name) for name in (*map(stored_name, columns.names), *config.path_columns)}
     key = () if config.append_only else config.record_key
-    absent = [name for name in key if name not in {*stored, *config.path_columns}]
+    absent = [name for name in key if name not in stored]
     if absent:
         raise CsvWithoutHeader(
             f"The first row does not name {', '.join(absent)} of the record key",

@@ -7,16 +7,19 @@ import gzip
 import json
 import tracemalloc
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from support import shapes
 from support.shapes import batch_plan, config, item, picked, read, rows_in
 
 from sluice.batch.row_errors import RowError
 from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.limits import Limits
+from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
 from sluice.config.values import MIB
 from sluice.errors import EmptyObject, ExpansionLimit, SchemaTooComplex, SluiceError, Unordered, UnusableSchema
@@ -173,6 +176,13 @@ def test_an_object_without_a_header_is_refused_with_the_next_step(text):
     error = refused(text)
     assert isinstance(error, CsvWithoutHeader)
     assert "AddColumnName=true" in (error.next_step or "") and "columns: [...]" in (error.next_step or "")
+
+
+def test_a_renamed_column_of_the_key_is_in_the_header_by_its_own_name():
+    rules = ColumnRules(rename={"eml": "mail", "region": "area"})
+    table = config("mail", "area", columns=rules, path_columns=("region",))
+    body, at = b"eml,n\na@x,1\n", replace(item("csv"), key="exports/region=eu/part-0.csv")
+    assert picked(rows_in(shapes.read(body, at, table)), "mail", "area", "n") == [("a@x", "eu", "1")]
 
 
 def test_an_append_only_object_without_a_header_is_refused_by_its_values():
