@@ -23,7 +23,6 @@ from sluice.changes.source_tables import source_table
 from sluice.config.placeholders import Placeholders, placeholders
 from sluice.config.rules.partition_fields import PartitionField
 from sluice.config.table import TableConfig
-from sluice.config.values import source_column
 from sluice.errors import ExpansionLimit, Unordered
 from sluice.names import stored_name
 from sluice.schema.avro import MetaFields, WriterSchema
@@ -370,7 +369,7 @@ def _unsent(made: Mapping[str, pa.Array], sent: Sequence[Any], plan: ReaderPlan)
     The columns that Sluice makes are in all rows.
     """
     config = plan.config
-    own = {hidden.ROW, *config.path_columns, *map(source_column, config.source_words)}
+    own = {hidden.ROW, *config.path_columns, *map(config.source_column, config.source_words)}
     brought = [None if columns is None else tuple(columns) for columns in sent]
     names = {
         columns: {config.columns.table_name(stored_name(name)) for name in columns or ()} for columns in set(brought)
@@ -407,7 +406,7 @@ def _numbers(values: list[Any]) -> list[Any]:
 
 def _names_of_source(meta: MetaFields, plan: ReaderPlan) -> tuple[str, ...]:
     """The fields with the parts of a source table's name."""
-    by_server = meta.source_table and source_column("name") in plan.config.record_key
+    by_server = meta.source_table and plan.config.source_column("name") in plan.config.record_key
     return (*meta.source_table, *([dict(meta.source_fields).get("name", "")] if by_server else []))
 
 

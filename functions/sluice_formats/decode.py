@@ -38,7 +38,6 @@ from sluice.config.document import KeyMatch
 from sluice.config.key_pattern import named_by
 from sluice.config.placeholders import placeholders
 from sluice.config.table import TableConfig
-from sluice.config.values import source_column
 from sluice.errors import ExpansionLimit, Incompatible, OtherSourceTable, SluiceError, Unordered, UnusableSchema
 from sluice.names import stored_name
 from sluice.schema.avro import WriterForm, WriterSchema
@@ -215,7 +214,8 @@ class _Reading:
         self._offset = begins_at or 0
         self._begins_at = begins_at
         self._ordered_by = None if self.place is None else ARRIVAL if order is None else NAMED  # unless a log does
-        self._log_words = tuple(word for word in LOG_WORDS if source_column(word) in plan.config.record_key)
+        key, column_of = plan.config.record_key, plan.config.source_column
+        self._log_words = tuple(word for word in LOG_WORDS if column_of(word) in key)
         self._kind = OFFSET_ONLY
         self._sample: str | None = None
         self._highest: str | None = None

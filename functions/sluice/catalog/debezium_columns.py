@@ -9,7 +9,6 @@ from sluice.catalog.columns import META_COLUMNS, CatalogColumn, shown_columns
 from sluice.catalog.history_view import Dialect
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import TableConfig
-from sluice.config.values import source_column
 
 _NUMBERS = ("__lsn", "__source_ts_ms")
 _PARTS = ("__db", "__schema", "__table")  # of the source table's name
@@ -36,7 +35,7 @@ def debezium_expression(name: str, columns: tuple[CatalogColumn, ...], config: T
     position = dialect.quoted(hidden.POSITION)
     if name in _PARTS:
         stored = any(column.name == hidden.SOURCE for column in columns)
-        first = 2 if source_column("name") in config.record_key else 1  # behind the server
+        first = 2 if config.source_column("name") in config.record_key else 1  # behind the server
         made = _part(_PARTS.index(name) + first, dialect) if stored else "NULL"
     else:
         made = {

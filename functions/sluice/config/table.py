@@ -315,8 +315,12 @@ class TableSettings:
     @property
     def source_words(self) -> tuple[str, ...]:
         """The words of SOURCE_WORDS whose columns the table has: those of `source_columns`, the key and partitions."""
-        columns = {*self.record_key, *columns_read(self.partition_by), *map(kinds.source_column, self.source_columns)}
-        return tuple(word for word in kinds.SOURCE_WORDS if kinds.source_column(word) in columns)
+        columns = {*self.record_key, *columns_read(self.partition_by), *map(self.source_column, self.source_columns)}
+        return tuple(word for word in kinds.SOURCE_WORDS if self.source_column(word) in columns)
+
+    def source_column(self, word: str) -> str:
+        """The table's column for a word of SOURCE_WORDS, which `columns` may rename."""
+        return self.columns.table_name(kinds.source_column(word))
 
     @property
     def partition_fields(self) -> tuple[PartitionField, ...]:
@@ -335,7 +339,7 @@ class TableSettings:
     @property
     def key_names_source(self) -> bool:
         """Whether the key tells the rows of different sources apart."""
-        return any(kinds.source_column(word) in self.record_key for word in kinds.SOURCE_WORDS)
+        return any(self.source_column(word) in self.record_key for word in kinds.SOURCE_WORDS)
 
     @property
     def dialect(self) -> CaptureDialect | None:

@@ -48,12 +48,22 @@ def read(schema: dict[str, Any], records: list[dict[str, Any]], config: TableCon
     return rows_in(decoded), decoded.rows, planned
 
 
-@pytest.mark.parametrize(("key", "alive"), [(("__name", "id"), ["us"]), (("__db", "id"), [])])
-def test_a_truncate_on_one_of_two_servers_that_the_key_names_leaves_the_others_rows(key: Any, alive: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("key", "renamed", "alive"),
+    [
+        (("__name", "id"), {}, ["us"]),
+        (("server", "id"), {"__name": "server"}, ["us"]),
+        (("__db", "id"), {}, []),
+    ],
+)
+def test_a_truncate_on_one_of_two_servers_that_the_key_names_leaves_the_others_rows(
+    key: Any, renamed: dict[str, str], alive: list[str]
+) -> None:
     records = [wrapped("c", {"id": 1, "v": "a"}, **{**PLACE, "name": name}) for name in ("us", "eu")]
     truncate = wrapped("t", None, **{**PLACE, "name": "eu"})
     truncate["source"]["lsn"] = 9
-    rows, bad, _ = read(envelope(*WORDS), [*records, truncate], replace(CONFIG, record_key=key), sources=True)
+    config = replace(CONFIG, record_key=key, columns=ColumnRules(rename=renamed))
+    rows, bad, _ = read(envelope(*WORDS), [*records, truncate], config, sources=True)
     floors = Floors().raised((row[hidden.SOURCE], row[hidden.POSITION]) for row in rows if row[hidden.OP] == "t")
     left = [row for row in rows if row[hidden.OP] == "c" and row[hidden.POSITION] > floors.of(row[hidden.SOURCE])]
     assert not bad and [name for name, row in zip(("us", "eu"), rows) if row in left] == alive
@@ -136,11 +146,14 @@ def test_other_metadata_are_refused(written: Any) -> None:
 def test_the_key_and_the_partitions_name_columns_without_a_setting() -> None:
     config = TableConfig("db.t", "db", "t", "x", ("__table", "id"), partition_by=("__db",), source_columns=("name",))
     assert config.source_words == ("name", "db", "table")
+    renamed = replace(config, record_key=("shard", "id"), columns=ColumnRules(rename={"__table": "shard"}))
+    assert (renamed.source_words, renamed.key_names_source) == (config.source_words, True)
 
 
 @pytest.mark.parametrize(("databases", "log"), [(("d1", "d1"), "d1"), (("d1", "d2"), "")])
 def test_an_object_names_its_log_where_the_key_does(databases: tuple[str, ...], log: str) -> None:
     schema, records = envelope(*WORDS), [wrapped("c", {"id": 1, "v": "a"}, **{**PLACE, "db": db}) for db in databases]
-    for config, wanted in ((CONFIG, log), (replace(CONFIG, record_key=("id",)), None)):
+    renamed = replace(CONFIG, record_key=("shard", "id"), columns=ColumnRules(rename={"__db": "shard"}))
+    for config, wanted in ((CONFIG, log), (renamed, log), (replace(CONFIG, record_key=("id",)), None)):
         planned = batch_plan(config, schema)
         assert decode(avro_object(schema, records), ITEM, planned.plan).seen.log == wanted
