@@ -10,7 +10,9 @@ from support.bad_input import plain_parquet as parquet
 from support.builders import avro_object
 from support.shapes import CREATE, config, item, lines, picked, rows_in
 
+from sluice.changes.hidden_columns import UNCHANGED
 from sluice.config.key_pattern import folder_values
+from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
 from sluice.onboarding.fit import misfits
 from sluice.onboarding.samples import SampledRow, TopicSample
@@ -75,3 +77,15 @@ def test_push_says_which_columns_of_folders_a_rule_leaves_out() -> None:
     assert "region, dt: columns that the objects' folders alone hold are left out, without `path_columns`" in said
     taken = misfits(sample, config("region", "id", position="v", path_columns=("region", "dt")))
     assert not any("path_columns" in item.text or "region" in item.text for item in taken)
+
+
+def test_an_update_that_leaves_columns_out_has_those_of_its_folders_under_any_name() -> None:
+    place = {"database": "s", "table": "cust", "ts": 1764230000, "type": "update", "position": "b.000001:5"}
+    body = lines(
+        {**place, "data": {"id": 1, "a": "y"}, "old": {"a": "x"}}, {**place, "data": {"id": 2, "n": 5}, "old": {}}
+    )
+    for rename in ({}, {"region": "area"}):
+        table = config("id", path_columns=("region",), columns=ColumnRules(rename=rename))
+        rows = rows_in(read(body, "json", "exports/region=eu/part-0", table))
+        name = rename.get("region", "region")
+        assert picked(rows, name, UNCHANGED) == [("eu", ["n"]), ("eu", ["a"])]
