@@ -12,6 +12,7 @@ from typing import Any
 
 from sluice.changes.hidden_columns import MESSAGE
 from sluice.config.json_types import JSON_TEXT, declared_type
+from sluice.config.rules.columns import ColumnRules
 from sluice.errors import Incompatible, UnusableSchema
 from sluice.names import stored_name
 from sluice.schema.avro import ENVELOPE, MESSAGES, PLAIN, metadata_names
@@ -116,34 +117,45 @@ def is_envelope(record: Mapping[str, Any]) -> bool:
     return bool(sides) and all(side is None or isinstance(side, dict) for side in sides)
 
 
-def agreed(schemas: Sequence[Mapping[str, Any]], stored: Mapping[str, str]) -> list[dict[str, Any]]:
+def agreed(
+    schemas: Sequence[Mapping[str, Any]], stored: Mapping[str, str], rules: ColumnRules | None = None
+) -> list[dict[str, Any]]:
     """The schemas, with integers as doubles where the column is a double in the table, or else in another schema.
 
     JavaScript writes 5.0 as 5, others 5 as 5.0. Applies only where every integer of the object is exact as a double.
-    `stored` are Spark's type names by column. Where the table has whole numbers or text, only objects with fractions
-    don't fit.
+    `stored` are Spark's type names by the table's column, whose name `rules` may change. Where the table has whole
+    numbers or text, only objects with fractions don't fit. Concealed columns are text, whatever the numbers are.
     """
+    rules = rules or ColumnRules()
     doubles = {name for name, kind in stored.items() if kind == "double"}
     whole = {name for name, kind in stored.items() if kind in ("bigint", "int")}
     for schema in schemas:
         for field in (field for record in _records(schema) for field in record["fields"]):
-            name, kind = stored_name(field["name"]), field["type"][-1]
+            name, kind = _in_table(field, rules), field["type"][-1]
             is_double = kind == "double" or isinstance(kind, dict) and kind["type"] == "double"
-            if is_double and stored.get(name, "float") == "float":  # a stored float becomes a double
+            if is_double and name and stored.get(name, "float") == "float":  # a stored float becomes a double
                 doubles.add(name)
-    return [_with_doubles(schema, doubles, whole) for schema in schemas]
+    return [_with_doubles(schema, doubles, whole, rules) for schema in schemas]
 
 
-def _with_doubles(node: Mapping[str, Any], doubles: Collection[str], whole: Collection[str]) -> dict[str, Any]:
+def _in_table(field: Mapping[str, Any], rules: ColumnRules) -> str | None:
+    """The name of the column that has a field's numbers as they are."""
+    name = stored_name(field["name"])
+    return None if name.lower() in {one.lower() for one in rules.concealed} else rules.table_name(name)
+
+
+def _with_doubles(
+    node: Mapping[str, Any], doubles: Collection[str], whole: Collection[str], rules: ColumnRules
+) -> dict[str, Any]:
     fields = []
     for field in node["fields"]:
-        kind = field["type"][-1]
+        name, kind = _in_table(field, rules), field["type"][-1]
         if isinstance(kind, dict) and "fields" in kind:
-            kind = _with_doubles(kind, doubles, whole)
+            kind = _with_doubles(kind, doubles, whole, rules)
         elif isinstance(kind, dict) and kind.get(EXACT_IN_DOUBLE):
-            kind = "double" if stored_name(field["name"]) in doubles else kind["type"]
+            kind = "double" if name in doubles else kind["type"]
         elif isinstance(kind, dict) and kind.get(WHOLE):
-            kind = "long" if stored_name(field["name"]) in whole else "double"
+            kind = "long" if name in whole else "double"
         fields.append({**field, "type": ["null", kind]})
     return {**node, "fields": fields}
 

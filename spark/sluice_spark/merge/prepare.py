@@ -66,6 +66,7 @@ def prepare(part: PartContext) -> Prepared:
             scan=lambda objects: _scan(part, objects),
             stored=column_types(facts.schema),
             shape=part.config.form,
+            rules=part.config.columns,
         )
     hash_key = b"" if part.services.hash_keys is None else part.services.hash_keys.of(part.config)
     check_patterns(part.config.expect)

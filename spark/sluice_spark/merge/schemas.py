@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from sluice.admission.routing import MARKER, PARQUET
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import ObjectError
+from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.objects import ObjectId
@@ -159,12 +160,13 @@ def writer_schemas(
     scan: Scan,
     stored: Mapping[str, str] | None = None,
     shape: WriterForm = None,
+    rules: ColumnRules | None = None,
 ) -> WriterSchemas:
     """Look up every schema once: by the fingerprint that admission stored, else from the object's own head.
 
-    JSON and CSV are read by `scan`. `stored` has the types (Spark's names) of the table's columns, `shape` is its
-    rule's. An object whose schema can't be found or has no stored form is in `errors`. Transient errors of S3 are
-    raised.
+    JSON and CSV are read by `scan`. `stored` has the types (Spark's names) of the table's columns, `shape` and `rules`
+    are its rule's. An object whose schema can't be found or has no stored form is in `errors`. Transient errors of S3
+    are raised.
     """
     by_fingerprint: dict[str, WriterSchema] = {}
     of_object: dict[str, tuple[str, ...]] = {}
@@ -176,6 +178,7 @@ def writer_schemas(
         [item for item in in_order if is_scanned(item.format, shape)],
         scan,
         stored or {},
+        rules,
         errors,
     )
     refused = {error.object for error in errors}
@@ -232,6 +235,7 @@ def _by_scan(
     items: Sequence[ManifestObject],
     scan: Scan,
     stored: Mapping[str, str],
+    rules: ColumnRules | None,
     errors: list[ObjectError],
 ) -> tuple[dict[str, list[str]], dict[str, str]]:
     """The schemas (JSON) of scanned objects by the object's hash: all of them, and the inferred ones."""
@@ -243,7 +247,7 @@ def _by_scan(
     guessed = [mark for mark in marks if mark in scanned.inferred]
     # One shared text per schema: tasks get it once, however many objects have it.
     texts = {mark: json.dumps(schema, sort_keys=True) for mark, schema in scanned.schemas.items()}
-    for mark, schema in zip(guessed, agreed([scanned.schemas[mark] for mark in guessed], stored)):
+    for mark, schema in zip(guessed, agreed([scanned.schemas[mark] for mark in guessed], stored, rules)):
         texts[mark] = json.dumps(schema, sort_keys=True)
     store = SchemaStore(objects, silver_bucket)
     for item in items:

@@ -256,6 +256,15 @@ def test_whole_numbers_become_doubles_where_the_table_or_the_batch_has_doubles()
         ([whole], {"n": "double"}, ["double"]),
     ):
         assert [kinds(schema)["n"] for schema in agreed(of_batch, stored)] == types
+    renamed = ColumnRules(rename={"N": "price"})
+    (schema,) = agreed([whole], {"price": "double", "n": "bigint"}, renamed)
+    assert kinds(schema)["n"] == "double"
+    both = [schemas(lines(flat(id=1, n=5, x=0.5)))[0], fraction]
+    for rules, stored in (
+        (ColumnRules(hash=("N",)), {}),
+        (ColumnRules(exclude=("x",), rename={"n": "x"}), {"x": "bigint"}),
+    ):
+        assert kinds(agreed(both, stored, rules)[0])["n"] == "long", "it is text, or another column's name"
 
 
 @pytest.mark.parametrize(
