@@ -180,7 +180,7 @@ def keyed_changes(
     by_name = {column.name: column for column in row.columns}
     unread = {error.record for error in decoded.rows}
     number = 0
-    for made in decoded.batches:
+    for made in (_as_wide(read, types) for read in decoded.batches):
         numbers: list[int] = []
         while len(numbers) < made.num_rows:  # a batch leaves out the records that could not be decoded
             numbers += [] if number in unread else [number]
@@ -195,7 +195,7 @@ def keyed_changes(
             for place, key in enumerate(keys)
             if ops[place] not in (hidden.TRUNCATE, hidden.MESSAGE) and numbers[place] not in aside and wanted(key)
         ]
-        mine = _as_wide(made.take(pa.array(rows, pa.int64())), types)
+        mine = made.take(pa.array(rows, pa.int64()))
         changes = _changes(mine, row.columns, config.record_key, item, source_clock, partial)
         by_key += zip((keys[place] for place in rows), changes, strict=True)
     return by_key, truncates

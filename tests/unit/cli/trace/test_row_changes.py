@@ -55,6 +55,9 @@ def test_a_decimal_has_the_scale_that_its_column_has_now(stored, shown):
     types = {"id": pa.int64(), "n": stored}
     ((_, change),), _ = keyed_changes(DECIMALS, item, config, wanted=lambda key: True, types=types)
     assert change.values["n"] == shown
+    config = replace(config, record_key=("n",))
+    (((key,), _),), _ = keyed_changes(DECIMALS, item, config, wanted=lambda key: True, types=types)
+    assert key == shown
 
 
 @pytest.mark.parametrize(("key", "form"), [("drop/2.csv", "csv"), ("drop/2/_SUCCESS", "marker")])
