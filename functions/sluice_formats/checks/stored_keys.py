@@ -52,7 +52,7 @@ def check_key_texts(key: dict[str, pa.Array], numbers: Sequence[int], *, empty_p
             stands_for_empty = pc.equal(texts[name], EMPTY_PART)
             _refuse(stands_for_empty, numbers, name, f"is {EMPTY_PART}, which stands for an empty part of a key")
         else:
-            _refuse(empty[name], numbers, name, "is empty, and the table has no partitions")
+            _refuse(empty[name], numbers, name, "is empty, and the table, or its history, has no partitions")
         if place + 1 < len(names):
             joint = f",{names[place + 1]}:"
             holds_joint = pc.match_substring(texts[name], joint)

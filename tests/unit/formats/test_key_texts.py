@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 import pytest
+from support.shapes import config, lines, read
 
 from sluice_formats.checks.stored_keys import check_folder_texts, check_key_texts, check_key_times
 from sluice_formats.errors import InexactRecordKey, UnusablePartitionValue, UnusableRecordKey
@@ -38,6 +39,13 @@ def test_a_key_that_hudi_would_take_for_another_or_for_none_is_refused(key, empt
 )
 def test_every_other_text_is_a_key(key):
     check_key_texts({name: pa.array(values) for name, values in key.items()}, list(range(5)), empty_parts=True)
+
+
+def test_an_empty_part_is_refused_where_the_history_has_no_partitions():
+    body = lines({"id": 1, "code": "", "place": "A"}, {"id": 1, "code": "x", "place": "A"})
+    for history, refused in ((False, []), (True, [UnusableRecordKey.code])):
+        decoded = read(body, "json", config("id", "code", partition_by=("place",), history=history))
+        assert [row.code for row in decoded.rows] == refused
 
 
 @pytest.mark.parametrize(
