@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.builders import change, flattened
-from support.workbench import COW, Workbench, table
+from support.workbench import COW, MOR, Workbench, table
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 4}
 DATE = {"type": "int", "connect.name": "io.debezium.time.Date"}
@@ -90,6 +90,25 @@ def test_columns_of_any_name_are_stored_and_read(bench: Workbench) -> None:
         bench.merge(config, [bench.put_bytes(body, key=key, format="json")])
     columns = ("order_id", "gr_u00f6_u00dfe", "gr_u00fc_u00dfe", "_u540d_u524d", "a_b_c", "select", "_id", "_")
     assert bench.rows_by_both(config, *columns) == [(n, "v1", n + 1, n, 1, "x", "y", True) for n in (1, 2)]
+
+
+@MOR
+def test_unchanged_columns_of_any_name_keep_their_values(bench: Workbench, table_type: str) -> None:
+    config = table("worked", partition_by=("place",), table_type=table_type)
+    names, mark = ("key", "file", "path", "bytes"), "__debezium_unavailable_value"
+    schema = flattened(dict.fromkeys(("id", "place", "doc", *names), ["null", "string"]))
+    own, left = {name: f"own {name}" for name in names}, dict.fromkeys(names, mark)
+
+    def row(op: str, lsn: int, id: str | None, doc: str | None, others: dict[str, Any]) -> dict[str, Any]:
+        return change(op, lsn, id=id, place="A", doc=doc, **others)
+
+    none = dict.fromkeys(names)
+    bench.apply(config, *(row("c", 10, id, "a", own) for id in "12"), row("u", 40, "3", mark, own), schema=schema)
+    for changes in ([row("u", 30, "1", "b", left), row("c", 20, "3", "late", none)], [row("u", 50, "2", "c", left)]):
+        bench.apply(config, *changes, row("t", 5, None, None, none), schema=schema)
+    assert bench.left_to_spark() is None
+    rows = [("1", "b", *own.values()), ("2", "c", *own.values()), ("3", "late", *own.values())]
+    assert bench.rows_by_hudi_rs(config, "id", "doc", *names) == rows
 
 
 def test_a_row_whose_partition_cannot_be_a_folder_is_set_aside(bench: Workbench) -> None:

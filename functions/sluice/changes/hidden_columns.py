@@ -26,6 +26,8 @@ ORDERING_FIELD = POSITION  # what Hudi compares to choose between two changes of
 UNCHANGED = "_sluice_unchanged"
 # Not stored: how many values of a change have no exact stored form.
 INEXACT = "_sluice_inexact"
+# Not stored: what merges by Arrow have beside a row, as `by_arrow.decide` says.
+BESIDE_ROWS = ("_sluice_key", "_sluice_file", "_sluice_path", "_sluice_bytes")
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from sluice_formats.arrow_batches import batch_schema
 from sluice_formats.records import ReaderPlan
 from sluice_spark.hudi.own_files import NewFiles
 from sluice_spark.hudi.table_files import files_below
+from sluice_spark.merge.by_arrow.decide import FILE, KEY
 from sluice_spark.merge.by_arrow.keyed_rows import from_counts
 from sluice_spark.merge.by_arrow.large import destinations
 from sluice_spark.merge.by_arrow.large import merge as large
@@ -315,9 +316,9 @@ def test_logs_hold_newer_rows_than_their_base_file_and_remove_some(tmp_path: Pat
     own: Any = {"schema": schema, "record_key": ("id",), "committed": table.committed}
     place = SliceFiles.of(4, table.slices[0], table.root.as_uri())
     rows = {row["id"]: row for row in stored_in_slice(None, place, **own).to_pylist()}  # type: ignore[arg-type]
-    assert set(rows) == set(range(50)) - {2, 3} and {row["file"] for row in rows.values()} == {4}
+    assert set(rows) == set(range(50)) - {2, 3} and {row[FILE] for row in rows.values()} == {4}
     assert (rows[1][hidden.POSITION], rows[4][hidden.POSITION]) == (at(100), at(14))
-    assert (rows[1]["key"], rows[1][hidden.DELETED]) == ("1", False)
+    assert (rows[1][KEY], rows[1][hidden.DELETED]) == ("1", False)
 
     base = table.root / next(file.path for file in table.slices[0].files if file.path.endswith(".parquet"))
     newer = pq.read_table(base)

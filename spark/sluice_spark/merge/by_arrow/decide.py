@@ -23,8 +23,8 @@ from sluice_spark.merge.by_arrow.unchanged_values import completed_rows, is_part
 from sluice_spark.merge.rows import LeftToSpark
 
 # Columns beside the table's own: Hudi's text of a row's key; the number of the slice that holds the key, null for none;
-# the partition that the row belongs to and its bytes, both where rows are counted alone.
-KEY, FILE, PATH, BYTES = "key", "file", "path", "bytes"
+# the partition that the row belongs to and its bytes, both where rows are counted alone. No source has such names.
+KEY, FILE, PATH, BYTES = hidden.BESIDE_ROWS
 NO_ROW = (hidden.TRUNCATE, hidden.MESSAGE)
 PLACE_COLUMNS = (hidden.POSITION, hidden.OFFSET, hidden.PARTITION, hidden.SOURCE_TS_MS, hidden.OP)
 NO_CHANGES = dict.fromkeys(("read", "winning", "deleted", "overtaken", "losing", "repeated"), 0)
