@@ -19,7 +19,7 @@ from sluice_formats.arrow_batches import batch_schema
 from sluice_formats.records import ReaderPlan
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.own_files import NewFiles
-from sluice_spark.merge.by_arrow.base_file import partition_paths
+from sluice_spark.merge.by_arrow.base_file import key_text, partition_paths
 from sluice_spark.merge.by_arrow.large.destinations import NEW as NEW_FILE
 from sluice_spark.merge.by_arrow.large.destinations import Destination, destinations, tasks_of
 from sluice_spark.merge.by_arrow.large.merge import _counted, _placed_rows
@@ -79,6 +79,13 @@ def test_a_key_whose_text_hudi_makes_in_its_own_way_is_left_to_spark(kind: str) 
     empty = TableFacts(newest=None, schema=None, commits=0)
     with pytest.raises(LeftToSpark, match="key"):
         check_first_load(config(), empty, load_plan(plain_column("id", kind, False, kind), NAME))
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us", "UTC"), pa.int32(), pa.string(), pa.bool_()], ids=str)
+def test_a_truncate_beside_rows_has_no_key_of_any_type(kind: pa.DataType) -> None:
+    rows = pa.table({"at": pa.array([None, 1], pa.int32()).cast(pa.int64() if "time" in str(kind) else pa.int32())})
+    keys = key_text(pa.table({"at": rows.column(0).cast(kind), "id": pa.array([None, 2])}), ("at", "id")).to_pylist()
+    assert keys[0] is None and keys[1] is not None
 
 
 def test_plain_tables_and_lists_are_loaded() -> None:

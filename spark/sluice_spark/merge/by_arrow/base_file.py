@@ -64,7 +64,8 @@ def _key_part(values: pa.ChunkedArray) -> pa.ChunkedArray:
         return values.cast(pa.int64()).cast(pa.string())
     if pa.types.is_date(kind):
         days = values.cast(pa.int32()).to_pylist()
-        return pa.chunked_array([pa.array([date_text(day, plus=True) for day in days], pa.string())])
+        texts = [None if day is None else date_text(day, plus=True) for day in days]  # a truncate has no key
+        return pa.chunked_array([pa.array(texts, pa.string())])
     if pa.types.is_decimal(kind):  # both languages follow the General Decimal Arithmetic
         return pa.chunked_array([pa.array([str(value) for value in values.to_pylist()], pa.string())])
     return values.cast(pa.string())
