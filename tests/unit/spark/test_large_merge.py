@@ -286,6 +286,23 @@ def test_what_spark_alone_does_is_left_to_it(tmp_path: Path, monkeypatch: pytest
     assert table.merge([(9, write(51))])["winning"] == 1
 
 
+@SHAPES
+@pytest.mark.parametrize("late", [(), ((1, write(20)),)], ids=["whole", "late"])
+def test_a_row_that_owes_across_a_truncate_is_written_once(
+    tmp_path: Path, late: Any, table_type: str, partition_by: Any
+) -> None:
+    table = Table(tmp_path / "t", table_type=table_type, partition_by=partition_by)
+    owing = Change(at(18), "u", False, {"place": "A"}, frozenset(("name",)))
+    table.merge([(1, owing), (2, owing), (3, write(19))])
+    counts = table.merge([truncate(12), (1, write(32)), *late])
+    assert counts["winning"] == 1
+    assert {id: (row["name"], row[hidden.POSITION]) for id, row in table.rows().items()} == {
+        1: ("n32", at(32)),
+        2: (None, at(18)),
+        3: ("n19", at(19)),
+    }
+
+
 def test_messages_and_truncates_are_counted_apart_from_rows(tmp_path: Path) -> None:
     for parts in (0, 3):
         table = Table(tmp_path / f"{parts}", parts=parts)

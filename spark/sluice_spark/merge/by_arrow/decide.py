@@ -93,10 +93,12 @@ def decided_part(
         cut = _floor_of(stored, Floors(topic=floors.topic).raised(raised))
         _refuse_doubt(stored, raised, floors)
         above = pc.greater(stored.column(hidden.POSITION), cut)
-        touched = flat(pc.and_(pc.and_(above, pc.greater(cut, "")), pc.is_valid(stored.column(hidden.OWED))))
         decided = keys.newest.filter(pc.or_(keys.wins, keys.completes)).column(KEY)
+        undecided = pc.invert(pc.is_in(stored.column(KEY), value_set=flat(decided)))
+        owes = pc.and_(pc.and_(above, pc.greater(cut, "")), pc.is_valid(stored.column(hidden.OWED)))
+        touched = flat(pc.and_(owes, undecided))
         older = pc.and_(pc.less(stored.column(hidden.POSITION), cut), pc.invert(stored.column(hidden.DELETED)))
-        emptied = flat(pc.and_(older, pc.invert(pc.is_in(stored.column(KEY), value_set=flat(decided)))))
+        emptied = flat(pc.and_(older, undecided))
         if plan.keep_deleted_values and pc.any(emptied).as_py():
             raise LeftToSpark("kept_values")
     if floors.by_source:
