@@ -206,9 +206,7 @@ def _of_one_unit(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableCon
     if config.change.order and not config.key_names_source:
         form, of_other_form, mixed = judge_forms(watch.form, seen, config)
         parked, foreign = {**parked, **of_other_form}, {**foreign, **mixed}
-    ranges, refused = (
-        (watch.ranges, {}) if config.coordinates else split_over_folders(watch.ranges, seen, config.record_key)
-    )
+    ranges, refused = (watch.ranges, {}) if config.coordinates else split_over_folders(watch.ranges, seen, config)
     left = [item for item in seen if not {item.object} & {*parked, *refused, *foreign}]
     left = [replace(item, sample=f"{item.sample}{short(item.key)}") if _is_numbered(item) else item for item in left]
     begun = _numbered_again(watch, left, config.generation)
@@ -391,7 +389,7 @@ def _overlap(one: OffsetRange, other: OffsetRange) -> bool:
 
 
 def split_over_folders(
-    ranges: Sequence[OffsetRange], seen: Iterable[SeenObject], record_key: Sequence[str]
+    ranges: Sequence[OffsetRange], seen: Iterable[SeenObject], config: TableConfig
 ) -> tuple[tuple[OffsetRange, ...], dict[str, Overlap]]:
     """The ranges after the accepted objects of a table with a key, newest last, and the refused objects by hash.
 
@@ -404,7 +402,7 @@ def split_over_folders(
     for item in sorted(seen, key=lambda item_seen: (item_seen.first, item_seen.last, item_seen.object)):
         if item.partition is None or is_unnamed(item.partition) or item.kind != OFFSET_ONLY:
             continue
-        place = place_of(item.key, record_key)
+        place = place_of(item.key, config)
         mine = OffsetRange(item.partition, place.text, short(item.key), item.first, item.last)
         other = next((earlier for earlier in reversed(ranges_kept) if _disorders(place, mine, earlier)), None)
         if other is None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from sluice.changes.log_restart import Mark, SeenObject
 from sluice.changes.position import ARRIVAL, NAMED, OFFSET_ONLY
 from sluice.config.key_pattern import day_named
+from sluice.config.table import TableConfig
 
 _BY_LOG = "log"  # or by Kafka offset
 _IN_WORDS = {
@@ -127,10 +128,10 @@ class Place:
         return self.fields + self.folder
 
 
-def place_of(key: str, record_key: Sequence[str]) -> Place:
+def place_of(key: str, config: TableConfig) -> Place:
     folders = key.rpartition("/")[0]
     fields = fields_of(folders)
-    apart = bool(fields) and {name for name, _ in fields} <= set(record_key)
+    apart = bool(fields) and {config.columns.table_name(name) for name, _ in fields} <= set(config.record_key)
     return Place(short(repr(fields)), short(folders), apart)
 
 

@@ -12,6 +12,7 @@ from sluice.batch.orders import OrderMark, fields_of
 from sluice.changes.log_restart import SeenObject
 from sluice.changes.position import ARRIVAL, NAMED, OFFSET_ONLY, POSTGRES, encode_arrival, place_of_object
 from sluice.config.key_pattern import named_by
+from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
 
 CONFIG = config()
@@ -68,14 +69,20 @@ def test_what_offsets_put_in_order_goes_on(what: str, other: SeenObject) -> None
     "table",
     [
         config("status", "id"),  # a row never moves to another folder
+        config("state", "id", columns=ColumnRules(rename={"status": "state"})),
         config(coordinates=("p", "o")),
         config(position="changed_at"),
         config(append_only=True),
     ],
-    ids=["key", "coordinates", "position", "append_only"],
+    ids=["key", "renamed key", "coordinates", "position", "append_only"],
 )
 def test_a_table_with_another_order_takes_them(table: TableConfig) -> None:
     assert judged(SPLIT, table=table).refused == {}
+
+
+def test_a_key_of_another_column_that_is_renamed_as_the_folders_puts_nothing_apart() -> None:
+    renamed = config("status", "id", columns=ColumnRules(rename={"status": "state", "kind": "status"}))
+    assert list(judged(SPLIT, table=renamed).refused) == ["t/status=paid/x+0+1"]
 
 
 def test_a_refused_object_is_compared_with_nothing_and_its_log_is_not_watched() -> None:
