@@ -369,8 +369,7 @@ def _unsent(made: Mapping[str, pa.Array], sent: Sequence[Any], plan: ReaderPlan)
     The columns that Sluice makes are in all rows.
     """
     config = plan.config
-    of_folders = map(config.columns.table_name, config.path_columns)
-    own = {hidden.ROW, *of_folders, *map(config.source_column, config.source_words)}
+    own = {hidden.ROW, *map(config.source_column, config.source_words)}
     brought = [None if columns is None else tuple(columns) for columns in sent]
     names = {
         columns: {config.columns.table_name(stored_name(name)) for name in columns or ()} for columns in set(brought)

@@ -597,10 +597,14 @@ def _with_path_columns(chunk: Chunk, folders: Chunk | None) -> Chunk:
         return chunk
     row = with_path_columns(chunk.writer.row, folders.writer.row.columns)
     added = {name: value for name, value in dict(folders.records[0]).items() if chunk.writer.row.column(name) is None}  # type: ignore[arg-type]
+    dialect, sent = chunk.writer.dialect, chunk.writer.meta.sent
     for record in chunk.records:
         if isinstance(record, dict):
-            for held in chunk.writer.dialect.rows(record):
+            for held in dialect.rows(record):
                 held.update(added)
+            source = None if sent is None else dialect.metadata(record)
+            if source and source[sent] is not None:  # an update brings the folders' columns, too
+                source[sent] = [*source[sent], *added]
     return Chunk(replace(chunk.writer, row=row), chunk.records)
 
 

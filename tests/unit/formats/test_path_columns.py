@@ -89,3 +89,13 @@ def test_an_update_that_leaves_columns_out_has_those_of_its_folders_under_any_na
         rows = rows_in(read(body, "json", "exports/region=eu/part-0", table))
         name = rename.get("region", "region")
         assert picked(rows, name, UNCHANGED) == [("eu", ["n"]), ("eu", ["a"])]
+
+
+def test_a_column_of_the_rows_that_an_update_leaves_out_is_unchanged() -> None:
+    place = {"database": "s", "table": "cust", "ts": 1764230000, "type": "update", "position": "b.000001:5"}
+    updates = lines(
+        {**place, "data": {"id": 1, "region": "us"}, "old": {"region": "eu"}},
+        {**place, "data": {"id": 2, "a": "y"}, "old": {"a": "x"}},
+    )
+    rows = rows_in(read(updates, "json", "exports/region=eu/part-0", config("id", path_columns=("region",))))
+    assert picked(rows, "region", UNCHANGED) == [("us", ["a"]), (None, ["region"])]
