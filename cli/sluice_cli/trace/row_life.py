@@ -257,7 +257,7 @@ def refuse_history_table(place: SilverPlace, table: str) -> None:
     if hidden.POSITION in record_key_of(folder.properties()):
         raise UsageError(
             f"{table} is a history table: it has a row for every change of a key",
-            next_step=f"Ask for the row of the table whose history it is; `sluice query {table}` shows all states",
+            next_step="Ask for the row of the table whose history it is",
         )
 
 
