@@ -38,7 +38,7 @@ class LaneConfig:
     max_age_s: int = setting(
         4 * HOUR_S, _RUN_AGE, "When a run ends, so that the next one uses a new release.", key="max_age"
     )
-    batch_objects: int = setting(5_000, _COUNT, "Objects of a batch at most.")
+    batch_objects: int = setting(10_000, _COUNT, "Objects of a batch at most.")
     batch_bytes: int = setting(
         4 * GIB, SIZE, "Bytes of a batch's objects as stored at most. One larger object is a batch of its own."
     )

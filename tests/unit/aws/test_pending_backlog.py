@@ -17,7 +17,7 @@ from sluice_aws.ledger.table import LedgerTable
 
 pytestmark = pytest.mark.long
 
-LANE, FIRST_LOOK, BATCH_OBJECTS = "main", 100, 5_000
+LANE, FIRST_LOOK, BATCH_OBJECTS = "main", 100, 10_000
 PAGE = 2_500  # items of some 400 bytes in DynamoDB's 1 MB
 TABLES = tuple(f"shop.table{number}" for number in range(7))
 
@@ -86,18 +86,18 @@ def claimed_from(backlog: Backlog) -> tuple[int, int, int, int]:
 
 
 @pytest.fixture(scope="module")
-def of_ten_thousand() -> tuple[int, int, int, int]:
-    return claimed_from(Backlog(10_000 // len(TABLES) // items.SHARDS))
+def of_twenty_thousand() -> tuple[int, int, int, int]:
+    return claimed_from(Backlog(20_000 // len(TABLES) // items.SHARDS))
 
 
 @pytest.mark.parametrize("pending", [pytest.param(100_000, marks=pytest.mark.whole), 1_000_000])
 def test_a_claim_reads_and_holds_as_much_of_a_large_backlog_as_of_a_small_one(
-    pending: int, of_ten_thousand: tuple[int, int, int, int]
+    pending: int, of_twenty_thousand: tuple[int, int, int, int]
 ) -> None:
     objects, requests, read, held = claimed_from(Backlog(pending // len(TABLES) // items.SHARDS))
-    assert objects == of_ten_thousand[0] >= BATCH_OBJECTS
-    assert (requests, read) == of_ten_thousand[1:3]
-    assert held < 1.1 * of_ten_thousand[3]
+    assert objects == of_twenty_thousand[0] >= BATCH_OBJECTS
+    assert (requests, read) == of_twenty_thousand[1:3]
+    assert held < 1.1 * of_twenty_thousand[3]
     # A first look, and the batch's share of each table; each shard is read some deviations beyond its mean.
     assert requests <= 2 * (len(TABLES) + 1) * items.SHARDS and read < 4 * BATCH_OBJECTS
 

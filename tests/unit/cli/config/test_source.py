@@ -299,7 +299,7 @@ def test_lineage_is_on_by_default_and_takes_only_known_words():
 
 def test_a_lane_keeps_the_defaults_of_what_it_does_not_say():
     lane = read_tables("lanes: {big: {linger: 2m, batch_bytes: 512MiB}, small: }\n" + RULE).lane("big")
-    assert (lane.linger_s, lane.batch_bytes, lane.max_age_s, lane.batch_objects) == (120, 512 * 1024**2, 14_400, 5_000)
+    assert (lane.linger_s, lane.batch_bytes, lane.max_age_s, lane.batch_objects) == (120, 512 * 1024**2, 14_400, 10_000)
 
 
 def test_defaults_given_from_outside_replace_those_of_the_file():
