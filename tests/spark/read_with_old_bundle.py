@@ -1,4 +1,7 @@
-"""Reads a Hudi table with another bundle, in its own process: JAR PATH EXPRESSION... -> rows as one line of JSON."""
+"""Reads Hudi tables with another bundle, in its own process: started with JAR, it answers each line of standard input.
+
+A line is [PATH, EXPRESSION...] as JSON; the answer is the rows, or the text of an error.
+"""
 
 import json
 import sys
@@ -7,7 +10,7 @@ from pyspark.sql import SparkSession
 
 
 def main() -> None:
-    jar, path, *expressions = sys.argv[1:]
+    (jar,) = sys.argv[1:]
     spark = (
         SparkSession.builder.master("local[1]")
         .config("spark.jars", jar)
@@ -21,8 +24,14 @@ def main() -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
-    rows = spark.read.format("hudi").load(path).selectExpr(*expressions).collect()
-    print(json.dumps([list(row) for row in rows]))
+    for line in sys.stdin:
+        path, *expressions = json.loads(line)
+        try:
+            rows = spark.read.format("hudi").load(path).selectExpr(*expressions).collect()
+            answer = json.dumps([list(row) for row in rows])
+        except Exception as error:
+            answer = json.dumps(str(error))
+        print(answer, flush=True)
     spark.stop()
 
 

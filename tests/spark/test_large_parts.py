@@ -201,7 +201,8 @@ def test_objects_of_a_small_truncate_are_read_once(bench: Workbench, monkeypatch
     assert read == [truncate] and bench.rows(config, "id", "__deleted") == [(1, True), (2, False)]
 
 
-@pytest.mark.parametrize("partition_by", [("place",), pytest.param((), marks=pytest.mark.whole)])
+@pytest.mark.whole
+@pytest.mark.parametrize("partition_by", [("place",), ()])
 def test_a_backlog_of_a_table_with_a_history_leaves_nothing_to_spark(
     bench: Workbench, way: str, partition_by: tuple[str, ...]
 ) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,16 @@ class Silver:
 
     def storage_options(self) -> dict[str, str]:
         return {}
+
+
+@cache
+def old_bundle(hudi: str) -> subprocess.Popen[str]:
+    """A process that reads with another bundle of Hudi, until this one ends."""
+    from sluice_local.images.jars import ensure_jars, hudi_bundle
+
+    jar = hudi_bundle(ensure_jars(hudi))  # cached after one download
+    command = [sys.executable, str(READ_BY_OLD), str(jar)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 class Workbench:
@@ -336,17 +347,12 @@ class Workbench:
 
     def rows_by_old_bundle(self, config: TableConfig, *columns: str, hudi: str = "0.15.0") -> list[tuple[Any, ...]]:
         """The same by the bundle of Athena's generation, in a process of its own: two can't share a class path."""
-        from sluice_local.images.jars import ensure_jars, hudi_bundle
-
-        jar = hudi_bundle(ensure_jars(hudi))  # cached after one download
-        done = subprocess.run(
-            [sys.executable, str(READ_BY_OLD), str(jar), self.path(config), *columns],
-            capture_output=True,
-            text=True,
-            timeout=170,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-        return sorted((tuple(row) for row in json.loads(done.stdout.splitlines()[-1])), key=str)
+        reader = old_bundle(hudi)
+        print(json.dumps([self.path(config), *columns]), file=reader.stdin, flush=True)
+        assert reader.stdout is not None
+        answer = next((json.loads(line) for line in reader.stdout if line[:1] in '["'), None)
+        assert isinstance(answer, list), answer or f"the reader ended with {reader.wait()}"
+        return sorted((tuple(row) for row in answer), key=str)
 
     def rows_by_sluice(self, config: TableConfig, *columns: str, span: Span = NOW) -> list[tuple[Any, ...]]:
         """The same as `sluice query` reads them, without a JVM: now, as of a moment, or what changed since one."""
