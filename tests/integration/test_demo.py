@@ -31,6 +31,8 @@ def demonstration(folder: Path) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        # A background job of a script ignores Ctrl-C, and its children inherit that; a terminal's jobs don't.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield process

@@ -100,4 +100,4 @@ def test_moments_are_read_on_every_python(installed):
 
 def test_a_verb_that_reads_names_its_extra(installed, tmp_path):
     refused = done(installed / "sluice", "--stack", "none", "query", "select 1", cwd=Path(tmp_path))
-    assert refused.returncode == 1 and ".whl[read]" in refused.stderr
+    assert refused.returncode == 1 and "'PATH[read]'" in refused.stderr
