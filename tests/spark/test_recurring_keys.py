@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -87,17 +88,21 @@ def test_other_records_at_the_same_coordinates_are_new_rows(bench: Workbench, ta
     assert events(bench, at_once) == events(bench, log)
 
 
-@pytest.mark.parametrize("coordinates", [(), ("p", "o")])
+RULES = {
+    "exclude": ColumnRules(exclude=("e",)),
+    "mask": ColumnRules(mask={"e": 0}),
+    "rename": ColumnRules(rename={"e": "event"}),
+}
+OF_ROWS = product(RULES, ((), ("p", "o")))
+
+
 @pytest.mark.parametrize(
-    "rules",
-    [ColumnRules(exclude=("e",)), ColumnRules(mask={"e": 0}), ColumnRules(rename={"e": "event"})],
-    ids=["exclude", "mask", "rename"],
+    ("rule", "coordinates"), params(OF_ROWS, short={("exclude", ()), ("mask", ("p", "o")), ("rename", ())})
 )
 def test_records_that_come_again_under_other_rules_of_columns_are_repetitions(
-    bench: Workbench, rules: ColumnRules, coordinates: tuple[str, ...]
+    bench: Workbench, rule: str, coordinates: tuple[str, ...]
 ) -> None:
-    name = f"ruled_{len(coordinates)}_{'_'.join(n for n in ('exclude', 'mask', 'rename') if getattr(rules, n))}"
-    log = log_of(name, "cow", coordinates=coordinates)
+    rules, log = RULES[rule], log_of(f"ruled_{len(coordinates)}_{rule}", "cow", coordinates=coordinates)
     old = put(bench, ["a", "b", "c"])
     bench.merge(log, [old])
     ruled = replace(log, columns=rules)
