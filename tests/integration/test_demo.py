@@ -31,8 +31,7 @@ def demonstration(folder: Path) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        # A background job of a script ignores Ctrl-C, and its children inherit that; a terminal's jobs don't.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background jobs ignore it
     )
     try:
         yield process

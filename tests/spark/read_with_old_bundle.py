@@ -1,7 +1,4 @@
-"""Reads Hudi tables with another bundle, in its own process: started with JAR, it answers each line of standard input.
-
-A line is [PATH, EXPRESSION...] as JSON; the answer is the rows, or the text of an error.
-"""
+"""Reads Hudi tables with another bundle, JAR: answers [PATH, EXPRESSION...] by rows or an error's text, all in JSON."""
 
 import json
 import sys
@@ -10,10 +7,9 @@ from pyspark.sql import SparkSession
 
 
 def main() -> None:
-    (jar,) = sys.argv[1:]
     spark = (
         SparkSession.builder.master("local[1]")
-        .config("spark.jars", jar)
+        .config("spark.jars", sys.argv[1])
         .config("spark.serializer", "org.apache.spark.serializer.KryoSerializer")
         .config("spark.sql.extensions", "org.apache.spark.sql.hudi.HoodieSparkSessionExtension")
         .config("spark.driver.extraJavaOptions", "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1")

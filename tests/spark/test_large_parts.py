@@ -93,6 +93,7 @@ def test_a_backlog_in_two_batches_leaves_nothing_to_spark(
     assert bench.rows(arrow, *STORED) == bench.rows_by_hudi_rs(arrow, *STORED)
 
 
+@pytest.mark.whole
 @IN_COW
 def test_a_truncate_among_changes_leaves_nothing_to_spark(
     bench: Workbench, way: str, table_type: str, partition_by: tuple[str, ...]

@@ -124,8 +124,7 @@ def old_bundle(hudi: str) -> subprocess.Popen[str]:
     """A process that reads with another bundle of Hudi, until this one ends."""
     from sluice_local.images.jars import ensure_jars, hudi_bundle
 
-    jar = hudi_bundle(ensure_jars(hudi))  # cached after one download
-    command = [sys.executable, str(READ_BY_OLD), str(jar)]
+    command = [sys.executable, str(READ_BY_OLD), str(hudi_bundle(ensure_jars(hudi)))]  # cached after one download
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -349,8 +348,7 @@ class Workbench:
         """The same by the bundle of Athena's generation, in a process of its own: two can't share a class path."""
         reader = old_bundle(hudi)
         print(json.dumps([self.path(config), *columns]), file=reader.stdin, flush=True)
-        assert reader.stdout is not None
-        answer = next((json.loads(line) for line in reader.stdout if line[:1] in '["'), None)
+        answer = next((json.loads(line) for line in reader.stdout or () if line[:1] in '["'), None)
         assert isinstance(answer, list), answer or f"the reader ended with {reader.wait()}"
         return sorted((tuple(row) for row in answer), key=str)
 
