@@ -207,7 +207,7 @@ STEPS = "change change change cluster clean undo archive rebuild evolve widen di
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
-@settings(max_examples=40 if WHOLE else 20, deadline=None)
+@settings(max_examples=40 if WHOLE else 10, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_iceberg_shows_what_hudi_shows_at_every_step(tmp_path_factory, partitioned, seed):
     draw = random.Random(seed)
