@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from sluice.objects import ObjectId
 
-#: Cohorts that a group is divided into. With more of them fewer runs die until the object is found (10,000 objects: five
-#: divisions), and more batches are committed on the way.
+#: Cohorts that a group is divided into. With more of them fewer runs die until the object is found (10,000 objects:
+#: five divisions), and more batches are committed on the way.
 COHORTS = 8
 #: Failures of a table in a row, before the objects of its next failing part are divided. Most causes pass.
 FAILURES_BEFORE_DIVISION = 3
