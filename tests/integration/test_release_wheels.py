@@ -20,8 +20,7 @@ from sluice_deploy.release import JOB_PYTHONS, build_release, source_root
 from sluice_deploy.wheels import Host, this_host
 from sluice_local.cache import cache_directory
 
-PROCESSORS = ("x86_64", "arm64") if WHOLE else ("x86_64",)
-HOSTS = tuple(Host(python, processor) for processor in PROCESSORS for python in JOB_PYTHONS)
+HOSTS = tuple(Host(python, processor) for processor in ("x86_64", "arm64")[: 1 + WHOLE] for python in JOB_PYTHONS)
 pytestmark = pytest.mark.needs("the package index")
 COMPILER = find_python(JOB_PYTHONS[0], os.environ)
 MACHINES = {"x86_64": 62, "arm64": 183}  # ELF's e_machine: EM_X86_64, EM_AARCH64

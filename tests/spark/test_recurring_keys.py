@@ -95,10 +95,9 @@ def test_records_that_come_again_under_other_rules_of_columns_are_repetitions(
     bench: Workbench, rule: str, coordinates: tuple[str, ...]
 ) -> None:
     values: dict[str, Any] = {"exclude": ("e",), "mask": {"e": 0}, "rename": {"e": "event"}}
-    rules = ColumnRules(**{rule: values[rule]})
     log = log_of(f"ruled_{len(coordinates)}_{rule}", "cow", coordinates=coordinates)
     old = put(bench, ["a", "b", "c"])
     bench.merge(log, [old])
-    ruled = replace(log, columns=rules)
+    ruled = replace(log, columns=ColumnRules(**{rule: values[rule]}))
     assert bench.merge(ruled, [replace(old, first_batch="b-1", attempt=1)]).no_change  # replayed
     assert len(bench.rows(log, "o")) == 3

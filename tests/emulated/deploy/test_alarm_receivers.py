@@ -36,7 +36,7 @@ def receiver() -> Iterator[tuple[str, list[dict[str, Any]]]]:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Receiver)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/integration/KEY/enqueue", bodies
     server.shutdown()
     server.server_close()

@@ -143,6 +143,7 @@ TABLES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("quantity", TYPES)
 @pytest.mark.parametrize("how", TABLES)
 def test_semantic_types_of_one_column_are_stored_alike_or_refused(how: str, quantity: str) -> None:

@@ -92,6 +92,7 @@ def pieces_are_left(body: bytes, monkeypatch: pytest.MonkeyPatch, *, plan: Reade
         bucket.read(parts, plan)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("item", [ITEM, UNNAMED], ids=["offset", "arrival"])
 @pytest.mark.parametrize("codec", ["null", "deflate"])
 def test_pieces_of_any_size_are_the_object(item: ManifestObject, codec: str, monkeypatch: pytest.MonkeyPatch) -> None:

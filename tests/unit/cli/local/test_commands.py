@@ -67,7 +67,7 @@ class Refusing(BaseHTTPRequestHandler):
 def emulator():
     """The endpoint of a server that answers."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 
