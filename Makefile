@@ -113,7 +113,7 @@ types: setup  ## static types of all packages
 	$(BIN)/mypy
 
 # Two processes of their own cost a tenth less than two workers, each of which collects all tests.
-check: lint types  ## format, lint, types, unit and emulated tests but long ones: under a minute and a half
+check: lint types  ## format, lint, types, unit and emulated tests but long ones: under a minute
 	@$(PYTEST) -q -m "not whole and not long" tests/emulated & emulated=$$!; \
 		$(PYTEST) -q -m "not whole and not long" tests/unit; unit=$$?; wait $$emulated && exit $$unit
 
