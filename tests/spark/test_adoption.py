@@ -241,7 +241,6 @@ def test_times_as_the_connector_counts_them_become_times(bench: Workbench) -> No
     assert values[0] == (1, "2022-01-08", "2023-11-14 22:13:20")
 
 
-@pytest.mark.whole
 def test_times_in_texts_of_another_tool_become_times(bench: Workbench) -> None:
     config = table()
     seen = {"type": "string", "connect.name": "io.debezium.time.ZonedTimestamp"}

@@ -183,8 +183,9 @@ def write_then_die(*arguments: Any, **more: Any) -> None:
     append(rows, path, options, dies, **more)
 
 
-@pytest.mark.whole  # tests/property/test_iceberg_histories.py has it of random histories
-@pytest.mark.parametrize("partition_by", [(), ("place",)], ids=["flat", "partitioned"])
+@pytest.mark.parametrize(
+    "partition_by", [pytest.param((), id="flat", marks=pytest.mark.whole), pytest.param(("place",), id="partitioned")]
+)
 def test_iceberg_shows_the_rows_of_hudi_after_every_phase(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, partition_by: tuple[str, ...]
 ) -> None:

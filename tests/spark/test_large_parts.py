@@ -156,7 +156,6 @@ def test_large_objects_are_merged_from_their_pieces(bench: Workbench, pieces: li
     assert len(pieces) == 2 and min(pieces) > 4
 
 
-@pytest.mark.whole
 def test_pieces_of_a_table_with_a_history_make_its_history(bench: Workbench, pieces: list[int]) -> None:
     changes = [row(op, offset, id, "A") for id in range(3 * ROWS) for offset, op in ((1, "c"), (2, "u"))]
     merged_as_by_spark(bench, [[in_blocks(bench, changes)]], history=True)

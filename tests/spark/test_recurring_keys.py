@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.builders import avro_object
-from support.workbench import Workbench, table
+from support.workbench import Workbench, params, table
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes.hidden_columns import ROW
@@ -48,10 +48,10 @@ def events(bench: Workbench, config: TableConfig) -> list[Any]:
     return sorted((row[0] for row in bench.rows(config, "e")), key=str)
 
 
-@pytest.mark.whole
-@pytest.mark.parametrize(
-    ("table_type", "format"), [("mor", "json"), ("cow", "avro"), ("cow", "parquet"), ("mor", "csv")]
-)
+EVERY = (("mor", "json"), ("cow", "avro"), ("cow", "parquet"), ("mor", "csv"))
+
+
+@pytest.mark.parametrize(("table_type", "format"), params(EVERY, short={("mor", "json")}))
 def test_other_records_under_a_key_are_new_rows_and_equal_ones_repetitions(
     bench: Workbench, table_type: str, format: str
 ) -> None:
@@ -89,15 +89,17 @@ def test_other_records_at_the_same_coordinates_are_new_rows(bench: Workbench, ta
 
 @pytest.mark.parametrize("coordinates", [(), ("p", "o")])
 @pytest.mark.parametrize(
-    "rule", ["exclude", *(pytest.param(rule, marks=pytest.mark.whole) for rule in ("mask", "rename"))]
+    "rules",
+    [ColumnRules(exclude=("e",)), ColumnRules(mask={"e": 0}), ColumnRules(rename={"e": "event"})],
+    ids=["exclude", "mask", "rename"],
 )
 def test_records_that_come_again_under_other_rules_of_columns_are_repetitions(
-    bench: Workbench, rule: str, coordinates: tuple[str, ...]
+    bench: Workbench, rules: ColumnRules, coordinates: tuple[str, ...]
 ) -> None:
-    values: dict[str, Any] = {"exclude": ("e",), "mask": {"e": 0}, "rename": {"e": "event"}}
-    log = log_of(f"ruled_{len(coordinates)}_{rule}", "cow", coordinates=coordinates)
+    name = f"ruled_{len(coordinates)}_{'_'.join(n for n in ('exclude', 'mask', 'rename') if getattr(rules, n))}"
+    log = log_of(name, "cow", coordinates=coordinates)
     old = put(bench, ["a", "b", "c"])
     bench.merge(log, [old])
-    ruled = replace(log, columns=ColumnRules(**{rule: values[rule]}))
+    ruled = replace(log, columns=rules)
     assert bench.merge(ruled, [replace(old, first_batch="b-1", attempt=1)]).no_change  # replayed
     assert len(bench.rows(log, "o")) == 3
