@@ -27,7 +27,7 @@ from sluice_aws.s3.timelines import TimelineReader
 
 CHECKPOINT = "audit"
 PAGE_VERSIONS = 200  # of bronze; each may be of a batch of its own
-PAGE_MANIFESTS, PAGE_BYTES = 64, 4_000_000  # of manifests as stored; a manifest of 10,000 objects has 3 MB
+PAGE_MANIFESTS, PAGE_BYTES = 64, 4_000_000  # of manifests as stored; a manifest of 10,000 objects has 4 MB
 KEPT_TIMELINES = 64  # of an invocation
 MOST_LOGGED = 1_000  # contradictions of an invocation
 #: An unknown object is a contradiction if nothing could admit it for so long.
