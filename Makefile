@@ -42,7 +42,7 @@ PYTEST := $(BIN)/python -m pytest
 WORKERS := -n 2 --max-worker-restart=0
 # Two processes share the work by tests/conftest.py. A smaller part: make test ARGS="tests/spark -k truncate".
 ARGS ?=
-test: setup  ## every kind of test, on two processes: unit, emulated, property, Spark, local stack (some nine minutes on two cores)
+test: setup  ## every kind of test, on two processes: unit, emulated, property, Spark, local stack (some ten minutes on two cores)
 	$(PYTEST) $(WORKERS) -m "not whole and not job_permissions" $(ARGS)
 
 test-all: setup  ## every test in full: all pairs of the judge's cases, every crash point, LocalStack, job permissions (hours)
